@@ -1,0 +1,107 @@
+# What one types in this repository. `make help` lists it.
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-builtin-rules
+SHELL := /bin/sh
+
+# The interpreter that the environment is made with: PYTHON=… chooses, otherwise the first of
+# these that runs, is a Python from 3.11 to 3.13, and can make virtual environments.
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 python)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+STAMP := $(VENV)/made-from-lock
+NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
+PYTEST_ARGS ?=
+LAB_ARGS ?=
+
+.PHONY: help
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	  awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, UPGRADE=1 (for lock)"
+
+.PHONY: env
+env: $(STAMP)  ## make .venv from requirements.lock; does nothing when it is up to date
+
+# Shell text that leaves the interpreter's path in $python, or says what is missing and ends.
+define FIND_PYTHON
+python=; \
+for candidate in $(CANDIDATES); do \
+  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' >/dev/null 2>&1; then \
+    python=$$(command -v "$$candidate"); break; \
+  fi; \
+done; \
+if [ -z "$$python" ]; then { \
+  echo "No Python from 3.11 to 3.13 that can make virtual environments was found."; \
+  echo "Tried: $(strip $(CANDIDATES))."; \
+  echo "On Debian and Ubuntu: apt-get install python3 python3-venv"; \
+  echo "Or name one: make env PYTHON=/path/to/python3.12"; \
+  } >&2; exit 1; fi
+endef
+
+# A virtual environment holds absolute paths, so one that was moved here, or whose interpreter
+# went away, is made anew.
+$(STAMP): requirements.lock pyproject.toml
+	@set -e; \
+	if ! $(BIN)/python -c 'import os, sys; sys.exit(os.path.realpath(sys.prefix) != os.path.realpath("$(VENV)"))' 2>/dev/null; then \
+	  $(FIND_PYTHON); \
+	  echo "Making $(VENV) with $$("$$python" --version) ($$python)"; \
+	  rm -rf $(VENV); \
+	  "$$python" -m venv $(VENV); \
+	fi
+	@rm -f $@
+	@echo "Installing requirements.lock (the first time this downloads about 1 GB)"
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+	@echo "$(VENV) is ready"
+
+.PHONY: python
+python:  ## print the interpreter that `make env` would make .venv with
+	@$(FIND_PYTHON); echo "$$python"
+
+.PHONY: lab
+lab: $(STAMP)  ## open the notebooks in JupyterLab, on this machine only
+	@$(BIN)/python -m jupyter lab --ServerApp.ip=127.0.0.1 $$(test "$$(id -u)" != 0 || echo --allow-root) \
+	  --ServerApp.root_dir=notebooks $(LAB_ARGS)
+
+.PHONY: check
+check: $(STAMP)  ## style, types and the ladder of imports: seconds
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: test
+test: check  ## check, then every test and every notebook
+	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=600 \
+	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(STAMP)  ## measure every speed that the documentation claims
+	@set -e; for benchmark in $(sort $(wildcard benchmarks/bench_*.py)); do \
+	  echo "== $$benchmark"; $(BIN)/python "$$benchmark"; \
+	done
+
+.PHONY: lock
+lock: $(STAMP)  ## compile requirements.lock from pyproject.toml; UPGRADE=1 takes newer versions
+	@env -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-emit-build-options \
+	  --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+	  --output-file requirements.lock pyproject.toml
+	@! grep -n '://' requirements.lock || { echo "requirements.lock must hold no address" >&2; exit 1; }
+
+.PHONY: wheel
+wheel: $(STAMP)  ## build dist/paimon_magics-*.whl
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@ls dist/*.whl
+
+.PHONY: clean
+clean:  ## remove .venv and everything that was built or cached
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
