@@ -1,0 +1,460 @@
+"""What a user can say, as values. Parsing makes these; planning reads them; nothing here acts.
+
+Positions are character offsets into `Statement.text`, the statement as the user wrote it (without
+the separating semicolon); `Statement.offset` is where that text begins in its cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_magics.statements.data_types import DataType
+
+__all__ = [
+    "AddColumn",
+    "AlterTable",
+    "ColumnDefinition",
+    "CreateDatabase",
+    "CreateTable",
+    "CreateTemporaryView",
+    "Describe",
+    "DescribeDatabase",
+    "DropColumn",
+    "DropDatabase",
+    "DropPartitions",
+    "DropTable",
+    "Explain",
+    "Insert",
+    "PartitionItem",
+    "PassThrough",
+    "Query",
+    "QueryText",
+    "Refused",
+    "RenameColumn",
+    "RenameTable",
+    "ReorderColumn",
+    "RetypeColumn",
+    "SetColumnComment",
+    "SetColumnDefault",
+    "SetColumnNullability",
+    "SetOptions",
+    "ShowColumns",
+    "ShowCreateTable",
+    "ShowDatabases",
+    "ShowOptions",
+    "ShowPartitions",
+    "ShowTables",
+    "Statement",
+    "TableChange",
+    "TableName",
+    "TableReference",
+    "TextRange",
+    "TimeTravel",
+    "TruncateTable",
+    "UnsetOptions",
+    "UseDatabase",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TextRange:
+    """Characters `start` (inclusive) to `end` (exclusive) of the statement's text."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table as the user named it; parts that the user left out are None.
+
+    `` paimon.shop.`orders$branch_b$audit_log` `` has catalog "paimon", database "shop", table
+    "orders", branch "b" and system table "audit_log". Names keep the user's case, except that
+    `system_table` is lower case (Paimon's system tables ignore case).
+    """
+
+    table: str
+    database: str | None = None
+    catalog: str | None = None
+    branch: str | None = None
+    system_table: str | None = None
+
+    @property
+    def object_name(self) -> str:
+        """The last part as Paimon writes it: `orders`, `orders$files`, `orders$branch_b$files`."""
+        branch = f"$branch_{self.branch}" if self.branch is not None else ""
+        system_table = f"${self.system_table}" if self.system_table is not None else ""
+        return f"{self.table}{branch}{system_table}"
+
+    def __str__(self) -> str:
+        return ".".join(p for p in (self.catalog, self.database, self.object_name) if p is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeTravel:
+    """`VERSION AS OF v` or `TIMESTAMP AS OF t`; `value` is the clause's text, quotes included.
+
+    `kind` is "version" or "timestamp".
+    """
+
+    kind: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableReference:
+    """One place where a query reads a table that could be Paimon's.
+
+    `range` covers the name and its time-travel clause, without alias. `has_alias` tells whether
+    the user gave one. `qualifiers` are the ranges in front of column references that this
+    reference explains (`shop.` in `shop.orders.id`), to be cut when the name is replaced.
+
+    `alias` is the name that the rest of the query calls this relation by: the user's alias, or
+    the last part of the name; only where two relations of the query share that last part and
+    columns are told apart by their database it is a name of ours, and `qualifiers` then cover
+    the table's name too, to be replaced by it. `alias_position` is where an alias belongs (after
+    a TABLESAMPLE clause). `options` are those of a `WITH ('k' = 'v')` clause, which `range` covers.
+    """
+
+    name: TableName
+    range: TextRange
+    has_alias: bool
+    time_travel: TimeTravel | None = None
+    qualifiers: tuple[TextRange, ...] = ()
+    alias: str = ""
+    alias_position: int = -1
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryText:
+    """A query inside a statement: where it stands, and what it names.
+
+    `range` is the query's own text within the statement's text, and all ranges of `references`
+    are offsets into the statement's text too. `parameters` are the bind names (`:day` gives
+    "day") in order of first use. `is_values` is true for a bare VALUES list (which Spark folds
+    without a job). Names that a CTE of the query defines are not among the references. `cuts`
+    are ranges inside `range` that are no part of the query: in `WITH c AS (…) INSERT INTO t
+    SELECT …` the query is the whole text without `INSERT INTO t`.
+    """
+
+    range: TextRange
+    references: tuple[TableReference, ...] = ()
+    parameters: tuple[str, ...] = ()
+    is_values: bool = False
+    cuts: tuple[TextRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Base: the user's text and its offset in the cell."""
+
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query(Statement):
+    """SELECT, WITH, VALUES, TABLE: anything that returns rows and changes nothing."""
+
+    query: QueryText
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Statement):
+    """EXPLAIN [EXTENDED|FORMATTED|…] of another statement; `mode` is Spark's word or ""."""
+
+    mode: str
+    inner: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTemporaryView(Statement):
+    """CREATE [OR REPLACE] TEMPORARY VIEW name AS query (name without parts)."""
+
+    name: str
+    or_replace: bool
+    query: QueryText
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionItem:
+    """One item of a PARTITION clause: `dt = 'x'` has a value (its SQL text), `hh` has None."""
+
+    column: str
+    value: str | None
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Insert(Statement):
+    """INSERT INTO | OVERWRITE. `columns` is None without a column list.
+
+    `partition` is None without a PARTITION clause. `INSERT … REPLACE WHERE` is a Refused.
+    """
+
+    target: TableName
+    target_position: int
+    overwrite: bool
+    source: QueryText
+    columns: tuple[str, ...] | None = None
+    by_name: bool = False
+    partition: tuple[PartitionItem, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDefinition:
+    """A column of CREATE TABLE or ADD COLUMN. `default` is the SQL text of DEFAULT.
+
+    `type.nullable` is false for NOT NULL. `position` is where the definition begins in the text.
+    """
+
+    name: str
+    type: DataType
+    comment: str | None = None
+    default: str | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(Statement):
+    """CREATE TABLE with columns, AS query (CTAS), or both absent (Paimon allows no columns).
+
+    `using` is the provider in lower case, or None. `options` are TBLPROPERTIES and OPTIONS in
+    the order written. A `PRIMARY KEY (…)` constraint fills `primary_key`; the usual
+    'primary-key' option stays in `options`. `location` is the LOCATION clause. `must_exist` is
+    true for REPLACE TABLE, which fails where there is nothing to replace.
+    """
+
+    name: TableName
+    name_position: int
+    if_not_exists: bool = False
+    or_replace: bool = False
+    columns: tuple[ColumnDefinition, ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str | None = None
+    using: str | None = None
+    location: str | None = None
+    query: QueryText | None = None
+    must_exist: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Statement):
+    name: TableName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase(Statement):
+    name: str
+    if_not_exists: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase(Statement):
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UseDatabase(Statement):
+    """USE [DATABASE|SCHEMA|NAMESPACE] name. `catalog` for `USE paimon.db`; `USE paimon` too
+    (the parser can't tell a catalog from a database: it gives database "paimon")."""
+
+    database: str
+    catalog: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowDatabases(Statement):
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables(Statement):
+    database: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions(Statement):
+    name: TableName
+    partition: tuple[PartitionItem, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateTable(Statement):
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions(Statement):
+    """SHOW TBLPROPERTIES name [('key')]."""
+
+    name: TableName
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns(Statement):
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(Statement):
+    """DESCRIBE [TABLE] [EXTENDED|FORMATTED] name [column]."""
+
+    name: TableName
+    extended: bool = False
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeDatabase(Statement):
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable(Statement):
+    name: TableName
+    partition: tuple[PartitionItem, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """`path` names the column, with its parents for a nested one: ("address", "zip").
+
+    `after` is a column name, `first` is true for FIRST.
+    """
+
+    path: tuple[str, ...]
+    type: DataType
+    comment: str | None = None
+    default: str | None = None
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    path: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    path: tuple[str, ...]
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetypeColumn:
+    path: tuple[str, ...]
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumnNullability:
+    """`nullable` false is ALTER COLUMN … SET NOT NULL, true is DROP NOT NULL."""
+
+    path: tuple[str, ...]
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumnComment:
+    path: tuple[str, ...]
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumnDefault:
+    """`default` is SQL text; None is DROP DEFAULT."""
+
+    path: tuple[str, ...]
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReorderColumn:
+    path: tuple[str, ...]
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetOptions:
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetOptions:
+    keys: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    new_name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """One or more specs, each a tuple of items that all have values."""
+
+    specs: tuple[tuple[PartitionItem, ...], ...]
+    if_exists: bool = False
+
+
+TableChange = (
+    AddColumn
+    | DropColumn
+    | RenameColumn
+    | RetypeColumn
+    | SetColumnNullability
+    | SetColumnComment
+    | SetColumnDefault
+    | ReorderColumn
+    | SetOptions
+    | UnsetOptions
+    | RenameTable
+    | DropPartitions
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable(Statement):
+    name: TableName
+    name_position: int
+    changes: tuple[TableChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Statement):
+    """A statement that is recognised but not offered: DELETE, MERGE, CALL, …
+
+    `kind` is what the user wrote ("DELETE", "ALTER TABLE … CREATE TAG"); `name` the table, where
+    one could be read.
+    """
+
+    kind: str
+    name: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassThrough(Statement):
+    """Anything else: Spark runs the text as it is, unless one of `names` is a Paimon table.
+
+    `names` are all identifiers in the text that could name a table, with their position; when
+    the statement has a query that could be located, `names` covers it too.
+    """
+
+    names: tuple[tuple[TableName, int], ...] = ()

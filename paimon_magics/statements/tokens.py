@@ -1,0 +1,202 @@
+"""The lexical form of Spark SQL: text → tokens with their places.
+
+Holds one table-driven lexer that follows Spark's `SqlBaseLexer.g4`: strings in single or double
+quotes with backslash or doubled-quote escapes, raw strings (`r'…'`), dollar-quoted strings,
+back-quoted names, `--` comments and nested `/* */` comments. One thing is Paimon's: a `$` inside
+a word belongs to the word, so that `orders$audit_log` is one name without back-quotes.
+
+Whitespace and comments are no tokens. Positions count characters (code points) of the text.
+Promises that every other character of the text lies in exactly one token; does not judge syntax.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from paimon_magics.errors import StatementSyntaxError
+
+__all__ = [
+    "CLOSING",
+    "IDENTIFIER_KINDS",
+    "OPENING",
+    "Token",
+    "check_brackets",
+    "matching_brackets",
+    "tokenize",
+]
+
+IDENTIFIER_KINDS = frozenset({"word", "quoted"})
+OPENING = {"(": ")", "[": "]"}
+CLOSING = {")": "(", "]": "["}
+
+_UNTERMINATED = {
+    "'": ("string", "Close the string with `'`."),
+    '"': ("string", 'Close the string with `"`.'),
+    "`": ("quoted name", "Close the name with a back-quote."),
+    "/": ("comment", "Close the comment with `*/`."),
+    "$": ("dollar-quoted string", "Close the string with the tag that opened it."),
+}
+
+_LEXER = re.compile(
+    r"""
+      (?P<space>\s+)
+    | (?P<comment>--(?:\\\n|[^\r\n])*)
+    | (?P<block>/\*)
+    | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
+    | (?P<string>(?:[xX](?=['"]))?(?:'(?:[^'\\]++|\\.|'')*+'|"(?:[^"\\]++|\\.|"")*+"))
+    | (?P<quoted>`(?:[^`]++|``)*+`)
+    | (?P<dollar>\$(?P<tag>[A-Za-z]*)\$.*?\$(?P=tag)\$)
+    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|[LSFDlsfd]|bd)?(?!\w))
+    | (?P<word>\w+(?:\$\w+)*)
+    | (?P<symbol>::|<=>|<>|<=|>=|!=|==|->|=>|\|\||\|>|<<|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BLOCK_EDGE = re.compile(r"/\*|\*/")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
+_ESCAPE = re.compile(
+    r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token. `kind` is word, quoted, string, number or symbol; `text` is as written.
+
+    `upper` is the word in upper case, the symbol itself, and "" for quoted names, strings and
+    numbers, so that comparing it with a keyword never matches a quoted name.
+    """
+
+    kind: str
+    text: str
+    start: int
+    end: int
+    upper: str
+
+    @property
+    def name(self) -> str:
+        """The identifier that a word or quoted token denotes."""
+        if self.kind == "quoted":
+            return self.text[1:-1].replace("``", "`")
+        return self.text
+
+    @property
+    def value(self) -> str:
+        """The characters that a string token denotes, as Spark's `unescapeSQLString` reads it."""
+        text = self.text
+        if text[0] == "$":
+            tag = text.index("$", 1) + 1
+            return text[tag:-tag]
+        if text[0] in "rR":
+            return text[2:-1]
+        if text[0] in "xX":
+            text = text[1:]
+        quote = text[0]
+        return _ESCAPE.sub(_unescaped, text[1:-1].replace(quote * 2, quote))
+
+
+def tokenize(text: str) -> tuple[Token, ...]:
+    """The tokens of `text`. Raises StatementSyntaxError at a quote or comment never closed."""
+    tokens: list[Token] = []
+    position = 0
+    length = len(text)
+    while position < length:
+        match = _LEXER.match(text, position)
+        assert match is not None  # the last alternative takes any character
+        kind = match.lastgroup or ""
+        if kind == "tag":
+            kind = "dollar"
+        end = match.end()
+        if kind == "block":
+            position = _end_of_block(text, position)
+            continue
+        if kind == "number" and text[position] == "." and _continues_name(tokens, position):
+            kind, end = "symbol", position + 1
+        if kind == "symbol" and text[position] in "'\"`":
+            raise _unterminated(text, position)
+        if kind == "symbol" and re.match(r"\$[A-Za-z]*\$", text[position:]):
+            raise _unterminated(text, position)
+        if kind not in ("space", "comment"):
+            tokens.append(_token(kind, text[position:end], position, end))
+        position = end
+    return tuple(tokens)
+
+
+def check_brackets(text: str, tokens: tuple[Token, ...]) -> None:
+    """Raises StatementSyntaxError, placed at the bracket that has no counterpart."""
+    matching_brackets(text, tokens)
+
+
+def matching_brackets(text: str, tokens: tuple[Token, ...]) -> dict[int, int]:
+    """Index of each opening `(` or `[` token → index of its closing token."""
+    pairs: dict[int, int] = {}
+    open_indexes: list[int] = []
+    for index, token in enumerate(tokens):
+        if token.kind != "symbol":
+            continue
+        if token.text in OPENING:
+            open_indexes.append(index)
+        elif token.text in CLOSING:
+            if not open_indexes or tokens[open_indexes[-1]].text != CLOSING[token.text]:
+                raise StatementSyntaxError(
+                    f"`{token.text}` closes nothing.",
+                    hint=f"Remove it, or open it with `{CLOSING[token.text]}` before.",
+                    statement=text,
+                    position=token.start,
+                )
+            pairs[open_indexes.pop()] = index
+    if open_indexes:
+        token = tokens[open_indexes[-1]]
+        raise StatementSyntaxError(
+            f"`{token.text}` is never closed.",
+            hint=f"Close it with `{OPENING[token.text]}`.",
+            statement=text,
+            position=token.start,
+        )
+    return pairs
+
+
+def _token(kind: str, text: str, start: int, end: int) -> Token:
+    if kind in ("raw", "dollar"):
+        kind = "string"
+    upper = text.upper() if kind == "word" else text if kind == "symbol" else ""
+    return Token(kind, text, start, end, upper)
+
+
+def _continues_name(tokens: list[Token], position: int) -> bool:
+    """Whether a `.` at `position` goes on with a name (`t.1`) instead of beginning a number."""
+    if not tokens or tokens[-1].end != position:
+        return False
+    return tokens[-1].kind in IDENTIFIER_KINDS or tokens[-1].text in CLOSING
+
+
+def _end_of_block(text: str, start: int) -> int:
+    depth = 1
+    position = start + 2
+    while depth:
+        match = _BLOCK_EDGE.search(text, position)
+        if match is None:
+            raise _unterminated(text, start)
+        depth += 1 if match.group() == "/*" else -1
+        position = match.end()
+    return position
+
+
+def _unterminated(text: str, position: int) -> StatementSyntaxError:
+    what, hint = _UNTERMINATED[text[position]]
+    return StatementSyntaxError(
+        f"This {what} is never closed.", hint=hint, statement=text, position=position
+    )
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match.group(1) or match.group(2)
+    if code:
+        return chr(int(code, 16))
+    if match.group(3):
+        return chr(int(match.group(3), 8))
+    character = match.group(4)
+    if character in "%_":  # kept for LIKE patterns
+        return "\\" + character
+    return _ESCAPES.get(character, character)
