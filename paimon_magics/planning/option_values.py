@@ -1,0 +1,115 @@
+"""Option values: text as Paimon's `Options` reads it, and what is wrong with text that it can't.
+
+Follows `OptionsUtils.convertValue`, `MemorySize.parse` and `TimeUtils.parseDuration` of Paimon.
+Every function raises InvalidTableError that names the option, the text and an example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from paimon_magics.errors import InvalidTableError, nearest
+
+__all__ = [
+    "boolean_value",
+    "choice_value",
+    "double_value",
+    "duration_ms",
+    "integer_value",
+    "memory_size_bytes",
+]
+
+_INT = (-(2**31), 2**31 - 1)
+_LONG = (-(2**63), 2**63 - 1)
+
+_BYTES_OF_UNIT: dict[str, int] = {
+    unit: int(1024**power)
+    for power, units in enumerate(
+        (
+            ("", "b", "bytes"),
+            ("k", "kb", "kibibytes"),
+            ("m", "mb", "mebibytes"),
+            ("g", "gb", "gibibytes"),
+            ("t", "tb", "tebibytes"),
+        )
+    )
+    for unit in units
+}
+
+_MS_OF_UNIT: dict[str, float] = {
+    unit: ms
+    for ms, units in (
+        (86_400_000.0, ("d", "day", "days")),
+        (3_600_000.0, ("h", "hour", "hours")),
+        (60_000.0, ("m", "min", "minute", "minutes")),
+        (1_000.0, ("s", "sec", "secs", "second", "seconds")),
+        (1.0, ("", "ms", "milli", "millis", "millisecond", "milliseconds")),
+        (0.001, ("µs", "micro", "micros", "microsecond", "microseconds")),
+        (0.000001, ("ns", "nano", "nanos", "nanosecond", "nanoseconds")),
+    )
+    for unit in units
+}
+
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*(.*?)\s*", re.DOTALL)
+
+
+def boolean_value(key: str, text: str) -> bool:
+    """`true` or `false`, in any case."""
+    match text.upper():
+        case "TRUE":
+            return True
+        case "FALSE":
+            return False
+    raise _unreadable(key, text, "true or false")
+
+
+def integer_value(key: str, text: str, *, bits: int = 32) -> int:
+    """A whole number of 32 or 64 bits."""
+    low, high = _INT if bits == 32 else _LONG
+    if re.fullmatch(r"[+-]?[0-9]+", text) and low <= int(text) <= high:
+        return int(text)
+    raise _unreadable(key, text, f"a whole number between {low} and {high}")
+
+
+def double_value(key: str, text: str) -> float:
+    """A decimal number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise _unreadable(key, text, "a number such as 0.5") from None
+
+
+def memory_size_bytes(key: str, text: str) -> int:
+    """A size such as `128 mb`; a plain number counts bytes, units are powers of 1024."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    multiplier = _BYTES_OF_UNIT.get(match[2].lower()) if match else None
+    if match is None or multiplier is None or int(match[1]) * multiplier > _LONG[1]:
+        raise _unreadable(key, text, "a size such as '128 mb' (units b, kb, mb, gb, tb)")
+    return int(match[1]) * multiplier
+
+
+def duration_ms(key: str, text: str) -> float:
+    """A duration such as `10 s` or `1 h`, in milliseconds; a plain number counts them."""
+    match = _NUMBER_AND_UNIT.fullmatch(text)
+    multiplier = _MS_OF_UNIT.get(match[2].lower()) if match else None
+    if match is None or multiplier is None or int(match[1]) > _LONG[1]:
+        raise _unreadable(key, text, "a duration such as '10 s' (units ms, s, min, h, d)")
+    return int(match[1]) * multiplier
+
+
+def choice_value(key: str, text: str, choices: Sequence[str]) -> str:
+    """One of `choices`, in any case; returned as Paimon writes it."""
+    found = {choice.lower(): choice for choice in choices}.get(text.lower())
+    if found is None:
+        raise InvalidTableError(
+            f"The option '{key}' can't be '{text}'.",
+            hint=nearest(text, choices, what=f"values of '{key}'"),
+        )
+    return found
+
+
+def _unreadable(key: str, text: str, wanted: str) -> InvalidTableError:
+    return InvalidTableError(
+        f"The option '{key}' can't be '{text}'.", hint=f"Its value must be {wanted}."
+    )

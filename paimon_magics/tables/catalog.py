@@ -1,0 +1,502 @@
+"""The catalog: databases and tables of one warehouse, through pypaimon, with errors of ours.
+
+`Catalog.open` checks the options and the warehouse and writes nothing; a new warehouse folder comes
+with the first database or table. The database `default` can always be used and is made on demand.
+Table definitions are validated before they are stored (`planning`), because pypaimon hardly does.
+Nothing here caches: a table that is loaded is the newest schema at that moment.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlparse
+
+from pypaimon.catalog import catalog_exception as missing
+from pypaimon.catalog.catalog_factory import CatalogFactory
+from pypaimon.common.identifier import Identifier
+from pypaimon.schema.schema import Schema
+from pypaimon.schema.schema_manager import SchemaManager
+from pypaimon.schema.table_schema import TableSchema
+from pypaimon.table.file_store_table import FileStoreTable
+
+from paimon_magics.errors import (
+    InvalidTableError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.schema_files import publish_schema
+from paimon_magics.tables.types import column_from_field, field_from_column
+
+__all__ = ["DEFAULT_DATABASE", "Catalog", "Table", "definition_of"]
+
+DEFAULT_DATABASE = "default"
+_SYSTEM_DATABASE = "sys"
+_METASTORES = ("filesystem", "jdbc", "rest")
+_REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as loaded: its newest schema and where it lives.
+
+    `name` has its database, and its branch where one was asked for. `paimon` is pypaimon's table:
+    only modules of `tables` may touch it.
+    """
+
+    name: TableName
+    definition: TableDefinition
+    location: str
+    paimon: FileStoreTable
+
+
+class Catalog:
+    """The databases and tables of one warehouse. Open it with `Catalog.open`."""
+
+    def __init__(self, options: Mapping[str, str], paimon: Any) -> None:
+        self.options = dict(options)
+        self.paimon = paimon
+
+    @classmethod
+    def open(cls, options: Mapping[str, str]) -> Catalog:
+        """Opens a catalog from Paimon's own catalog options (`warehouse`, `metastore`, `uri`, …).
+
+        `warehouse` is a path (`~` and relative ones are resolved here, so that other processes
+        mean the same folder) or a URI. Raises SetupError, before anything is written, for an
+        unknown metastore, a missing option or a warehouse that can't be used.
+        """
+        checked = dict(options)
+        metastore = checked.setdefault("metastore", "filesystem")
+        if metastore not in _METASTORES:
+            raise SetupError(
+                f"There is no metastore '{metastore}'.",
+                hint=nearest(metastore, _METASTORES, what="metastores"),
+            )
+        for key in ("warehouse",) if metastore == "filesystem" else ("uri", "warehouse"):
+            if not checked.get(key):
+                raise SetupError(
+                    f"The option '{key}' is missing for a {metastore} catalog.",
+                    hint=f"Give the catalog options a '{key}'.",
+                )
+        if metastore != "rest":
+            checked["warehouse"] = _checked_warehouse(checked["warehouse"])
+        try:
+            catalog = cls(checked, CatalogFactory.create(checked))
+            if metastore != "rest" and urlparse(checked["warehouse"]).scheme in _REMOTE_SCHEMES:
+                catalog.paimon.file_io.exists(checked["warehouse"])
+        except PaimonMagicsError:
+            raise
+        except Exception as error:
+            where = checked["uri"] if metastore != "filesystem" else checked["warehouse"]
+            raise SetupError(
+                f"The {metastore} catalog at {where} can't be opened: {_first_line(error)}",
+                hint="Check the address, the credentials among the catalog options, and the "
+                "network.",
+            ) from error
+        return catalog
+
+    @property
+    def metastore(self) -> str:
+        """ "filesystem", "jdbc" or "rest"."""
+        return self.options["metastore"]
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse as an absolute path or a URI (for rest: its name on the server)."""
+        return self.options["warehouse"]
+
+    # ---- databases ----
+
+    def list_databases(self) -> list[str]:
+        """The names of all databases, sorted; `default` is always among them."""
+        names: set[str] = {DEFAULT_DATABASE}
+        with suppress(FileNotFoundError):  # the warehouse folder is not there yet
+            names.update(self._call(self.paimon.list_databases))
+        return sorted(names)
+
+    def database_exists(self, database: str) -> bool:
+        """Whether the database can be used; always true for `default`."""
+        return database == DEFAULT_DATABASE or self._is_stored(database)
+
+    def database_properties(self, database: str) -> dict[str, str]:
+        """The database's stored properties (with `location` where the catalog tells it)."""
+        self._require_database(database)
+        properties: dict[str, str] = {}
+        with suppress(missing.DatabaseNotExistException):
+            properties.update(self._call(lambda: self.paimon.get_database(database)).options)
+        if "location" not in properties and self.metastore != "rest":
+            properties["location"] = self.paimon.get_database_path(database)
+        return {key: str(value) for key, value in properties.items() if value is not None}
+
+    def create_database(
+        self,
+        database: str,
+        *,
+        if_not_exists: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Creates a database. `default` exists from the start.
+
+        A filesystem catalog has nowhere to keep properties (a comment among them): giving any
+        raises UnsupportedStatementError.
+        """
+        _check_name(database, "database")
+        if self.database_exists(database):
+            if not if_not_exists:
+                raise StatementError(
+                    f"The database `{database}` exists already.",
+                    hint="Use CREATE DATABASE IF NOT EXISTS, or another name.",
+                )
+            return
+        if properties and self.metastore == "filesystem":
+            raise UnsupportedStatementError(
+                f"A filesystem catalog can't keep properties of the database `{database}`: "
+                f"{', '.join(sorted(properties))}.",
+                hint="Leave out LOCATION, COMMENT and DBPROPERTIES.",
+            )
+        self._call(lambda: self.paimon.create_database(database, True, dict(properties or {})))
+
+    def drop_database(
+        self, database: str, *, if_exists: bool = False, cascade: bool = False
+    ) -> None:
+        """Drops a database; with tables in it only when `cascade`."""
+        if not self.database_exists(database):
+            if not if_exists:
+                raise self._unknown_database(database)
+            return
+        tables = self.list_tables(database)
+        if tables and not cascade:
+            shown = ", ".join(f"`{table}`" for table in tables[:5])
+            raise StatementError(
+                f"The database `{database}` is not empty: it has {len(tables)} "
+                f"table{'s' if len(tables) > 1 else ''} ({shown}{', …' if tables[5:] else ''}).",
+                hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
+            )
+        if self._is_stored(database):
+            self._call(lambda: self.paimon.drop_database(database, True, cascade))
+
+    # ---- tables ----
+
+    def list_tables(self, database: str) -> list[str]:
+        """The names of the database's tables, sorted; folders without a schema are no tables."""
+        self._require_database(database)
+        try:
+            names = self._call(lambda: self.paimon.list_tables(database))
+        except (missing.DatabaseNotExistException, FileNotFoundError):
+            return []
+        if self.metastore == "filesystem":
+            names = [n for n in names if self._schema_manager(database, n).latest() is not None]
+        return sorted(names)
+
+    def table_exists(self, name: TableName) -> bool:
+        """Whether `load` would find the table (a name of a system table never does)."""
+        if name.system_table is not None:
+            return False
+        try:
+            self._get(name)
+        except (missing.CatalogException, FileNotFoundError):
+            return False
+        return True
+
+    def load(self, name: TableName) -> Table:
+        """The table's newest schema; `name` must have its database.
+
+        Raises UnknownNameError with the nearest name for a table, branch or database that is not
+        there, UnsupportedStatementError for a system table and for tables that are no Paimon file
+        store (format, object and Iceberg tables of a REST catalog).
+        """
+        if name.system_table is not None:
+            raise UnsupportedStatementError(
+                f"`{_shown(name)}` is a system table: it can only be read.",
+                hint=f"Use the table `{_shown(replace(name, system_table=None))}` itself.",
+            )
+        try:
+            paimon_table = self._get(name)
+        except (missing.CatalogException, FileNotFoundError):
+            raise self._unknown_table(name) from None
+        if not isinstance(paimon_table, FileStoreTable):
+            raise UnsupportedStatementError(
+                f"`{_shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
+                hint="Only Paimon's own tables can be used here.",
+            )
+        return Table(
+            name,
+            definition_of(paimon_table.table_schema),
+            str(paimon_table.table_path),
+            paimon_table,
+        )
+
+    def create_table(
+        self, name: TableName, definition: TableDefinition, *, if_not_exists: bool = False
+    ) -> bool:
+        """Creates a table that `check_definition` has accepted.
+
+        Returns false when the table exists and `if_not_exists` is given. Of two that create it at
+        the same moment one fails.
+        """
+        if name.branch is not None or name.system_table is not None or "$" in name.table:
+            raise InvalidTableError(
+                f"A table can't be named `{name.object_name}`.",
+                hint="The `$` sign is kept for branches and system tables.",
+            )
+        _check_name(name.table, "table")
+        database = _database(name)
+        self._require_database(database)
+        if self.table_exists(name):
+            return self._exists_already(name, if_not_exists)
+        if definition.stored_option("path") is not None and self.metastore != "rest":
+            raise UnsupportedStatementError(
+                f"A {self.metastore} catalog puts tables into its warehouse: `{_shown(name)}` "
+                "can't have a location of its own.",
+                hint="Leave out LOCATION and the option 'path'.",
+            )
+        if not self._is_stored(database):
+            self._call(lambda: self.paimon.create_database(database, True))
+        schema = Schema(
+            fields=[field_from_column(column) for column in definition.columns],
+            partition_keys=list(definition.partition_keys),
+            primary_keys=list(definition.primary_keys),
+            options=dict(definition.options),
+            comment=definition.comment,
+        )
+        if self.metastore == "filesystem":
+            manager = self._schema_manager(database, name.table)
+            if publish_schema(manager, TableSchema.from_schema(0, schema)):
+                return True
+            return self._exists_already(name, if_not_exists)
+        try:
+            self._call(lambda: self.paimon.create_table(_identifier(name), schema, False))
+        except missing.TableAlreadyExistException:
+            return self._exists_already(name, if_not_exists)
+        return True
+
+    def drop_table(self, name: TableName, *, if_exists: bool = False) -> bool:
+        """Drops a table with all its branches and files; false when there was none."""
+        if name.branch is not None:
+            raise UnsupportedStatementError(
+                f"`{_shown(name)}` is a branch: it can't be dropped as a table.",
+                hint="Drop the branch by Paimon's drop_branch procedure.",
+            )
+        if if_exists and not (name.system_table or self.table_exists(name)):
+            return False
+        self.load(name)
+        self._call(lambda: self.paimon.drop_table(_identifier(name), False))
+        return True
+
+    def rename_table(self, name: TableName, new_name: TableName) -> None:
+        """Renames a table, also into another database; nothing may have the new name."""
+        if name.branch is not None:
+            raise UnsupportedStatementError(
+                f"`{_shown(name)}` is a branch: it can't be renamed as a table.",
+                hint="Rename the table itself.",
+            )
+        self.load(name)
+        if "$" in new_name.object_name:
+            raise InvalidTableError(
+                f"A table can't be named `{new_name.object_name}`.",
+                hint="The `$` sign is kept for branches and system tables.",
+            )
+        _check_name(new_name.table, "table")
+        database = _database(new_name)
+        self._require_database(database)
+        if self.table_exists(new_name):
+            self._exists_already(new_name, False)
+        if not self._is_stored(database):
+            self._call(lambda: self.paimon.create_database(database, True))
+        if self.metastore != "rest":
+            # pypaimon would move the table into a folder that is already there.
+            path = self.paimon.get_table_path(_identifier(new_name))
+            if self.paimon.file_io.exists(path):
+                raise InvalidTableError(
+                    f"`{_shown(name)}` can't become `{_shown(new_name)}`: {path} exists already.",
+                    hint="Choose another name, or move that folder away.",
+                )
+        self._call(lambda: self.paimon.rename_table(_identifier(name), _identifier(new_name)))
+        if not self.table_exists(new_name):
+            raise StatementError(
+                f"`{_shown(name)}` could not be renamed to `{_shown(new_name)}`.",
+                hint="Check the rights on the warehouse folder.",
+            )
+
+    # ---- helpers ----
+
+    def _get(self, name: TableName) -> Any:
+        if name.branch is not None and self.metastore == "jdbc":
+            # pypaimon's jdbc catalog would silently load the main branch.
+            raise UnsupportedStatementError(
+                f"The branch `{_shown(name)}` can't be used through a jdbc catalog.",
+                hint="Open the same warehouse with a filesystem catalog.",
+            )
+        return self._call(lambda: self.paimon.get_table(_identifier(name)))
+
+    def _schema_manager(self, database: str, table: str, branch: str = "main") -> SchemaManager:
+        path = self.paimon.get_table_path(Identifier.create(database, table))
+        return SchemaManager(self.paimon.file_io, path, branch)
+
+    def _is_stored(self, database: str) -> bool:
+        try:
+            self._call(lambda: self.paimon.get_database(database))
+        except (missing.DatabaseNotExistException, FileNotFoundError):
+            return False
+        return True
+
+    def _require_database(self, database: str) -> None:
+        if not self.database_exists(database):
+            raise self._unknown_database(database)
+
+    def _unknown_database(self, database: str) -> UnknownNameError:
+        return UnknownNameError(
+            f"There is no database `{database}`.",
+            hint=f"{nearest(database, self.list_databases(), what='databases')} "
+            f"CREATE DATABASE {_quoted(database)} makes it.",
+        )
+
+    def _unknown_table(self, name: TableName) -> UnknownNameError:
+        database = _database(name)
+        if not self.database_exists(database):
+            return self._unknown_database(database)
+        if name.branch is not None:
+            main = replace(name, branch=None)
+            if self.table_exists(main):
+                branches = [str(b) for b in self.load(main).paimon.branch_manager().branches()]
+                return UnknownNameError(
+                    f"There is no branch `{name.branch}` of `{_shown(main)}`.",
+                    hint=nearest(
+                        name.branch, [*branches, "main"], what=f"branches of `{_shown(main)}`"
+                    ),
+                )
+        return UnknownNameError(
+            f"There is no table `{name.table}` in the database `{database}`.",
+            hint=nearest(name.table, self.list_tables(database), what=f"tables in `{database}`"),
+        )
+
+    def _exists_already(self, name: TableName, if_not_exists: bool) -> bool:
+        if if_not_exists:
+            return False
+        raise StatementError(
+            f"The table `{_shown(name)}` exists already.",
+            hint="Use CREATE TABLE IF NOT EXISTS, DROP TABLE it first, or choose another name.",
+        )
+
+    def _call(self, action: Callable[[], _T]) -> _T:
+        """Runs one of pypaimon's calls; failures of storage and server become SetupError."""
+        try:
+            return action()
+        except (missing.DatabaseNotExistException, missing.TableNotExistException):
+            raise
+        except (missing.TableAlreadyExistException, FileNotFoundError, PaimonMagicsError):
+            raise
+        except (missing.DatabaseNoPermissionException, missing.TableNoPermissionException) as error:
+            raise SetupError(
+                f"The catalog's server refused it: {_first_line(error)}",
+                hint="Ask for the right on it, or use other credentials.",
+            ) from error
+        except PermissionError as error:
+            raise SetupError(
+                f"The warehouse {self.warehouse} can't be changed: {_first_line(error)}",
+                hint="Use a warehouse that you may write.",
+            ) from error
+        except Exception as error:
+            raise SetupError(
+                f"The catalog at {self.options.get('uri', self.warehouse)} failed: "
+                f"{_first_line(error)}",
+                hint="Check that it can be reached, and run the statement again.",
+            ) from error
+
+
+def definition_of(schema: TableSchema) -> TableDefinition:
+    """A pypaimon schema as our value."""
+    return TableDefinition(
+        columns=tuple(column_from_field(field) for field in schema.fields),
+        partition_keys=tuple(schema.partition_keys),
+        primary_keys=tuple(schema.primary_keys),
+        options=tuple((str(k), str(v)) for k, v in schema.options.items()),
+        comment=schema.comment,
+        schema_id=schema.id,
+    )
+
+
+def _database(name: TableName) -> str:
+    if name.database is None:
+        raise ValueError(f"{name} has no database; the session fills it in")
+    return name.database
+
+
+def _identifier(name: TableName) -> Identifier:
+    return Identifier.create(_database(name), name.object_name)
+
+
+def _shown(name: TableName) -> str:
+    return f"{name.database}.{name.object_name}"
+
+
+def _quoted(name: str) -> str:
+    return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
+
+
+def _check_name(name: str, what: str) -> None:
+    if not name or name.strip() != name or name.startswith(".") or set("/\\\0") & set(name):
+        raise InvalidTableError(
+            f"A {what} can't be named `{name}`.",
+            hint="The name becomes a folder: no slashes, no leading dot, no spaces at its ends.",
+        )
+    if what == "database" and name == _SYSTEM_DATABASE:
+        raise InvalidTableError(
+            "A database can't be named `sys`.", hint="Paimon keeps that name for its system tables."
+        )
+
+
+def _checked_warehouse(warehouse: str) -> str:
+    """The warehouse as an absolute path or a URI; raises SetupError when it can't be used."""
+    uri = urlparse(warehouse)
+    if uri.scheme in _REMOTE_SCHEMES:
+        return warehouse
+    if uri.scheme == "file":
+        if uri.netloc not in ("", "localhost"):
+            raise SetupError(
+                f"The warehouse {warehouse} names the host '{uri.netloc}'.",
+                hint=f"Write a local folder with three slashes: file:///{uri.netloc}{uri.path}",
+            )
+        _check_local(Path(unquote(uri.path)), warehouse)
+        return warehouse
+    if len(uri.scheme) > 1 and "://" in warehouse:
+        raise SetupError(
+            f"The warehouse {warehouse} has the unknown scheme '{uri.scheme}'.",
+            hint=nearest(uri.scheme, (*_REMOTE_SCHEMES, "file"), what="schemes"),
+        )
+    path = Path(os.path.abspath(os.path.expanduser(warehouse)))
+    _check_local(path, warehouse)
+    return str(path)
+
+
+def _check_local(path: Path, warehouse: str) -> None:
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise SetupError(
+            f"The warehouse {warehouse} can't be a folder: {existing} is a file.",
+            hint="Give the path of a folder, which may be new.",
+        )
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise SetupError(
+            f"The warehouse {warehouse} can't be written: no right to write in {existing}.",
+            hint="Give the path of a folder that you may write.",
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,210 @@
+"""Types and columns between this project's values, pypaimon's objects and Arrow.
+
+The Arrow form is exactly the one that pypaimon's writers ask for (local-zoned timestamps as `UTC`,
+top-level and nested nullability as declared). Types that this project has no value for (MULTISET,
+VECTOR) are refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pypaimon.schema import data_types as paimon_types
+
+from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowField,
+    RowType,
+)
+
+__all__ = [
+    "arrow_schema",
+    "arrow_type",
+    "column_from_field",
+    "columns_from_arrow",
+    "field_from_column",
+    "from_arrow_type",
+    "from_paimon_type",
+    "to_paimon_type",
+]
+
+_ATOMIC = re.compile(
+    r"(?P<name>[A-Z_]+)\s*(?:\((?P<parameters>[0-9,\s]+)\))?"
+    r"(?P<ltz> WITH LOCAL TIME ZONE)?(?P<tz> WITHOUT TIME ZONE)?(?: NOT NULL| NULL)?"
+)
+# The parameters that Paimon means where a type's text leaves them out.
+_DEFAULT_PARAMETERS: dict[str, tuple[int, ...]] = {
+    "DECIMAL": (10, 0),
+    "CHAR": (1,),
+    "VARCHAR": (1,),
+    "BINARY": (1,),
+    "VARBINARY": (1,),
+    "TIME": (0,),
+    "TIMESTAMP": (6,),
+    "TIMESTAMP_LTZ": (6,),
+}
+_MAX_LENGTH = 2147483647
+_PLAIN = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BYTES", "DATE",
+    "VARIANT", "BLOB",
+}  # fmt: skip
+
+
+def from_paimon_type(paimon_type: Any) -> DataType:
+    """A pypaimon type as our value; raises UnsupportedStatementError for MULTISET and VECTOR."""
+    nullable = bool(paimon_type.nullable)
+    match paimon_type:
+        case paimon_types.ArrayType():
+            return ArrayType(from_paimon_type(paimon_type.element), nullable)
+        case paimon_types.MapType():
+            return MapType(
+                from_paimon_type(paimon_type.key), from_paimon_type(paimon_type.value), nullable
+            )
+        case paimon_types.RowType():
+            fields = tuple(
+                RowField(f.name, from_paimon_type(f.type), f.description)
+                for f in paimon_type.fields
+            )
+            return RowType(fields, nullable)
+        case paimon_types.AtomicType():
+            return _from_atomic(paimon_type.type, nullable)
+    raise UnsupportedStatementError(
+        f"The type {paimon_type} is not offered.",
+        hint="Read this table with Paimon's Java engines.",
+    )
+
+
+def to_paimon_type(data_type: DataType, next_id: Any) -> Any:
+    """Our type as pypaimon's; nested fields take their ids from `next_id`, pypaimon's counter.
+
+    As in Paimon's `ReassignFieldId`, a field's own type takes its ids before the field does.
+    """
+    match data_type:
+        case ArrayType(element=element, nullable=nullable):
+            return paimon_types.ArrayType(nullable, to_paimon_type(element, next_id))
+        case MapType(key=key, value=value, nullable=nullable):
+            key_type = to_paimon_type(key, next_id)
+            return paimon_types.MapType(nullable, key_type, to_paimon_type(value, next_id))
+        case RowType(fields=row_fields, nullable=nullable):
+            fields = []
+            for field in row_fields:
+                field_type = to_paimon_type(field.type, next_id)
+                fields.append(
+                    paimon_types.DataField(
+                        next_id.increment_and_get(), field.name, field_type, field.comment
+                    )
+                )
+            return paimon_types.RowType(nullable, fields)
+        case AtomicType(name=name, parameters=parameters, nullable=nullable):
+            return paimon_types.AtomicType(_atomic_text(name, parameters), nullable)
+
+
+def column_from_field(field: Any) -> Column:
+    """A pypaimon field as a column."""
+    try:
+        data_type = from_paimon_type(field.type)
+    except UnsupportedStatementError as error:
+        raise UnsupportedStatementError(
+            f"The column `{field.name}` has the type {field.type}, which is not offered.",
+            hint=error.hint,
+        ) from None
+    return Column(field.id, field.name, data_type, field.description, field.default_value)
+
+
+def field_from_column(column: Column) -> Any:
+    """A column as pypaimon's field, with the column's id; nested fields take the ids after it."""
+    next_id = paimon_types.AtomicInteger(column.id)
+    return paimon_types.DataField(
+        column.id, column.name, to_paimon_type(column.type, next_id), column.comment, column.default
+    )
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type that pypaimon's writers ask for."""
+    return paimon_types.PyarrowFieldParser.from_paimon_type(
+        to_paimon_type(data_type, paimon_types.AtomicInteger(0))
+    )
+
+
+def arrow_schema(columns: TableDefinition | Iterable[Column]) -> pa.Schema:
+    """The Arrow schema that pypaimon's writers ask for, in the order of the columns."""
+    if isinstance(columns, TableDefinition):
+        columns = columns.columns
+    return pa.schema(
+        [
+            pa.field(column.name, arrow_type(column.type), nullable=column.type.nullable)
+            for column in columns
+        ]
+    )
+
+
+def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
+    """The Paimon type for values of an Arrow type; raises InvalidTableError where there is none.
+
+    Unlike pypaimon, a large list or a dictionary is what it holds, large binary is BYTES, not BLOB.
+    """
+    if pa.types.is_dictionary(arrow):
+        return from_arrow_type(arrow.value_type, nullable)
+    if pa.types.is_large_binary(arrow):
+        return AtomicType("BYTES", (), nullable)
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        return ArrayType(from_arrow_type(arrow.value_type, arrow.value_field.nullable), nullable)
+    if pa.types.is_map(arrow):
+        return MapType(
+            from_arrow_type(arrow.key_type, False),
+            from_arrow_type(arrow.item_type, arrow.item_field.nullable),
+            nullable,
+        )
+    if pa.types.is_struct(arrow) and not paimon_types.is_variant_struct(arrow):
+        return RowType(
+            tuple(RowField(f.name, from_arrow_type(f.type, f.nullable)) for f in arrow), nullable
+        )
+    try:
+        return from_paimon_type(paimon_types.PyarrowFieldParser.to_paimon_type(arrow, nullable))
+    except (ValueError, UnsupportedStatementError):
+        raise InvalidTableError(
+            f"Paimon has no type for Arrow's {arrow}.", hint="Cast the column first."
+        ) from None
+
+
+def columns_from_arrow(schema: pa.Schema) -> Sequence[Column]:
+    """The columns that a table for this Arrow data would have, ids from 0."""
+    columns = []
+    next_id = paimon_types.AtomicInteger(-1)
+    for field in schema:
+        data_type = from_arrow_type(field.type, field.nullable)
+        columns.append(Column(next_id.increment_and_get(), field.name, data_type))
+        to_paimon_type(data_type, next_id)
+    return tuple(columns)
+
+
+def _from_atomic(text: str, nullable: bool) -> DataType:
+    match = _ATOMIC.fullmatch(text.strip().upper())
+    if match is None:
+        raise UnsupportedStatementError(f"The type {text} is not offered.")
+    name = "INT" if match["name"] == "INTEGER" else match["name"]
+    if match["ltz"]:
+        name = "TIMESTAMP_LTZ"
+    given = tuple(int(part) for part in (match["parameters"] or "").split(",") if part.strip())
+    if name in _PLAIN:
+        return AtomicType(name, (), nullable)
+    if name not in _DEFAULT_PARAMETERS:
+        raise UnsupportedStatementError(f"The type {text} is not offered.")
+    if given == (_MAX_LENGTH,) and name in ("VARCHAR", "VARBINARY"):
+        return AtomicType("STRING" if name == "VARCHAR" else "BYTES", (), nullable)
+    return AtomicType(name, given + _DEFAULT_PARAMETERS[name][len(given) :], nullable)
+
+
+def _atomic_text(name: str, parameters: tuple[int, ...]) -> str:
+    numbers = f"({', '.join(map(str, parameters))})" if parameters else ""
+    if name == "TIMESTAMP_LTZ":
+        return f"TIMESTAMP{numbers} WITH LOCAL TIME ZONE"
+    return f"{name}{numbers}"
