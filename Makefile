@@ -102,7 +102,7 @@ lock: $(STAMP)  ## compile requirements.lock from pyproject.toml; UPGRADE=1 take
 .PHONY: wheel
 wheel: $(STAMP)  ## build dist/paimon_magics-*.whl
 	@rm -rf dist
-	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 	@ls dist/*.whl
 
 .PHONY: clean
