@@ -12,6 +12,9 @@ from typing import Literal
 __all__ = [
     "CORE_OPTIONS",
     "DEPRECATED_KEYS",
+    "ENGINE_OPTIONS",
+    "FIELD_OPTIONS",
+    "OPEN_FAMILIES",
     "OWN_OPTIONS",
     "OptionDefinition",
     "OptionType",
@@ -463,6 +466,69 @@ _OWN: tuple[_Row, ...] = (
     ("group_commit_data_bytes", MEMORY_SIZE, None),
     ("group_commit_interval_ms", LONG, None),
 )
+
+# Keys that an engine's connector defines (Flink's, Spark's, Iceberg's metadata, ORC's).
+_ENGINE_KEYS = """
+changelog.precommit-compact.thread-num commit.custom-listeners
+compaction.bucket-distribution-strategy end-input.watermark
+filesystem.job-level-settings.enabled legacy-timestamp-mapping.enabled lookup.async
+lookup.async-thread-number lookup.bootstrap-parallelism lookup.cache
+lookup.dynamic-partition.refresh-interval lookup.dynamic-partition.refresh.async
+lookup.refresh.async lookup.refresh.async.pending-snapshot-count
+lookup.refresh.full-load-threshold lookup.refresh.time-periods-blacklist
+metadata.iceberg.compaction.max.file-num metadata.iceberg.compaction.min.file-num
+metadata.iceberg.database metadata.iceberg.delete-after-commit.enabled
+metadata.iceberg.format-version metadata.iceberg.glue.skip-archive
+metadata.iceberg.hadoop-conf-dir metadata.iceberg.hive-client-class
+metadata.iceberg.hive-conf-dir metadata.iceberg.hive-skip-update-stats
+metadata.iceberg.manifest-compression metadata.iceberg.manifest-legacy-version
+metadata.iceberg.previous-versions-max metadata.iceberg.storage
+metadata.iceberg.storage-location metadata.iceberg.table metadata.iceberg.uri
+orc.column.encoding.direct orc.dictionary.key.threshold orc.timestamp-ltz.legacy.type
+partition.idle-time-to-done partition.mark-done-action.mode
+partition.mark-done.recover-from-state partition.time-interval precommit-compact
+read.allow.fullScan read.changelog read.shuffle-bucket-with-partition
+read.stream.maxBytesPerTrigger read.stream.maxFilesPerTrigger read.stream.maxRowsPerTrigger
+read.stream.maxTriggerDelayMs read.stream.minRowsPerTrigger requiredSparkConfsCheck.enabled
+scan.bounded scan.dedicated-split-generation scan.infer-parallelism scan.infer-parallelism.max
+scan.max-snapshot.count scan.parallelism scan.partitions scan.remove-normalize
+scan.split-enumerator.batch-size scan.split-enumerator.mode scan.watermark.alignment.group
+scan.watermark.alignment.max-drift scan.watermark.alignment.update-interval
+scan.watermark.emit.strategy scan.watermark.idle-timeout sink.clustering.sample-factor
+sink.clustering.sort-in-cluster sink.committer-cpu sink.committer-memory
+sink.committer-operator-chaining sink.coordinator-commit.enabled
+sink.cross-partition.managed-memory sink.key-only-deletes.enabled
+sink.managed.writer-buffer-memory sink.operator-uid.suffix sink.parallelism
+sink.savepoint.auto-tag sink.use-managed-memory-allocator
+sink.writer-coordinator.cache-expire-after-access sink.writer-coordinator.cache-memory
+sink.writer-coordinator.cache-soft-values sink.writer-coordinator.enabled
+sink.writer-coordinator.page-size sink.writer-coordinator.prefetch-manifests sink.writer-cpu
+sink.writer-memory sink.writer-refresh-detectors source.checkpoint-align.enabled
+source.checkpoint-align.timeout source.operator-uid.suffix
+source.split.target-size-with-column-pruning unaware-bucket.compaction.parallelism
+unaware-bucket.no-shuffle vector-search.lateral-join.parallelism
+write.data-evolution.update-conflict-retry.max-attempts
+write.data-evolution.update-conflict-retry.wait-ms write.merge-schema
+write.merge-schema.explicit-cast write.merge-schema.type-widening write.use-v2-write
+"""
+ENGINE_OPTIONS = frozenset(_ENGINE_KEYS.split())
+
+# Families whose keys are open: what follows belongs to a file format, a callback or an engine.
+OPEN_FAMILIES = (
+    "alluxio.", "avro.", "blob-descriptor.", "commit.callback.", "csv.", "dfs.", "field.",
+    "file-index.", "file.compression.per.level.", "file.format.per.level.", "flink.", "fs.",
+    "hadoop.", "hive.", "json.", "lance.", "metadata.iceberg.", "metadata.stats-mode.per.level.",
+    "mosaic.", "orc.", "parquet.", "spark.", "tag.callback.", "text.", "vortex.",
+)  # fmt: skip
+
+# What may follow `fields.<columns>.`.
+FIELD_OPTIONS = (
+    "aggregate-function", "count-limit", "default-value", "distinct", "ignore-retract",
+    "list-agg-delimiter", "map.shared-shredding.column-placement-policy",
+    "map.shared-shredding.max-columns", "map.storage-layout", "nested-key",
+    "nested-key-null-strategy", "nested-sequence-field", "pk-vector.distance.metric",
+    "pk-vector.index.type", "sequence-group", "stats-mode", "ts-field",
+)  # fmt: skip
 
 
 def _definition(row: _Row) -> OptionDefinition:

@@ -7,7 +7,6 @@ VECTOR) are refused by name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,7 +22,9 @@ from paimon_magics.statements.data_types import (
     MapType,
     RowField,
     RowType,
+    as_nullable,
 )
+from paimon_magics.statements.type_text import from_paimon, to_paimon
 
 __all__ = [
     "arrow_schema",
@@ -36,50 +37,10 @@ __all__ = [
     "to_paimon_type",
 ]
 
-_ATOMIC = re.compile(
-    r"(?P<name>[A-Z_]+)\s*(?:\((?P<parameters>[0-9,\s]+)\))?"
-    r"(?P<ltz> WITH LOCAL TIME ZONE)?(?P<tz> WITHOUT TIME ZONE)?(?: NOT NULL| NULL)?"
-)
-# The parameters that Paimon means where a type's text leaves them out.
-_DEFAULT_PARAMETERS: dict[str, tuple[int, ...]] = {
-    "DECIMAL": (10, 0),
-    "CHAR": (1,),
-    "VARCHAR": (1,),
-    "BINARY": (1,),
-    "VARBINARY": (1,),
-    "TIME": (0,),
-    "TIMESTAMP": (6,),
-    "TIMESTAMP_LTZ": (6,),
-}
-_MAX_LENGTH = 2147483647
-_PLAIN = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BYTES", "DATE",
-    "VARIANT", "BLOB",
-}  # fmt: skip
-
 
 def from_paimon_type(paimon_type: Any) -> DataType:
     """A pypaimon type as our value; raises UnsupportedStatementError for MULTISET and VECTOR."""
-    nullable = bool(paimon_type.nullable)
-    match paimon_type:
-        case paimon_types.ArrayType():
-            return ArrayType(from_paimon_type(paimon_type.element), nullable)
-        case paimon_types.MapType():
-            return MapType(
-                from_paimon_type(paimon_type.key), from_paimon_type(paimon_type.value), nullable
-            )
-        case paimon_types.RowType():
-            fields = tuple(
-                RowField(f.name, from_paimon_type(f.type), f.description)
-                for f in paimon_type.fields
-            )
-            return RowType(fields, nullable)
-        case paimon_types.AtomicType():
-            return _from_atomic(paimon_type.type, nullable)
-    raise UnsupportedStatementError(
-        f"The type {paimon_type} is not offered.",
-        hint="Read this table with Paimon's Java engines.",
-    )
+    return from_paimon(paimon_type.to_dict())
 
 
 def to_paimon_type(data_type: DataType, next_id: Any) -> Any:
@@ -103,8 +64,9 @@ def to_paimon_type(data_type: DataType, next_id: Any) -> Any:
                     )
                 )
             return paimon_types.RowType(nullable, fields)
-        case AtomicType(name=name, parameters=parameters, nullable=nullable):
-            return paimon_types.AtomicType(_atomic_text(name, parameters), nullable)
+        case AtomicType(nullable=nullable):
+            text = to_paimon(as_nullable(data_type, True))
+            return paimon_types.AtomicType(text, nullable)
 
 
 def column_from_field(field: Any) -> Column:
@@ -184,27 +146,3 @@ def columns_from_arrow(schema: pa.Schema) -> Sequence[Column]:
         columns.append(Column(next_id.increment_and_get(), field.name, data_type))
         to_paimon_type(data_type, next_id)
     return tuple(columns)
-
-
-def _from_atomic(text: str, nullable: bool) -> DataType:
-    match = _ATOMIC.fullmatch(text.strip().upper())
-    if match is None:
-        raise UnsupportedStatementError(f"The type {text} is not offered.")
-    name = "INT" if match["name"] == "INTEGER" else match["name"]
-    if match["ltz"]:
-        name = "TIMESTAMP_LTZ"
-    given = tuple(int(part) for part in (match["parameters"] or "").split(",") if part.strip())
-    if name in _PLAIN:
-        return AtomicType(name, (), nullable)
-    if name not in _DEFAULT_PARAMETERS:
-        raise UnsupportedStatementError(f"The type {text} is not offered.")
-    if given == (_MAX_LENGTH,) and name in ("VARCHAR", "VARBINARY"):
-        return AtomicType("STRING" if name == "VARCHAR" else "BYTES", (), nullable)
-    return AtomicType(name, given + _DEFAULT_PARAMETERS[name][len(given) :], nullable)
-
-
-def _atomic_text(name: str, parameters: tuple[int, ...]) -> str:
-    numbers = f"({', '.join(map(str, parameters))})" if parameters else ""
-    if name == "TIMESTAMP_LTZ":
-        return f"TIMESTAMP{numbers} WITH LOCAL TIME ZONE"
-    return f"{name}{numbers}"
