@@ -8,9 +8,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from IPython.core.interactiveshell import InteractiveShell
+
 import paimon_magics
 import paimon_widgets
-from IPython.core.interactiveshell import InteractiveShell
 
 CREATE_AND_FILL = """\
 CREATE TABLE orders (id BIGINT NOT NULL, item STRING, amount DECIMAL(10, 2), dt STRING)

@@ -1,0 +1,89 @@
+"""The ladder of imports holds, and importing the package stays cheap."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE_ROOTS = os.pathsep.join([str(ROOT), str(ROOT / "widgets")])
+HEAVY = ("numpy", "pandas", "polars", "pyarrow", "pypaimon", "pypaimon_rust", "pyspark", "sqlglot")
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": SOURCE_ROOTS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def lint_imports(config: Path = ROOT / "pyproject.toml") -> subprocess.CompletedProcess[str]:
+    program = "from importlinter.cli import lint_imports_command as run; run()"
+    return run(sys.executable, "-c", program, "--config", str(config), "--no-cache")
+
+
+def test_the_ladder_of_imports_holds() -> None:
+    linted = lint_imports()
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_every_package_stands_on_the_ladder() -> None:
+    ladder = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    packages = [p.parent.name for p in (ROOT / "paimon_magics").glob("*/__init__.py")]
+    assert packages
+    assert [name for name in packages if f"paimon_magics.{name}" not in ladder] == []
+
+
+def test_importing_the_package_loads_no_heavy_library() -> None:
+    done = run(sys.executable, "-c", "import sys, paimon_magics; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "paimon_magics" in loaded
+    assert sorted(loaded.intersection(HEAVY)) == []
+
+
+@pytest.mark.parametrize(
+    ("lower", "text"),
+    [
+        ("statements", "import paimon_magics.planning"),
+        ("planning", "import time"),
+        ("planning", "def f() -> None:\n    import pyarrow"),
+        ("session", "import pyspark"),
+        ("spark", "import pypaimon"),
+        ("columnar", "import paimon_magics.tables"),
+        ("magics", "import sqlglot"),
+        ("tables", "from IPython import display"),
+    ],
+)
+def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text: str) -> None:
+    # The contracts, over packages that are empty but for the one wrong import.
+    packages = [p.parent for p in (ROOT / "paimon_magics").glob("*/__init__.py")]
+    for package in packages:
+        (tmp_path / "paimon_magics" / package.name).mkdir(parents=True)
+        (tmp_path / "paimon_magics" / package.name / "__init__.py").touch()
+    for name in ("__init__", "errors", "settings"):
+        (tmp_path / "paimon_magics" / f"{name}.py").touch()
+    (tmp_path / "paimon_widgets").mkdir()
+    (tmp_path / "paimon_widgets" / "__init__.py").touch()
+    config = tmp_path / "pyproject.toml"
+    config.write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    program = "from importlinter.cli import lint_imports_command as run; run()"
+    command = [sys.executable, "-c", program, "--no-cache"]
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    def linted() -> int:
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, check=False
+        ).returncode
+
+    assert linted() == 0
+    (tmp_path / "paimon_magics" / lower / "wrong.py").write_text(text + "\n")
+    assert linted() == 1
