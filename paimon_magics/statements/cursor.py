@@ -145,3 +145,7 @@ class Cursor:
         raise StatementSyntaxError(
             f"Expected {wanted}, {found}.", hint=hint, statement=self.text, position=token.start
         )
+
+    def fail_at(self, position: int, message: str, hint: str) -> NoReturn:
+        """Raises StatementSyntaxError with this message at `position`."""
+        raise StatementSyntaxError(message, hint=hint, statement=self.text, position=position)

@@ -18,26 +18,145 @@ QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "RE
 """Words that begin a query."""
 
 STATEMENT_WORDS = QUERY_WORDS | frozenset(
-    "INSERT CREATE DROP ALTER SHOW DESCRIBE DESC USE EXPLAIN TRUNCATE REPLACE DELETE UPDATE MERGE "
-    "CALL COPY ANALYZE MSCK REPAIR OPTIMIZE CACHE UNCACHE CLEAR SET RESET REFRESH ADD LIST DECLARE "
-    "EXECUTE BEGIN COMMENT LOAD EXPORT IMPORT GRANT REVOKE LOCK UNLOCK START COMMIT ROLLBACK DFS "
-    "VACUUM RESTORE UNDROP OPEN FETCH CLOSE PREPARE".split()
+    [
+        "INSERT",
+        "CREATE",
+        "DROP",
+        "ALTER",
+        "SHOW",
+        "DESCRIBE",
+        "DESC",
+        "USE",
+        "EXPLAIN",
+        "TRUNCATE",
+        "REPLACE",
+        "DELETE",
+        "UPDATE",
+        "MERGE",
+        "CALL",
+        "COPY",
+        "ANALYZE",
+        "MSCK",
+        "REPAIR",
+        "OPTIMIZE",
+        "CACHE",
+        "UNCACHE",
+        "CLEAR",
+        "SET",
+        "RESET",
+        "REFRESH",
+        "ADD",
+        "LIST",
+        "DECLARE",
+        "EXECUTE",
+        "BEGIN",
+        "COMMENT",
+        "LOAD",
+        "EXPORT",
+        "IMPORT",
+        "GRANT",
+        "REVOKE",
+        "LOCK",
+        "UNLOCK",
+        "START",
+        "COMMIT",
+        "ROLLBACK",
+        "DFS",
+        "VACUUM",
+        "RESTORE",
+        "UNDROP",
+        "OPEN",
+        "FETCH",
+        "CLOSE",
+        "PREPARE",
+    ]
 )
 """Words that begin a statement, ours or one that Spark may know."""
 
 CLAUSE_WORDS = frozenset(
-    "ON USING WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET WINDOW QUALIFY UNION "
-    "EXCEPT INTERSECT MINUS SETMINUS JOIN INNER LEFT RIGHT FULL CROSS NATURAL SEMI ANTI LATERAL "
-    "PIVOT UNPIVOT TABLESAMPLE SELECT INSERT WITH WHEN SET VALUES FROM AS AND OR NOT WATERMARK "
-    "MATCH_RECOGNIZE ASOF".split()
+    [
+        "ON",
+        "USING",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "SORT",
+        "CLUSTER",
+        "DISTRIBUTE",
+        "LIMIT",
+        "OFFSET",
+        "WINDOW",
+        "QUALIFY",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "MINUS",
+        "SETMINUS",
+        "JOIN",
+        "INNER",
+        "LEFT",
+        "RIGHT",
+        "FULL",
+        "CROSS",
+        "NATURAL",
+        "SEMI",
+        "ANTI",
+        "LATERAL",
+        "PIVOT",
+        "UNPIVOT",
+        "TABLESAMPLE",
+        "SELECT",
+        "INSERT",
+        "WITH",
+        "WHEN",
+        "SET",
+        "VALUES",
+        "FROM",
+        "AS",
+        "AND",
+        "OR",
+        "NOT",
+        "WATERMARK",
+        "MATCH_RECOGNIZE",
+        "ASOF",
+    ]
 )
 """Words that can't be a table's name or an alias: they go on with the query."""
 
 NOT_A_PATH = CLAUSE_WORDS | frozenset(
-    "BY BETWEEN IN IS LIKE ILIKE RLIKE REGEXP CASE THEN ELSE END DISTINCT ALL ANY SOME EXISTS "
-    "INTERVAL DATE TIMESTAMP OF PERCENT DIV ESCAPE FILTER OVER TO INTO".split()
+    [
+        "BY",
+        "BETWEEN",
+        "IN",
+        "IS",
+        "LIKE",
+        "ILIKE",
+        "RLIKE",
+        "REGEXP",
+        "CASE",
+        "THEN",
+        "ELSE",
+        "END",
+        "DISTINCT",
+        "ALL",
+        "ANY",
+        "SOME",
+        "EXISTS",
+        "INTERVAL",
+        "DATE",
+        "TIMESTAMP",
+        "OF",
+        "PERCENT",
+        "DIV",
+        "ESCAPE",
+        "FILTER",
+        "OVER",
+        "TO",
+        "INTO",
+    ]
 )
 """Words after which `:name` is a bind parameter even when no blank stands between."""
 
-NAME_BEFORE = frozenset("FROM JOIN INTO TABLE VIEW".split())
+NAME_BEFORE = frozenset(["FROM", "JOIN", "INTO", "TABLE", "VIEW"])
 """Words after which a table's name stands."""

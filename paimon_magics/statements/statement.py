@@ -105,15 +105,14 @@ class TimeTravel:
 class TableReference:
     """One place where a query reads a table that could be Paimon's.
 
-    `range` covers the name and its time-travel clause, without alias. `has_alias` tells whether
-    the user gave one. `qualifiers` are the ranges in front of column references that this
-    reference explains (`shop.` in `shop.orders.id`), to be cut when the name is replaced.
-
-    `alias` is the name that the rest of the query calls this relation by: the user's alias, or
-    the last part of the name; only where two relations of the query share that last part and
-    columns are told apart by their database it is a name of ours, and `qualifiers` then cover
-    the table's name too, to be replaced by it. `alias_position` is where an alias belongs (after
-    a TABLESAMPLE clause). `options` are those of a `WITH ('k' = 'v')` clause, which `range` covers.
+    `range` covers the name with its time-travel and options clauses, without alias. `has_alias`
+    tells whether the user gave one. `alias` is the name that the rest of the query calls this
+    relation by: the user's alias, or the last part of the table's name; only where two relations
+    share that part and columns are told apart by their database it is a name of ours.
+    `qualifiers` are the places where the table's name stands in front of a column (`shop.orders`
+    in `shop.orders.id`) and must become `alias`. `alias_position` is where an alias belongs,
+    behind `range` and a TABLESAMPLE clause; -1 where Spark takes none (`TABLE orders`). `options`
+    are those of a `WITH ('k' = 'v')` clause.
     """
 
     name: TableName

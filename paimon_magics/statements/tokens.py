@@ -55,9 +55,7 @@ _LEXER = re.compile(
 )
 _BLOCK_EDGE = re.compile(r"/\*|\*/")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
-_ESCAPE = re.compile(
-    r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL
-)
+_ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,20 @@ _DEFAULTS: dict[str, tuple[int, ...]] = {
     "TIMESTAMP_LTZ": (6,),
 }
 _PLAIN = frozenset(
-    "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE STRING BYTES DATE VARIANT BLOB".split()
+    [
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "STRING",
+        "BYTES",
+        "DATE",
+        "VARIANT",
+        "BLOB",
+    ]
 )
 _NOT_OFFERED = frozenset({"MULTISET", "VECTOR", "GEOMETRY", "GEOGRAPHY", "RAW"})
 _SPARK = {

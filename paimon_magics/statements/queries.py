@@ -1,0 +1,244 @@
+"""A query inside a statement → QueryText: its relations, bind parameters and extent.
+
+Two roads find the relations: sqlglot's tree, and a scan of the tokens where sqlglot can't read
+the query or is known to misread it (TABLE as a query, `|>` pipes). What neither can read is a
+StatementSyntaxError only where the scan is sure; everything else is left for Spark to judge.
+"""
+
+from __future__ import annotations
+
+from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.cursor import Cursor, RefusedHere
+from paimon_magics.statements.keywords import NOT_A_PATH, QUERY_WORDS
+from paimon_magics.statements.qualifiers import references_of
+from paimon_magics.statements.references import (
+    at_options,
+    at_time_travel,
+    read_relation,
+    skip_time_travel,
+)
+from paimon_magics.statements.scanning import scan_relations
+from paimon_magics.statements.statement import QueryText, TextRange
+from paimon_magics.statements.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.tree import masked, tree_relations
+
+__all__ = ["at_query", "bind_parameters", "read_query"]
+
+_TABLE_FUNCTIONS = frozenset(
+    {
+        "paimon_incremental_query",
+        "paimon_incremental_between_timestamp",
+        "paimon_incremental_to_auto_tag",
+        "vector_search",
+        "hybrid_search",
+        "full_text_search",
+    }
+)
+"""Paimon's `PaimonTableValuedFunctions`."""
+
+_BEHIND_VALUES = frozenset(
+    [
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "MINUS",
+        "ORDER",
+        "SORT",
+        "CLUSTER",
+        "DISTRIBUTE",
+        "LIMIT",
+        "OFFSET",
+        "JOIN",
+        "SELECT",
+    ]
+)
+
+
+def at_query(cursor: Cursor) -> bool:
+    """Whether a query comes next, in brackets or not."""
+    ahead = 0
+    while cursor.peek(ahead).text == "(":
+        ahead += 1
+    return cursor.peek(ahead).upper in QUERY_WORDS
+
+
+def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText:
+    """Reads the query from the cursor to its stop, which it must fill.
+
+    `cuts` are ranges that stand inside without belonging to it; they are ignored. Raises
+    StatementSyntaxError, or RefusedHere for a form that is not offered.
+    """
+    if cursor.at_end:
+        cursor.fail("a query")
+    start, end = cursor.position, cursor.tokens[cursor.stop - 1].end
+    is_values = _is_values(cursor)
+    parameters = bind_parameters(cursor, cuts)
+    _refuse_functions(cursor)
+    inner = _without(cursor, cuts)
+    indexes = _relations(inner, end)
+    relations = [read_relation(_at(inner, index)) for index in indexes]
+    references = references_of(relations, inner, _other_names(inner))
+    cursor.index = cursor.stop
+    return QueryText(
+        TextRange(start, end),
+        references,
+        parameters,
+        is_values and not references,
+        cuts,
+    )
+
+
+def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[str, ...]:
+    """The names of the `:name` markers from the cursor to its stop, in order of first use.
+
+    Raises StatementSyntaxError at a `?` marker.
+    """
+    names: dict[str, None] = {}
+    for index in range(cursor.index, cursor.stop):
+        token = cursor.tokens[index]
+        if token.kind != "symbol":
+            continue
+        if token.text == "?":
+            raise StatementSyntaxError(
+                "Bind parameters have names here, found a positional `?`.",
+                hint="Write `:name` and give the value under that name.",
+                statement=cursor.text,
+                position=token.start,
+            )
+        if token.text == ":" and _is_marker(cursor, index):
+            names[cursor.tokens[index + 1].name] = None
+    return tuple(names)
+
+
+def _is_marker(cursor: Cursor, index: int) -> bool:
+    if index + 1 >= cursor.stop or cursor.tokens[index + 1].kind not in IDENTIFIER_KINDS:
+        return False
+    if index == 0:
+        return True
+    previous = cursor.tokens[index - 1]
+    adjacent = previous.end == cursor.tokens[index].start
+    if previous.kind in IDENTIFIER_KINDS and previous.upper not in NOT_A_PATH:
+        # `v:field` is a path; `STRUCT<a : INT>` a type; `SELECT :a` and `LIMIT :n` are markers.
+        return not adjacent and not _in_struct_type(cursor, index)
+    return not (adjacent and (previous.text in (")", "]") or previous.kind == "quoted"))
+
+
+def _in_struct_type(cursor: Cursor, index: int) -> bool:
+    """Whether the token before `index` is a field's name in STRUCT<…>."""
+    before = cursor.tokens[index - 2] if index >= 2 else None
+    if before is None or before.text not in ("<", ","):
+        return False
+    depth = 0
+    for i in range(index - 2, 0, -1):
+        text = cursor.tokens[i].text
+        if text == ">":
+            depth += 1
+        elif text == "<":
+            if depth == 0:
+                return cursor.tokens[i - 1].upper == "STRUCT"
+            depth -= 1
+        elif text == ";":
+            break
+    return False
+
+
+def _is_values(cursor: Cursor) -> bool:
+    if not cursor.at("VALUES"):
+        return False
+    index = cursor.index
+    while index < cursor.stop:
+        if cursor.tokens[index].upper in _BEHIND_VALUES:
+            return False
+        index = cursor.brackets.get(index, index) + 1
+    return True
+
+
+def _refuse_functions(cursor: Cursor) -> None:
+    for index in range(cursor.index, cursor.stop - 1):
+        token = cursor.tokens[index]
+        if cursor.tokens[index + 1].text != "(" or token.kind not in IDENTIFIER_KINDS:
+            continue
+        if token.name.lower() in _TABLE_FUNCTIONS:
+            raise RefusedHere(token.name.lower())
+        previous = cursor.tokens[index - 1].upper if index else ""
+        if token.upper == "IDENTIFIER" and previous in ("FROM", "JOIN", "TABLE", "INTO"):
+            raise RefusedHere("IDENTIFIER(…) as a table's name")
+
+
+def _relations(cursor: Cursor, end: int) -> tuple[int, ...]:
+    """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan."""
+    tokens = cursor.tokens[cursor.index : cursor.stop]
+    if not any(t.upper in ("TABLE", "|>") for t in tokens):
+        start = tokens[0].start
+        positions = tree_relations(_masked(cursor, start, end))
+        if positions is not None:
+            by_start = {t.start: i for i, t in enumerate(tokens, cursor.index)}
+            indexes = [by_start.get(p + start, -1) for p in positions]
+            if -1 not in indexes:
+                return tuple(indexes)
+    return scan_relations(_at(cursor, cursor.index))
+
+
+def _masked(cursor: Cursor, start: int, end: int) -> str:
+    """The query for sqlglot: clauses that it may not know blanked, `$` in names replaced."""
+    blanks: list[TextRange] = []
+    dollars: list[TextRange] = []
+    probe = _at(cursor, cursor.index)
+    place = start
+    while not probe.at_end:
+        token = probe.peek()
+        if token.start > place and token.start > start:
+            blanks.append(TextRange(place - start, token.start - start))
+        begins = probe.index
+        if at_time_travel(probe):
+            skip_time_travel(probe)
+        elif at_options(probe):
+            probe.next()
+            probe.skip_brackets()
+        else:
+            probe.next()
+        if probe.index > begins + 1:
+            blanks.append(TextRange(token.start - start, probe.last_end - start))
+        elif token.kind == "word" and "$" in token.text:
+            dollars.append(TextRange(token.start - start, token.end - start))
+        place = probe.last_end
+    return masked(cursor.text[start:end], blanks, dollars)
+
+
+def _other_names(cursor: Cursor) -> frozenset[str]:
+    """Lower-case names that follow a bracket or stand before `AS (`: subqueries and CTEs."""
+    names = set()
+    for index in range(cursor.index + 1, cursor.stop):
+        token = cursor.tokens[index]
+        if token.kind not in IDENTIFIER_KINDS:
+            continue
+        previous = cursor.tokens[index - 1]
+        if previous.upper == "AS" and index >= 2:
+            previous = cursor.tokens[index - 2]
+        if (
+            previous.text == ")"
+            or previous.upper in ("WITH", "RECURSIVE")
+            or (
+                index + 2 < cursor.stop
+                and cursor.tokens[index + 1].upper == "AS"
+                and cursor.tokens[index + 2].text == "("
+            )
+        ):
+            names.add(token.name.lower())
+    return frozenset(names)
+
+
+def _at(cursor: Cursor, index: int) -> Cursor:
+    return Cursor(cursor.text, cursor.tokens, cursor.brackets, index, cursor.stop)
+
+
+def _without(cursor: Cursor, cuts: tuple[TextRange, ...]) -> Cursor:
+    """A cursor over the same text whose tokens leave out the cuts."""
+    if not cuts:
+        return _at(cursor, cursor.index)
+    kept = tuple(
+        t
+        for t in cursor.tokens[cursor.index : cursor.stop]
+        if not any(c.start <= t.start < c.end for c in cuts)
+    )
+    return Cursor(cursor.text, kept)
