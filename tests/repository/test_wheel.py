@@ -28,12 +28,12 @@ def test_the_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) 
     assert tops - {metadata} == {"paimon_magics", "paimon_widgets"}
 
 
-def test_the_wheel_holds_every_module_of_the_tree(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_every_file_of_both_packages(wheel: zipfile.ZipFile) -> None:
     expected = {
         path.relative_to(root).as_posix()
         for root, package in ((ROOT, "paimon_magics"), (ROOT / "widgets", "paimon_widgets"))
         for path in (root / package).rglob("*")
-        if path.suffix in (".py", ".js", ".css") or path.name == "py.typed"
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert "paimon_magics/py.typed" in expected
     assert expected <= set(wheel.namelist())
