@@ -1,0 +1,1 @@
+"""Text → Statement values: what the user said, without acting on it. Pure."""

@@ -50,6 +50,7 @@ class Cursor:
 
     @property
     def at_end(self) -> bool:
+        """Whether nothing is left."""
         return self.index >= self.stop
 
     @property
@@ -63,6 +64,7 @@ class Cursor:
         return self.tokens[self.index - 1].end if self.index else 0
 
     def next(self) -> Token:
+        """Steps over the next token and returns it."""
         token = self.peek()
         self.index += 1
         return token
@@ -91,11 +93,13 @@ class Cursor:
         return ""
 
     def expect(self, *words: str) -> None:
+        """Steps over these words; raises StatementSyntaxError where another one comes."""
         for word in words:
             if not self.accept(word):
                 self.fail(f"`{word}`")
 
     def expect_end(self) -> None:
+        """Raises StatementSyntaxError if anything is left."""
         if not self.at_end:
             self.fail("the end of the statement")
 

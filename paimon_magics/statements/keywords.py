@@ -12,151 +12,39 @@ __all__ = [
     "NOT_A_PATH",
     "QUERY_WORDS",
     "STATEMENT_WORDS",
+    "word_set",
 ]
 
-QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "MAP", "REDUCE"})
+
+def word_set(text: str) -> frozenset[str]:
+    """The set of the words of `text`, which blanks separate."""
+    return frozenset(text.split())
+
+
+QUERY_WORDS = word_set("SELECT WITH VALUES TABLE FROM MAP REDUCE")
 """Words that begin a query."""
 
-STATEMENT_WORDS = QUERY_WORDS | frozenset(
-    [
-        "INSERT",
-        "CREATE",
-        "DROP",
-        "ALTER",
-        "SHOW",
-        "DESCRIBE",
-        "DESC",
-        "USE",
-        "EXPLAIN",
-        "TRUNCATE",
-        "REPLACE",
-        "DELETE",
-        "UPDATE",
-        "MERGE",
-        "CALL",
-        "COPY",
-        "ANALYZE",
-        "MSCK",
-        "REPAIR",
-        "OPTIMIZE",
-        "CACHE",
-        "UNCACHE",
-        "CLEAR",
-        "SET",
-        "RESET",
-        "REFRESH",
-        "ADD",
-        "LIST",
-        "DECLARE",
-        "EXECUTE",
-        "BEGIN",
-        "COMMENT",
-        "LOAD",
-        "EXPORT",
-        "IMPORT",
-        "GRANT",
-        "REVOKE",
-        "LOCK",
-        "UNLOCK",
-        "START",
-        "COMMIT",
-        "ROLLBACK",
-        "DFS",
-        "VACUUM",
-        "RESTORE",
-        "UNDROP",
-        "OPEN",
-        "FETCH",
-        "CLOSE",
-        "PREPARE",
-    ]
+STATEMENT_WORDS = QUERY_WORDS | word_set(
+    "INSERT CREATE DROP ALTER SHOW DESCRIBE DESC USE EXPLAIN TRUNCATE REPLACE DELETE "
+    "UPDATE MERGE CALL COPY ANALYZE MSCK REPAIR OPTIMIZE CACHE UNCACHE CLEAR SET RESET "
+    "REFRESH ADD LIST DECLARE EXECUTE BEGIN COMMENT LOAD EXPORT IMPORT GRANT REVOKE LOCK "
+    "UNLOCK START COMMIT ROLLBACK DFS VACUUM RESTORE UNDROP OPEN FETCH CLOSE PREPARE"
 )
 """Words that begin a statement, ours or one that Spark may know."""
 
-CLAUSE_WORDS = frozenset(
-    [
-        "ON",
-        "USING",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "ORDER",
-        "SORT",
-        "CLUSTER",
-        "DISTRIBUTE",
-        "LIMIT",
-        "OFFSET",
-        "WINDOW",
-        "QUALIFY",
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-        "MINUS",
-        "SETMINUS",
-        "JOIN",
-        "INNER",
-        "LEFT",
-        "RIGHT",
-        "FULL",
-        "CROSS",
-        "NATURAL",
-        "SEMI",
-        "ANTI",
-        "LATERAL",
-        "PIVOT",
-        "UNPIVOT",
-        "TABLESAMPLE",
-        "SELECT",
-        "INSERT",
-        "WITH",
-        "WHEN",
-        "SET",
-        "VALUES",
-        "FROM",
-        "AS",
-        "AND",
-        "OR",
-        "NOT",
-        "WATERMARK",
-        "MATCH_RECOGNIZE",
-        "ASOF",
-    ]
+CLAUSE_WORDS = word_set(
+    "ON USING WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET WINDOW "
+    "QUALIFY UNION EXCEPT INTERSECT MINUS SETMINUS JOIN INNER LEFT RIGHT FULL CROSS "
+    "NATURAL SEMI ANTI LATERAL PIVOT UNPIVOT TABLESAMPLE SELECT INSERT WITH WHEN SET "
+    "VALUES FROM AS AND OR NOT WATERMARK MATCH_RECOGNIZE ASOF"
 )
 """Words that can't be a table's name or an alias: they go on with the query."""
 
-NOT_A_PATH = CLAUSE_WORDS | frozenset(
-    [
-        "BY",
-        "BETWEEN",
-        "IN",
-        "IS",
-        "LIKE",
-        "ILIKE",
-        "RLIKE",
-        "REGEXP",
-        "CASE",
-        "THEN",
-        "ELSE",
-        "END",
-        "DISTINCT",
-        "ALL",
-        "ANY",
-        "SOME",
-        "EXISTS",
-        "INTERVAL",
-        "DATE",
-        "TIMESTAMP",
-        "OF",
-        "PERCENT",
-        "DIV",
-        "ESCAPE",
-        "FILTER",
-        "OVER",
-        "TO",
-        "INTO",
-    ]
+NOT_A_PATH = CLAUSE_WORDS | word_set(
+    "BY BETWEEN IN IS LIKE ILIKE RLIKE REGEXP CASE THEN ELSE END DISTINCT ALL ANY SOME "
+    "EXISTS INTERVAL DATE TIMESTAMP OF PERCENT DIV ESCAPE FILTER OVER TO INTO"
 )
 """Words after which `:name` is a bind parameter even when no blank stands between."""
 
-NAME_BEFORE = frozenset(["FROM", "JOIN", "INTO", "TABLE", "VIEW"])
+NAME_BEFORE = word_set("FROM JOIN INTO TABLE VIEW")
 """Words after which a table's name stands."""

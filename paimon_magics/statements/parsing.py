@@ -16,7 +16,7 @@ from paimon_magics.statements import table_statements as tables
 from paimon_magics.statements.alter_table import read_alter_table
 from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.inserts import read_insert
-from paimon_magics.statements.keywords import CLAUSE_WORDS, STATEMENT_WORDS
+from paimon_magics.statements.keywords import CLAUSE_WORDS, STATEMENT_WORDS, word_set
 from paimon_magics.statements.names import try_table_name
 from paimon_magics.statements.passing import pass_through
 from paimon_magics.statements.queries import at_query, read_query
@@ -36,38 +36,8 @@ __all__ = ["parse_cell", "parse_statement"]
 
 _EXPLAIN_MODES = ("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
 _KEYWORDS_NEAR = sorted(
-    set(
-        [
-            "SELECT",
-            "WITH",
-            "VALUES",
-            "TABLE",
-            "INSERT",
-            "CREATE",
-            "DROP",
-            "ALTER",
-            "SHOW",
-            "DESCRIBE",
-            "USE",
-            "EXPLAIN",
-        ]
-    )
-    | set(
-        [
-            "TRUNCATE",
-            "REPLACE",
-            "DELETE",
-            "UPDATE",
-            "MERGE",
-            "CALL",
-            "ANALYZE",
-            "CACHE",
-            "SET",
-            "RESET",
-            "REFRESH",
-            "FROM",
-        ]
-    )
+    word_set("SELECT WITH VALUES TABLE INSERT CREATE DROP ALTER SHOW DESCRIBE USE EXPLAIN")
+    | word_set("TRUNCATE REPLACE DELETE UPDATE MERGE CALL ANALYZE CACHE SET RESET REFRESH FROM")
 )
 _REFUSED: tuple[tuple[str, ...], ...] = (
     ("DELETE", "FROM"),
@@ -319,7 +289,8 @@ def _named_table(text: str) -> TableName | None:
             if following + 1 >= len(tokens) or tokens[following + 1].text != ".":
                 break
             following += 2
-        if parts:
+        is_call = following + 1 < len(tokens) and tokens[following + 1].text == "("
+        if parts and not (is_call and token.upper == "FROM"):
             return try_table_name(parts)
     return None
 

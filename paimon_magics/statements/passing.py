@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 from paimon_magics.statements.cursor import Cursor
-from paimon_magics.statements.keywords import CLAUSE_WORDS, NAME_BEFORE, STATEMENT_WORDS
+from paimon_magics.statements.keywords import CLAUSE_WORDS, NAME_BEFORE, STATEMENT_WORDS, word_set
 from paimon_magics.statements.names import try_table_name
 from paimon_magics.statements.statement import PassThrough, TableName
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token
 
 __all__ = ["pass_through"]
 
-_NAME_NO_TABLE = frozenset({"SET", "RESET", "ADD", "LIST", "DFS", "DECLARE", "BEGIN", "CLEAR"})
+_NAME_NO_TABLE = word_set("SET RESET ADD LIST DFS DECLARE BEGIN CLEAR")
 """First words of statements that take settings, files or variables, never tables."""
 
 _NO_NAMES = (
     CLAUSE_WORDS
     | STATEMENT_WORDS
-    | frozenset(
-        [
-            "IF",
-            "EXISTS",
-            "TEMPORARY",
-            "TEMP",
-            "GLOBAL",
-            "VIEW",
-            "FUNCTION",
-            "FUNCTIONS",
-            "VIEWS",
-            "CATALOGS",
-            "LIKE",
-            "BY",
-            "IN",
-            "IS",
-            "NULL",
-            "LAZY",
-            "OPTIONS",
-            "TBLPROPERTIES",
-            "COMMENT",
-            "CASE",
-            "THEN",
-            "ELSE",
-            "END",
-            "DISTINCT",
-            "ALL",
-            "BETWEEN",
-            "EXTENDED",
-            "INTO",
-            "OVERWRITE",
-            "DIRECTORY",
-            "LOCAL",
-            "USING",
-            "DATABASE",
-            "SCHEMA",
-            "NAMESPACE",
-            "CATALOG",
-            "CURRENT",
-            "QUERY",
-        ]
+    | word_set(
+        "IF EXISTS TEMPORARY TEMP GLOBAL VIEW FUNCTION FUNCTIONS VIEWS CATALOGS LIKE BY IN IS "
+        "NULL LAZY OPTIONS TBLPROPERTIES COMMENT CASE THEN ELSE END DISTINCT ALL BETWEEN "
+        "EXTENDED INTO OVERWRITE DIRECTORY LOCAL USING DATABASE SCHEMA NAMESPACE CATALOG "
+        "CURRENT QUERY"
     )
 )
 

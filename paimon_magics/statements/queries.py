@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.cursor import Cursor, RefusedHere
-from paimon_magics.statements.keywords import NOT_A_PATH, QUERY_WORDS
+from paimon_magics.statements.keywords import NOT_A_PATH, QUERY_WORDS, word_set
 from paimon_magics.statements.qualifiers import references_of
 from paimon_magics.statements.references import (
     at_options,
@@ -36,21 +36,8 @@ _TABLE_FUNCTIONS = frozenset(
 )
 """Paimon's `PaimonTableValuedFunctions`."""
 
-_BEHIND_VALUES = frozenset(
-    [
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-        "MINUS",
-        "ORDER",
-        "SORT",
-        "CLUSTER",
-        "DISTRIBUTE",
-        "LIMIT",
-        "OFFSET",
-        "JOIN",
-        "SELECT",
-    ]
+_BEHIND_VALUES = word_set(
+    "UNION EXCEPT INTERSECT MINUS ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET JOIN SELECT"
 )
 
 

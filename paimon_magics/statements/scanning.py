@@ -8,35 +8,17 @@ of brackets, and of WITH. It refuses only what can't be Spark SQL at those place
 from __future__ import annotations
 
 from paimon_magics.statements.cursor import Cursor, RefusedHere
-from paimon_magics.statements.keywords import CLAUSE_WORDS, QUERY_WORDS
+from paimon_magics.statements.keywords import CLAUSE_WORDS, QUERY_WORDS, word_set
 from paimon_magics.statements.names import name_parts
 from paimon_magics.statements.references import read_relation
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS
 
 __all__ = ["scan_relations"]
 
-_SET_WORDS = frozenset({"UNION", "EXCEPT", "INTERSECT", "MINUS", "SETMINUS", "ALL", "DISTINCT"})
-_ENDS_FROM = frozenset(
-    [
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "ORDER",
-        "SORT",
-        "CLUSTER",
-        "DISTRIBUTE",
-        "LIMIT",
-        "OFFSET",
-        "WINDOW",
-        "QUALIFY",
-        "SELECT",
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-        "MINUS",
-        "SETMINUS",
-        "|>",
-    ]
+_SET_WORDS = word_set("UNION EXCEPT INTERSECT MINUS SETMINUS ALL DISTINCT")
+_ENDS_FROM = word_set(
+    "WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET WINDOW QUALIFY SELECT "
+    "UNION EXCEPT INTERSECT MINUS SETMINUS |>"
 )
 
 

@@ -71,7 +71,7 @@ _KNOWN = (
 
 
 def read_type(cursor: Cursor) -> DataType:
-    """Reads one type, without a NOT NULL behind it. Raises InvalidTableError, StatementSyntaxError."""
+    """Reads one type, without a NOT NULL behind it. Raises as `type_text.from_sql` does."""
     token = cursor.peek()
     if token.kind != "word":
         cursor.fail("a type")

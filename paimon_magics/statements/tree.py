@@ -55,8 +55,8 @@ def _visit(node: exp.Expr, visible: frozenset[str], found: list[int]) -> None:
             name = table.alias.lower()
             _visit(table.this, visible | {name} if recursive else visible, found)
             visible |= {name}
-    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-        if node.args.get("db") or node.name.lower() not in visible:
+    match node:
+        case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
             found.append(_start(node))
     for child in _children(node):
         if child is not with_:

@@ -23,6 +23,7 @@ from paimon_magics.statements.data_types import (
     RowType,
     as_nullable,
 )
+from paimon_magics.statements.keywords import word_set
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.sql_types import read_type
 from paimon_magics.statements.tokens import tokenize
@@ -50,22 +51,7 @@ _DEFAULTS: dict[str, tuple[int, ...]] = {
     "TIMESTAMP": (6,),
     "TIMESTAMP_LTZ": (6,),
 }
-_PLAIN = frozenset(
-    [
-        "BOOLEAN",
-        "TINYINT",
-        "SMALLINT",
-        "INT",
-        "BIGINT",
-        "FLOAT",
-        "DOUBLE",
-        "STRING",
-        "BYTES",
-        "DATE",
-        "VARIANT",
-        "BLOB",
-    ]
-)
+_PLAIN = word_set("BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE STRING BYTES DATE VARIANT BLOB")
 _NOT_OFFERED = frozenset({"MULTISET", "VECTOR", "GEOMETRY", "GEOGRAPHY", "RAW"})
 _SPARK = {
     "STRING": "STRING",
@@ -139,7 +125,11 @@ def to_spark_sql(data_type: DataType) -> str:
 
 
 def from_sql(text: str) -> DataType:
-    """The type that this SQL text denotes, with NOT NULL where the text ends so."""
+    """The type that this SQL text denotes, with NOT NULL where the text ends so.
+
+    Raises InvalidTableError for a type that Paimon's tables can't have, StatementSyntaxError for
+    a text that is no type at all.
+    """
     cursor = Cursor(text, tokenize(text))
     data_type = read_type(cursor)
     if cursor.accept("NOT", "NULL"):
