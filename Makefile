@@ -11,7 +11,8 @@ CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3 
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# PEP 517: older versions of pip would run the setup.py of PySpark in the environment itself.
+PIP := PIP_USE_PEP517=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/made-from-lock
 NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
 PYTEST_ARGS ?=
