@@ -23,6 +23,8 @@ __all__ = ["check_columns_exist", "check_definition", "check_structure"]
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _KEY_PREFIX = "_KEY_"
+# Paimon reads comments that begin so as a change of the column's type (`ColumnDirectiveUtils`).
+_COMMENT_DIRECTIVES = ("__BLOB", "__VECTOR")
 # Paimon's file formats; the last five need a plug-in of an engine or hold format tables only.
 _FILE_FORMATS = ("parquet", "orc", "avro", "row", "blob", "lance", "mosaic", "vortex", "csv",
                  "json", "text")  # fmt: skip
@@ -78,6 +80,11 @@ def _check_column_names(definition: TableDefinition) -> None:
             raise InvalidTableError("A column has an empty name.", hint="Give it a name.")
     for column in definition.columns:
         _check_nested_names(column.name, column.type)
+        if (column.comment or "").strip().startswith(_COMMENT_DIRECTIVES):
+            raise InvalidTableError(
+                f"The comment of `{column.name}` begins with a word that Paimon takes as an order.",
+                hint="Begin it otherwise; a BLOB column is declared by the type BLOB.",
+            )
 
 
 def _check_nested_names(path: str, data_type: DataType) -> None:

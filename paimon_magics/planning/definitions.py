@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
+from paimon_magics.planning.defaults import stored_default
 from paimon_magics.planning.option_values import boolean_value, integer_value
 from paimon_magics.planning.options import default_value
 from paimon_magics.statements.data_types import (
@@ -284,6 +285,7 @@ def _columns(
     else:
         asked = [(c.name, c.type, c.comment, None) for c in query_columns]
     for name, data_type, comment, default in asked:
+        default = stored_default(name, data_type, default)
         columns.append(Column(next_id, name, data_type, comment, default))
         next_id += 1 + nested_field_count(data_type)
     return tuple(columns)

@@ -9,9 +9,10 @@ Nothing here caches: a table that is loaded is the newest schema at that moment.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlparse
@@ -25,6 +26,7 @@ from pypaimon.schema.table_schema import TableSchema
 from pypaimon.table.file_store_table import FileStoreTable
 
 from paimon_magics.errors import (
+    CommitConflictError,
     InvalidTableError,
     PaimonMagicsError,
     SetupError,
@@ -33,15 +35,18 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
+from paimon_magics.planning.alterations import plan_alteration
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.statement import TableChange, TableName
+from paimon_magics.tables.schema_changes import altered_schema, definition_of, schema_changes
 from paimon_magics.tables.schema_files import publish_schema
-from paimon_magics.tables.types import column_from_field, field_from_column
+from paimon_magics.tables.types import field_from_column
 
-__all__ = ["DEFAULT_DATABASE", "Catalog", "Table", "definition_of"]
+__all__ = ["DEFAULT_DATABASE", "Catalog", "Table"]
 
 DEFAULT_DATABASE = "default"
 _SYSTEM_DATABASE = "sys"
+_ALTER_ATTEMPTS = 10
 _METASTORES = ("filesystem", "jdbc", "rest")
 _REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
 
@@ -330,7 +335,51 @@ class Catalog:
                 hint="Check the rights on the warehouse folder.",
             )
 
+    def alter_table(self, name: TableName, changes: Sequence[TableChange]) -> Table:
+        """Changes a table's columns and options, and returns it as it is then.
+
+        Several changes become one new schema. A change without effect stores nothing. When others
+        change the table at the same moment the changes are planned anew on theirs. Renaming the
+        table and dropping partitions are not changes of its definition (ValueError).
+        """
+        for _ in range(_ALTER_ATTEMPTS):
+            table = self.load(name)
+            alteration = plan_alteration(
+                table.definition, changes, has_snapshots=_has_snapshots(table)
+            )
+            if not alteration.changes:
+                return table
+            if self.metastore == "rest":
+                to_send = schema_changes(alteration.changes)
+                self._call(partial(self.paimon.alter_table, _identifier(name), to_send))
+                return self.load(name)
+            manager = self._schema_manager(_database(name), name.table, name.branch or "main")
+            schema = altered_schema(manager, table.paimon.table_schema, alteration)
+            if publish_schema(manager, schema):
+                if self.metastore == "jdbc":
+                    self._sync_jdbc_properties(name, schema)
+                return self.load(name)
+        raise CommitConflictError(
+            f"`{_shown(name)}` was changed by others {_ALTER_ATTEMPTS} times meanwhile.",
+            hint="Run the statement again.",
+        )
+
     # ---- helpers ----
+
+    def _sync_jdbc_properties(self, name: TableName, schema: TableSchema) -> None:
+        # As pypaimon's alter_table does after it has stored the schema.
+        if not self.paimon._sync_all_properties():
+            return
+        key = (self.paimon.catalog_key, _database(name), name.table)
+        with self.paimon.connection.transaction():
+            self.paimon.connection.execute(
+                "DELETE FROM paimon_table_properties "
+                "WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
+                key,
+            )
+            self.paimon._insert_table_properties(
+                _identifier(name), self.paimon._collect_table_properties(schema)
+            )
 
     def _get(self, name: TableName) -> Any:
         if name.branch is not None and self.metastore == "jdbc":
@@ -416,16 +465,8 @@ class Catalog:
             ) from error
 
 
-def definition_of(schema: TableSchema) -> TableDefinition:
-    """A pypaimon schema as our value."""
-    return TableDefinition(
-        columns=tuple(column_from_field(field) for field in schema.fields),
-        partition_keys=tuple(schema.partition_keys),
-        primary_keys=tuple(schema.primary_keys),
-        options=tuple((str(k), str(v)) for k, v in schema.options.items()),
-        comment=schema.comment,
-        schema_id=schema.id,
-    )
+def _has_snapshots(table: Table) -> bool:
+    return table.paimon.snapshot_manager().get_latest_snapshot() is not None
 
 
 def _database(name: TableName) -> str:

@@ -6,6 +6,7 @@ check-then-rename lets two writers both win there), through pypaimon's own atomi
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -18,7 +19,11 @@ from pypaimon.filesystem.local_file_io import LocalFileIO
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema
 
+from paimon_magics.errors import SetupError
+
 __all__ = ["publish_schema", "schema_text"]
+
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 def publish_schema(manager: SchemaManager, schema: TableSchema) -> bool:
@@ -64,6 +69,14 @@ def _link_absent(target: Path, text: str) -> bool:
         os.link(draft, target)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        raise SetupError(
+            f"The file system of {target.parent} has no hard links, so two writers could overwrite "
+            "each other's schemas there.",
+            hint="Put the warehouse on a local disk file system such as ext4, xfs or APFS.",
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
     return True

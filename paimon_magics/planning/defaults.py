@@ -1,0 +1,98 @@
+"""Column defaults: the SQL text of DEFAULT as Paimon stores and reads it.
+
+Paimon keeps a default as text, takes one pair of single quotes off, and casts what is left from
+STRING to the column's type (`DefaultValueUtils`). It evaluates no expression and knows no escapes,
+so only plain literals mean the same to Paimon, to Spark and to us; all else is refused.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.statements.data_types import AtomicType, DataType
+
+__all__ = ["default_text", "stored_default"]
+
+_INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_LITERAL = re.compile(r"""(?:(?:DATE|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ)\s*)?(['"])(.*)\1""",
+                      re.DOTALL | re.IGNORECASE)  # fmt: skip
+_TIMESTAMP = re.compile(r"(\d{4,}-\d{1,2}-\d{1,2})(?:[ T](\d{2}:\d{2}(?::\d{2})?)(\.\d{1,9})?)?")
+
+
+def stored_default(column: str, data_type: DataType, text: str | None) -> str | None:
+    """The text to store for `DEFAULT text`; None for no default, also for DEFAULT NULL.
+
+    Raises InvalidTableError for anything but a plain literal that fits the column's type.
+    """
+    if text is None or text.strip().upper() == "NULL":
+        return None
+    text = text.strip()
+    value = default_text(text)
+    if not isinstance(data_type, AtomicType) or data_type.name in ("VARIANT", "BLOB", "TIME"):
+        raise _refused(column, text, "Columns of this type can't have a default.")
+    quoted = _LITERAL.fullmatch(text)
+    if quoted and ("\\" in value or "'" in value or '"' in value):
+        raise _refused(column, text, "A default can't contain quotes or backslashes.")
+    if data_type.name in ("STRING", "CHAR", "VARCHAR", "BYTES", "BINARY", "VARBINARY"):
+        if not quoted:
+            raise _refused(column, text, "Write a literal in quotes; expressions are not stored.")
+        if data_type.parameters and len(value) > data_type.parameters[0]:
+            raise _refused(column, text, f"It is longer than {data_type.parameters[0]}.")
+    elif not _fits(data_type, value):
+        raise _refused(column, text, f"Write a literal that fits {data_type.name}.")
+    return f"'{value}'" if quoted else text
+
+
+def default_text(stored: str) -> str:
+    """What a stored default says, without the quotes around it."""
+    match = _LITERAL.fullmatch(stored.strip())
+    return match[2] if match else stored.strip()
+
+
+def _fits(data_type: AtomicType, value: str) -> bool:
+    match data_type.name:
+        case "BOOLEAN":
+            return value.lower() in ("true", "false")
+        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
+            half = 2 ** (_INTEGER_BITS[data_type.name] - 1)
+            return bool(re.fullmatch(r"[+-]?\d+", value)) and -half <= int(value) < half
+        case "FLOAT" | "DOUBLE":
+            return bool(_NUMBER.fullmatch(value))
+        case "DECIMAL":
+            match = re.fullmatch(r"[+-]?0*(\d*)(?:\.(\d*))?", value)
+            precision, scale = data_type.parameters
+            return bool(
+                match
+                and (match[1] or match[2] or "0" in value)
+                and len(match[1]) <= precision - scale
+                and len(match[2] or "") <= scale
+            )
+        case "DATE":
+            return _is_date(value)
+        case _:
+            match = _TIMESTAMP.fullmatch(value)
+            return bool(match and _is_date(match[1]) and _is_time(match[2]))
+
+
+def _is_date(value: str) -> bool:
+    parts = value.split("-")
+    try:
+        datetime.date(*(int(part) for part in parts))
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _is_time(value: str | None) -> bool:
+    try:
+        datetime.time.fromisoformat(value or "00:00")
+    except ValueError:
+        return False
+    return True
+
+
+def _refused(column: str, text: str, hint: str) -> InvalidTableError:
+    return InvalidTableError(f"The column `{column}` can't have the default {text}.", hint=hint)
