@@ -51,6 +51,7 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
     ("SHOW", "BRANCHES"),
     ("SHOW", "TABLE", "EXTENDED"),
 )
+_BEFORE_REFUSED = word_set("FROM INTO OVERWRITE TABLE UPDATE TAGS BRANCHES")
 _KIND_WITHOUT = frozenset({"FROM", "INTO"})
 
 Reader = Callable[[Cursor, int], Statement]
@@ -274,7 +275,7 @@ def _named_table(text: str) -> TableName | None:
     """The table of a refused statement: the first name behind a word that a name follows."""
     tokens = tokenize(text)
     for index, token in enumerate(tokens[:-1]):
-        if token.upper not in ("FROM", "INTO", "TABLE", "UPDATE", "TAGS", "BRANCHES"):
+        if token.upper not in _BEFORE_REFUSED:
             continue
         following = index + 1
         while tokens[following].upper in ("IF", "NOT", "EXISTS", "TABLE", "EXTENDED"):
@@ -283,7 +284,7 @@ def _named_table(text: str) -> TableName | None:
                 return None
         parts = []
         while following < len(tokens) and tokens[following].kind in IDENTIFIER_KINDS:
-            if tokens[following].upper in CLAUSE_WORDS:
+            if tokens[following].upper in CLAUSE_WORDS | {"IN", "LIKE"}:
                 break
             parts.append(tokens[following])
             if following + 1 >= len(tokens) or tokens[following + 1].text != ".":

@@ -39,7 +39,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 def read_property_key(cursor: Cursor) -> str:
     """Reads one key: a string, or words with dots or hyphens between them (`write-only`)."""
     if cursor.peek().kind == "string":
-        return cursor.string("a key")
+        return cursor.next().value  # not `string`: in `'k' 'v'` the second one is the value
     key = cursor.identifier("a key in quotes")
     while cursor.at_any(".", "-"):
         key += cursor.next().text
