@@ -1,0 +1,55 @@
+"""paimon-magics: Apache Paimon in notebooks, planned here, run on Spark, committed safely.
+
+    import paimon_magics
+    session = paimon_magics.connect()
+    session.run("SELECT * FROM shop.orders")
+
+In a notebook: `%load_ext paimon_magics`, then `%%paimon` cells. Importing the package loads nothing
+heavy: Spark, Arrow and pypaimon come with the first connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics import errors
+
+if TYPE_CHECKING:
+    from paimon_magics.magics import load_ipython_extension, unload_ipython_extension
+    from paimon_magics.session.outcome import Outcome
+    from paimon_magics.session.session import Session, active_session, connect
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Outcome",
+    "Session",
+    "__version__",
+    "active_session",
+    "connect",
+    "errors",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+]
+
+_HOMES = {
+    "Outcome": "paimon_magics.session.outcome",
+    "Session": "paimon_magics.session.session",
+    "active_session": "paimon_magics.session.session",
+    "connect": "paimon_magics.session.session",
+    "load_ipython_extension": "paimon_magics.magics",
+    "unload_ipython_extension": "paimon_magics.magics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,268 @@
+"""Paimon's bucket of each row, a column at a time and equal to Java's to the bit.
+
+Java hashes the bytes of a `BinaryRow` of the bucket key columns with 32-bit Murmur3 (seed 42) and
+takes `abs(hash % buckets)`. The layout is the one of `BinaryRow` and `AbstractBinaryWriter`: one
+byte of row kind and the null bits, rounded up to eight bytes; one eight-byte slot per field; then a
+variable part. The hash is `MurmurHashUtils.hashBytesByWords`; `mod` is `ModBucketFunction`.
+
+Promises: no per-row Python. Does not promise: HIVE's bucket function, or key types that Paimon
+refuses as keys (arrays, maps, rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["binary_row_hash", "default_bucket", "mod_bucket"]
+
+SEED = 42
+_INLINE_BYTES_MAX = 7  # longer strings live in the variable part
+_COMPACT_DECIMAL_PRECISION_MAX = 18
+_WIDE_DECIMAL_BYTES = 16
+_WIDE_TIMESTAMP_BYTES = 8
+
+_Bytes = npt.NDArray[np.uint8]
+_Ints = npt.NDArray[np.int64]
+
+
+def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.int32]:
+    """The bucket of every row under `bucket-function.type=default`.
+
+    `columns` are the bucket key columns in the order of the `bucket-key` option, all of one
+    length, with the Arrow types that Paimon maps its types to. Java: `DefaultBucketFunction`.
+    """
+    hashes = binary_row_hash(columns)
+    # Java's % keeps the dividend's sign, as numpy's fmod does.
+    return np.abs(np.fmod(hashes, np.int32(buckets))).astype(np.int32)
+
+
+def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
+    """The bucket under `bucket-function.type=mod`: one INT or BIGINT key column without NULLs."""
+    values = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.mod(values, buckets).astype(np.int32)
+
+
+def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
+    """Java's `BinaryRow.hashCode()` of each row over `columns`, as int32."""
+    rows = len(columns[0])
+    null_bytes = (len(columns) + 63 + 8) // 64 * 8
+    fixed_bytes = null_bytes + 8 * len(columns)
+    fixed = np.zeros((rows, fixed_bytes), dtype=np.uint8)
+    variable: list[tuple[_Bytes, _Ints, _Ints, _Ints]] = []
+    cursor = np.full(rows, fixed_bytes, dtype=np.int64)
+    for position, column in enumerate(columns):
+        nulls = np.asarray(column.is_null())
+        bit = position + 8
+        fixed[nulls, bit // 8] |= np.uint8(1 << (bit % 8))
+        slot = fixed[:, null_bytes + 8 * position : null_bytes + 8 * position + 8]
+        part = _write_field(slot, column, nulls, cursor)
+        if part is not None:
+            variable.append(part)
+    return _murmur3(_lay_out(fixed, cursor, variable), cursor)
+
+
+def _write_field(
+    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
+) -> tuple[_Bytes, _Ints, _Ints, _Ints] | None:
+    """Fill one field's slot; return what it adds to the variable part and advance `cursor`.
+
+    The addition is (bytes, start of each row's bytes, their length, where they go in the row).
+    """
+    data_type = column.type
+    if pa.types.is_decimal(data_type):
+        if data_type.precision <= _COMPACT_DECIMAL_PRECISION_MAX:
+            _store(slot, _decimal_words(column)[:, 0], nulls)
+            return None
+        return _wide_decimal(slot, column, nulls, cursor)
+    if pa.types.is_timestamp(data_type) and data_type.unit in ("us", "ns"):
+        return _wide_timestamp(slot, column, nulls, cursor)
+    if _is_bytes(data_type):
+        return _bytes_field(slot, column, nulls, cursor)
+    _store(slot, _fixed_width(column), nulls)
+    return None
+
+
+def _fixed_width(column: pa.Array) -> npt.NDArray[np.generic]:
+    """The values as the numbers Java stores; NULLs hold anything."""
+    data_type = column.type
+    if pa.types.is_timestamp(data_type):
+        millis = column.view(pa.int64()) if data_type.unit == "ms" else None
+        if millis is None:
+            millis = pc.multiply(column.view(pa.int64()), 1000)
+        return _numbers(millis, np.int64)
+    if pa.types.is_date32(data_type):
+        return _numbers(column.view(pa.int32()), np.int32)
+    if pa.types.is_time32(data_type):
+        factor = 1 if data_type.unit == "ms" else 1000
+        return _numbers(column.view(pa.int32()), np.int32) * np.int32(factor)
+    if pa.types.is_boolean(data_type):
+        return _numbers(column.cast(pa.int8()), np.int8)
+    if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
+        return _numbers(column, data_type.to_pandas_dtype())
+    raise TypeError(f"{data_type} can't be a bucket key")
+
+
+def _numbers(column: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    """The values buffer itself, so that NaN bits and -0.0 stay as they are."""
+    buffer = column.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(column), dtype=dtype)
+    return np.frombuffer(buffer, dtype=dtype)[column.offset : column.offset + len(column)]
+
+
+def _store(slot: _Bytes, values: npt.NDArray[np.generic], nulls: npt.NDArray[np.bool_]) -> None:
+    width = values.dtype.itemsize
+    slot[:, :width] = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), width)
+    slot[nulls] = 0
+
+
+def _store_offset(slot: _Bytes, offset: _Ints, low: _Ints) -> None:
+    _words = (offset << 32) | low
+    slot[:] = np.ascontiguousarray(_words).view(np.uint8).reshape(len(_words), 8)
+
+
+def _decimal_words(column: pa.Array) -> npt.NDArray[np.int64]:
+    """The 128-bit unscaled values as (low, high) int64 pairs."""
+    column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    buffer = column.buffers()[1]
+    if buffer is None:
+        return np.zeros((len(column), 2), dtype=np.int64)
+    pairs = np.frombuffer(buffer, dtype="<i8").reshape(-1, 2)
+    return pairs[column.offset : column.offset + len(column)]
+
+
+def _wide_decimal(
+    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
+) -> tuple[_Bytes, _Ints, _Ints, _Ints]:
+    # Java reserves the 16 bytes for a NULL too, and stores BigInteger.toByteArray(): big-endian
+    # two's complement without redundant leading bytes.
+    rows = len(column)
+    little = np.ascontiguousarray(_decimal_words(column)).view(np.uint8).reshape(rows, 16)
+    big = np.ascontiguousarray(little[:, ::-1])
+    sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
+    redundant = np.zeros((rows, 16), dtype=bool)
+    redundant[:, :15] = (big[:, :15] == sign) & ((big[:, 1:] >= 0x80) == (sign >= 0x80))
+    leading = np.cumprod(redundant, axis=1).sum(axis=1)
+    length = np.where(nulls, 0, 16 - leading).astype(np.int64)
+    where = cursor.copy()
+    _store_offset(slot, where, length)
+    cursor += _WIDE_DECIMAL_BYTES
+    starts = np.arange(rows, dtype=np.int64) * 16 + leading
+    return big.reshape(-1), starts, length, where
+
+
+def _wide_timestamp(
+    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
+) -> tuple[_Bytes, _Ints, _Ints, _Ints]:
+    per_milli, to_nanos = (1_000, 1_000) if column.type.unit == "us" else (1_000_000, 1)
+    raw = _numbers(column.view(pa.int64()), np.int64).astype(np.int64)
+    millis = np.floor_divide(raw, per_milli)
+    nanos = (raw - millis * per_milli) * to_nanos
+    where = cursor.copy()
+    _store_offset(slot, where, np.where(nulls, 0, nanos))
+    cursor += _WIDE_TIMESTAMP_BYTES
+    rows = len(raw)
+    length = np.where(nulls, 0, _WIDE_TIMESTAMP_BYTES).astype(np.int64)
+    starts = np.arange(rows, dtype=np.int64) * _WIDE_TIMESTAMP_BYTES
+    return np.ascontiguousarray(millis).view(np.uint8), starts, length, where
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return (
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    )
+
+
+def _bytes_field(
+    slot: _Bytes, column: pa.Array, nulls: npt.NDArray[np.bool_], cursor: _Ints
+) -> tuple[_Bytes, _Ints, _Ints, _Ints]:
+    column = column.cast(pa.large_binary())
+    offsets = _numbers_of(column.buffers()[1], column.offset, len(column) + 1)
+    data_buffer = column.buffers()[2]
+    data = (
+        np.frombuffer(data_buffer, dtype=np.uint8)
+        if data_buffer is not None
+        else np.zeros(0, dtype=np.uint8)
+    )
+    starts = offsets[:-1]
+    length = np.where(nulls, 0, offsets[1:] - starts)
+    inline = length <= _INLINE_BYTES_MAX
+    where = cursor.copy()
+    _store_offset(slot, where, length)
+    slot[inline] = 0
+    for index in range(_INLINE_BYTES_MAX):
+        rows = np.flatnonzero(inline & (length > index))
+        slot[rows, index] = data[starts[rows] + index]
+    short = np.flatnonzero(inline & ~nulls)
+    slot[short, 7] = 0x80 | length[short].astype(np.uint8)
+    stored = np.where(inline, 0, length)
+    cursor += (stored + 7) // 8 * 8
+    return data, starts, stored, where
+
+
+def _numbers_of(buffer: pa.Buffer | None, offset: int, count: int) -> _Ints:
+    if buffer is None:
+        return np.zeros(count, dtype=np.int64)
+    return np.frombuffer(buffer, dtype=np.int64)[offset : offset + count]
+
+
+def _lay_out(
+    fixed: _Bytes, sizes: _Ints, variable: Sequence[tuple[_Bytes, _Ints, _Ints, _Ints]]
+) -> _Bytes:
+    """All rows' bytes, one after the other; row i takes `sizes[i]` bytes."""
+    rows, fixed_bytes = fixed.shape
+    if not variable or int(sizes.sum()) == rows * fixed_bytes:
+        return fixed.reshape(-1)
+    row_starts = np.cumsum(sizes) - sizes
+    flat = np.zeros(int(sizes.sum()), dtype=np.uint8)
+    flat[(row_starts[:, None] + np.arange(fixed_bytes)).reshape(-1)] = fixed.reshape(-1)
+    for data, starts, length, where in variable:
+        total = int(length.sum())
+        if not total:
+            continue
+        within = np.arange(total) - np.repeat(np.cumsum(length) - length, length)
+        flat[np.repeat(row_starts + where, length) + within] = data[
+            np.repeat(starts, length) + within
+        ]
+    return flat
+
+
+def _murmur3(flat: _Bytes, sizes: _Ints) -> npt.NDArray[np.int32]:
+    """Murmur3-32 of each row's words. Rows are taken longest first, so that every round works on
+    a prefix of them."""
+    words = flat.view("<u4")
+    counts = sizes // 4
+    starts = np.cumsum(counts) - counts
+    order = np.argsort(-counts, kind="stable")
+    counts_sorted = counts[order]
+    starts_sorted = starts[order]
+    state = np.full(len(sizes), SEED, dtype=np.uint32)
+    rounds = int(counts_sorted[0]) if len(counts_sorted) else 0
+    for index in range(rounds):
+        active = int(np.searchsorted(-counts_sorted, -index, side="left"))
+        mixed = words[starts_sorted[:active] + index] * np.uint32(0xCC9E2D51)
+        mixed = _rotate(mixed, 15) * np.uint32(0x1B873593)
+        head = _rotate(state[:active] ^ mixed, 13)
+        state[:active] = head * np.uint32(5) + np.uint32(0xE6546B64)
+    state ^= (counts_sorted * 4).astype(np.uint32)
+    state ^= state >> np.uint32(16)
+    state *= np.uint32(0x85EBCA6B)
+    state ^= state >> np.uint32(13)
+    state *= np.uint32(0xC2B2AE35)
+    state ^= state >> np.uint32(16)
+    hashes = np.empty(len(sizes), dtype=np.uint32)
+    hashes[order] = state
+    return hashes.view(np.int32)
+
+
+def _rotate(values: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+    return (values << np.uint32(bits)) | (values >> np.uint32(32 - bits))

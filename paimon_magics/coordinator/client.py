@@ -1,0 +1,36 @@
+"""The interface that a session commits through, whoever stands behind it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["CoordinatorClient"]
+
+
+class CoordinatorClient(Protocol):
+    """Begins, commits and aborts transactions on the tables of one warehouse."""
+
+    def begin(self, table: TableName) -> Transaction:
+        """Open a transaction with a commit user and a file prefix that nobody else has."""
+
+    def commit(self, request: CommitRequest) -> CommitReceipt:
+        """Publish the files as one snapshot, or find the snapshot that an earlier call published.
+
+        Calling it again with the same transaction returns the first call's receipt. Raises
+        CommitConflictError when it was certainly not published, UnknownOutcomeError when that
+        could not be determined; only after the first may `abort` follow.
+        """
+
+    def abort(self, transaction: Transaction) -> int:
+        """Delete the files of a transaction that is certainly not committed.
+
+        Returns the number of files deleted. Files of a committed transaction are never touched:
+        raises UnknownOutcomeError if its snapshot exists.
+        """
+
+    def sweep(self, request: CommitRequest) -> int:
+        """Delete what a committed transaction wrote but did not commit: files of task attempts
+        that failed or lost to another attempt. Returns the number of files deleted."""

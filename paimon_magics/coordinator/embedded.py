@@ -1,0 +1,98 @@
+"""The committer inside the session's own process.
+
+Any number of processes may commit to one table this way: the snapshot file is created only if it
+does not exist (`publish`), so that of two commits racing for one snapshot id one wins and the
+other is planned again on top of it. A commit is idempotent by its commit user and identifier,
+which stand in the snapshot.
+
+If the process dies before the snapshot is published, the table is unchanged and files of the
+transaction stay behind, unreferenced; if it dies after, the commit happened.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+
+from paimon_magics.tables.publishing import publish_local_file
+from paimon_magics.errors import UnknownOutcomeError
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.attempts import attempts_folder, close_attempts, open_attempts
+from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.cleaning import delete_files
+from paimon_magics.tables.committing import (
+    check_can_publish,
+    commit,
+    committed_files,
+    find_commit,
+    latest_snapshot_id,
+)
+
+__all__ = ["EmbeddedCommitter"]
+
+
+class EmbeddedCommitter:
+    """A `CoordinatorClient` that commits in this process, for the tables of `catalog`.
+
+    Safe for several threads; commits of one process take turns.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._pause = pause
+        self._turn = threading.Lock()
+
+    def begin(self, table: TableName) -> Transaction:
+        loaded = self._catalog.load(table)
+        check_can_publish(loaded)
+        identity = uuid.uuid4()
+        prefix = f"pm-{identity.hex}-"
+        folder = attempts_folder(loaded.location, prefix)
+        open_attempts(folder)
+        return Transaction(
+            table=table,
+            commit_user=f"paimon-magics-{identity}",
+            file_prefix=prefix,
+            base_snapshot_id=latest_snapshot_id(loaded),
+            attempts_folder=folder,
+        )
+
+    def commit(self, request: CommitRequest) -> CommitReceipt:
+        loaded = self._catalog.load(request.transaction.table)
+        with self._turn:
+            receipt = commit(loaded, request, publish_local_file)
+        # No task has anything left to write; those that Spark ran twice are the sweep's.
+        close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
+        return receipt
+
+    def abort(self, transaction: Transaction) -> int:
+        loaded = self._catalog.load(transaction.table)
+        if find_commit(loaded, transaction) is not None:
+            raise UnknownOutcomeError(
+                f"The files of `{transaction.table}` can't be removed: they were committed after "
+                "all.",
+                hint=f"Look at `{transaction.table}$snapshots` before running the statement again.",
+            )
+        return self._remove(loaded, transaction, keep=frozenset())
+
+    def sweep(self, request: CommitRequest) -> int:
+        loaded = self._catalog.load(request.transaction.table)
+        keep = committed_files(loaded, request.messages)
+        return self._remove(loaded, request.transaction, keep)
+
+    def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
+        # Tasks that were told to stop do so in their own time, and may create a file meanwhile.
+        ended = close_attempts(transaction.attempts_folder, self._settings.attempt_wait_ms_max)
+        if not ended and transaction.attempts_folder is None:
+            self._pause(self._settings.attempt_wait_ms_max / 1000)
+        return delete_files(table, transaction.file_prefix, keep)

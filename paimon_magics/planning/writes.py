@@ -1,0 +1,283 @@
+"""What an INSERT does to a table, decided before anything runs.
+
+Column rules are Paimon's (`PaimonAnalysis` in its Spark connector): by position the counts must be
+equal; with a column list or BY NAME, columns left out get their default or NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.statement import Insert, TableName
+
+__all__ = [
+    "Constant",
+    "FromInput",
+    "Missing",
+    "Source",
+    "check_writable",
+    "match_columns",
+    "static_partition_columns",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FromInput:
+    """The column's value is the input's column at `position`."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The column's value is an expression of the PARTITION clause, as SQL text."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The statement gives no value: the default, or NULL."""
+
+
+Source = FromInput | Constant | Missing
+
+
+def static_partition_columns(insert: Insert, definition: TableDefinition) -> dict[str, str]:
+    """Column → SQL text of the value, for the items `column = value` of the PARTITION clause.
+
+    Raises UnknownNameError for a column that is no partition column, InvalidValueError for one
+    that is named twice.
+    """
+    known = {key.lower(): key for key in definition.partition_keys}
+    seen: set[str] = set()
+    static: dict[str, str] = {}
+    for item in insert.partition or ():
+        key = known.get(item.column.lower())
+        if key is None:
+            raise UnknownNameError(
+                f"`{item.column}` is not a partition column of `{insert.target}`.",
+                hint=nearest(item.column, known.values(), what="partition columns")
+                if known
+                else "The table is not partitioned: leave out the PARTITION clause.",
+                statement=insert.text,
+                position=item.position,
+            )
+        if key in seen:
+            raise InvalidValueError(
+                f"Partition column `{key}` appears twice in the PARTITION clause.",
+                hint="Name each partition column once.",
+                statement=insert.text,
+                position=item.position,
+            )
+        seen.add(key)
+        if item.value is not None:
+            static[key] = item.value
+    return static
+
+
+def match_columns(
+    insert: Insert, definition: TableDefinition, input_names: Sequence[str]
+) -> tuple[Source, ...]:
+    """Where the value of each table column comes from, in the table's column order.
+
+    `input_names` are the column names of the insert's source. Raises InvalidValueError for a wrong
+    number of columns or one named twice, UnknownNameError for a column that the table has not.
+    """
+    static = static_partition_columns(insert, definition)
+    columns = definition.columns
+    open_columns = [column for column in columns if column.name not in static]
+    if insert.columns is not None:
+        given = _by_list(insert, open_columns, static, input_names)
+    elif insert.by_name:
+        given = _by_name(insert, open_columns, static, input_names)
+    else:
+        given = _by_position(insert, open_columns, static, input_names)
+    sources: list[Source] = []
+    for column in columns:
+        if column.name in static:
+            sources.append(Constant(static[column.name]))
+        elif column.name in given:
+            sources.append(FromInput(given[column.name]))
+        elif column.type.nullable or column.default is not None:
+            sources.append(Missing())
+        else:
+            raise InvalidValueError(
+                f"Column `{column.name}` of `{insert.target}` is NOT NULL and has no default, but "
+                "the statement gives it no value.",
+                hint=f"Add `{column.name}` to the columns that are written.",
+                statement=insert.text,
+                position=insert.target_position,
+            )
+    return tuple(sources)
+
+
+def check_writable(name: TableName, definition: TableDefinition) -> None:
+    """Raise UnsupportedStatementError for a table that this version does not write.
+
+    What is refused, and why, is said in the message: a layout that needs its own distribution, or
+    one whose rows would be invisible until another engine compacts the table.
+    """
+    if name.system_table is not None:
+        raise UnsupportedStatementError(
+            f"`{name}` is a system table, and system tables are read-only.",
+            hint=f"Write to `{name.table}` itself.",
+        )
+    if definition.file_format != "parquet":
+        raise UnsupportedStatementError(
+            f"Table `{name}` stores {definition.file_format} files; writing those is not offered "
+            "yet.",
+            hint="Tables with 'file.format' = 'parquet' can be written.",
+        )
+    _check_layout(name, definition)
+    _check_visibility(name, definition)
+    for key in definition.partition_keys:
+        if definition.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
+            raise UnsupportedStatementError(
+                f"Partition column `{key}` of `{name}` is binary or floating-point; the native "
+                "writer can't encode such partitions yet.",
+                hint="Partition by a string, number or date column.",
+            )
+
+
+def _check_layout(name: TableName, definition: TableDefinition) -> None:
+    mode = definition.bucket_mode
+    if mode in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
+        raise UnsupportedStatementError(
+            f"Table `{name}` has dynamic buckets ('bucket' = '-1', the default of primary-key "
+            "tables); writing those is not offered yet.",
+            hint="Create it with a fixed number of buckets, as in TBLPROPERTIES ('bucket' = '4').",
+        )
+    if mode == "POSTPONE_MODE":
+        raise UnsupportedStatementError(
+            f"Table `{name}` postpones its buckets ('bucket' = '-2'); writing those is not offered "
+            "yet.",
+            hint="Create it with a fixed number of buckets, as in TBLPROPERTIES ('bucket' = '4').",
+        )
+    function = (definition.option("bucket-function.type") or "default").lower()
+    if mode == "HASH_FIXED" and function not in ("default", "mod"):
+        raise UnsupportedStatementError(
+            f"Table `{name}` has 'bucket-function.type' = '{function}'; writing such buckets is "
+            "not offered yet.",
+            hint="The functions 'default' and 'mod' can be written.",
+        )
+    if definition.row_tracking_enabled or definition.data_evolution_enabled:
+        raise UnsupportedStatementError(
+            f"Table `{name}` tracks rows ('row-tracking.enabled'); writing those is not offered "
+            "yet.",
+            hint="Write it with another engine, or to a table without that option.",
+        )
+
+
+def _check_visibility(name: TableName, definition: TableDefinition) -> None:
+    if not definition.is_primary_key_table or definition.write_only:
+        return
+    hidden = None
+    if definition.merge_engine == "first-row":
+        hidden = "'merge-engine' = 'first-row'"
+    elif definition.deletion_vectors_enabled and not definition.flag(
+        "deletion-vectors.merge-on-read"
+    ):
+        hidden = "'deletion-vectors.enabled' = 'true'"
+    if hidden is not None:
+        raise UnsupportedStatementError(
+            f"Rows written to `{name}` would stay invisible until a compaction ({hidden}), and "
+            "compaction is not offered yet.",
+            hint="Set 'write-only' = 'true' if another engine compacts this table.",
+        )
+
+
+def _by_position(
+    insert: Insert, columns: Sequence[Column], static: dict[str, str], input_names: Sequence[str]
+) -> dict[str, int]:
+    if len(input_names) != len(columns):
+        raise InvalidValueError(
+            f"`{insert.target}` takes {_count(len(columns))}{_besides(static)} but the statement "
+            f"gives {len(input_names)}.",
+            hint=f"The columns are {_listed(column.name for column in columns)}. Name those that "
+            "you write in a column list, or use BY NAME.",
+            statement=insert.text,
+            position=insert.source.range.start,
+        )
+    return {column.name: position for position, column in enumerate(columns)}
+
+
+def _by_list(
+    insert: Insert, columns: Sequence[Column], static: dict[str, str], input_names: Sequence[str]
+) -> dict[str, int]:
+    assert insert.columns is not None
+    names = [_known(insert, name, columns, static) for name in insert.columns]
+    _check_unique(insert, names)
+    if len(names) != len(input_names):
+        raise InvalidValueError(
+            f"The column list names {_count(len(names))}, but the statement gives "
+            f"{len(input_names)}.",
+            hint=f"The list is {_listed(names)}.",
+            statement=insert.text,
+            position=insert.source.range.start,
+        )
+    return {name: position for position, name in enumerate(names)}
+
+
+def _by_name(
+    insert: Insert, columns: Sequence[Column], static: dict[str, str], input_names: Sequence[str]
+) -> dict[str, int]:
+    names = [_known(insert, name, columns, static) for name in input_names]
+    _check_unique(insert, names)
+    return {name: position for position, name in enumerate(names)}
+
+
+def _known(insert: Insert, name: str, columns: Sequence[Column], static: dict[str, str]) -> str:
+    for column in columns:
+        if column.name.lower() == name.lower():
+            return column.name
+    for key in static:
+        if key.lower() == name.lower():
+            raise InvalidValueError(
+                f"Column `{key}` gets its value from the PARTITION clause and from the input.",
+                hint=f"Remove `{key}` from one of the two.",
+                statement=insert.text,
+                position=insert.target_position,
+            )
+    raise UnknownNameError(
+        f"`{insert.target}` has no column `{name}`.",
+        hint=nearest(name, [column.name for column in columns], what="columns"),
+        statement=insert.text,
+        position=_find(insert.text, name, insert.target_position),
+    )
+
+
+def _check_unique(insert: Insert, names: Sequence[str]) -> None:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise InvalidValueError(
+                f"Column `{name}` is written twice.",
+                hint="Name each column once.",
+                statement=insert.text,
+                position=_find(insert.text, name, insert.target_position),
+            )
+
+
+def _find(text: str, name: str, start: int) -> int:
+    position = text.lower().find(name.lower(), start)
+    return position if position >= 0 else start
+
+
+def _count(number: int) -> str:
+    return "1 column" if number == 1 else f"{number} columns"
+
+
+def _besides(static: dict[str, str]) -> str:
+    return f" besides the partition columns {_listed(static)}" if static else ""
+
+
+def _listed(names: object) -> str:
+    return ", ".join(f"`{name}`" for name in names)  # type: ignore[attr-defined]

@@ -1,0 +1,51 @@
+"""What the steps of a statement share: Spark, the catalog, the committer, the current database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.client import CoordinatorClient
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Connection"]
+
+
+@dataclass
+class Connection:
+    """One open connection. `database` is the one of unqualified names; USE changes it."""
+
+    spark: SparkSession
+    catalog: Catalog
+    committer: CoordinatorClient
+    settings: Settings
+    database: str
+
+    def full_name(self, name: TableName) -> TableName:
+        """`name` with its database, without the catalog; the catalog must be ours."""
+        if name.catalog is not None and name.catalog != self.settings.catalog_name:
+            raise UnknownNameError(
+                f"`{name}` is in catalog `{name.catalog}`, which is not Paimon's.",
+                hint=f"Paimon's catalog is called `{self.settings.catalog_name}` here.",
+            )
+        return replace(name, catalog=None, database=name.database or self.database)
+
+    def load(self, name: TableName, statement: str, position: int) -> Table:
+        """The table of that name; errors point at `position` in `statement`."""
+        try:
+            return self.catalog.load(self.full_name(name))
+        except PaimonMagicsError as error:
+            raise located(error, statement, position) from None
+
+
+def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:
+    """The same error, pointing at a place, unless it has one already."""
+    if error.position is None:
+        error.statement, error.position = statement, position
+    return error

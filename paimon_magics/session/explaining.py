@@ -1,0 +1,220 @@
+"""How a statement would run, without running it: `--explain` and `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
+from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.planning.definitions import TableDefinition, plan_create_table
+from paimon_magics.planning.reads import ReadPlan
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.reading import frame_of_query, read_plan, resolve
+from paimon_magics.session.writing import prepare_insert
+from paimon_magics.spark.types import columns_of
+from paimon_magics.statements.statement import (
+    AlterTable,
+    CreateTable,
+    Explain,
+    Insert,
+    Query,
+    QueryText,
+    Refused,
+    Statement,
+    TruncateTable,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["explain_statement", "plan_without_running"]
+
+
+def explain_statement(
+    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+) -> Outcome:
+    """One line per decision; for a query, Spark's own plan follows as EXPLAIN gives it."""
+    mode = ""
+    if isinstance(statement, Explain):
+        mode, statement = statement.mode, statement.inner
+    match statement:
+        case Query():
+            lines = _query_lines(connection, statement.text, statement.query)
+            frame = frame_of_query(connection, statement.text, statement.query, parameters)
+            lines += ["", *_spark_plan(frame, mode)]
+        case Insert():
+            lines = _insert_lines(connection, statement, parameters)
+        case _:
+            planned = plan_without_running(connection, statement, parameters, set())
+            lines = [planned.message]
+    return _text(connection, statement, "EXPLAIN", lines)
+
+
+def plan_without_running(
+    connection: Connection,
+    statement: Statement,
+    parameters: Mapping[str, object],
+    planned: set[str],
+) -> Outcome:
+    """Check and plan a statement; raise the errors that it would raise before its job starts.
+
+    `planned` collects the tables that earlier statements of the cell would create: what is said
+    about those can't be checked yet.
+    """
+    names = {str(connection.full_name(n)) for n in _tables_named(connection, statement)}
+    waiting = sorted(names & planned)
+    if isinstance(statement, CreateTable):
+        planned.add(str(connection.full_name(statement.name)))
+    if waiting and not isinstance(statement, CreateTable):
+        shown = ", ".join(f"`{name}`" for name in waiting)
+        message = f"Not checked: an earlier statement would create {shown} first."
+        return Outcome(statement.text, "dry run", message=message)
+    match statement:
+        case Query():
+            frame = frame_of_query(connection, statement.text, statement.query, parameters)
+            message = f"Would return {len(frame.columns)} columns: {', '.join(frame.columns)}."
+        case Insert():
+            message = "Would run. " + " ".join(_insert_lines(connection, statement, parameters))
+        case CreateTable():
+            message = _checked_create(connection, statement, parameters)
+        case AlterTable():
+            connection.load(statement.name, statement.text, statement.name_position)
+            message = f"Would alter `{connection.full_name(statement.name)}`."
+        case TruncateTable():
+            table = connection.load(statement.name, statement.text, 0)
+            message = f"Would remove rows of `{table.name}`."
+        case Refused():
+            raise UnsupportedStatementError(
+                f"{statement.kind} is not offered yet.", statement=statement.text, position=0
+            )
+        case _:
+            message = "Would run."
+    return Outcome(statement.text, "dry run", message=message)
+
+
+def _tables_named(connection: Connection, statement: Statement):  # type: ignore[no-untyped-def]
+    ours = (None, connection.settings.catalog_name)
+    match statement:
+        case Query():
+            found = [reference.name for reference in statement.query.references]
+        case Insert():
+            found = [statement.target, *(r.name for r in statement.source.references)]
+        case AlterTable() | TruncateTable():
+            found = [statement.name]
+        case _:
+            found = []
+    return [name for name in found if name.catalog in ours]
+
+
+def _checked_create(
+    connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
+) -> str:
+    name = connection.full_name(statement.name)
+    columns = None
+    if statement.query is not None:
+        frame = frame_of_query(connection, statement.text, statement.query, parameters)
+        columns = columns_of(frame.schema)
+    try:
+        definition = plan_create_table(statement, columns)
+        check_definition(definition)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.name_position) from None
+    kind = "primary-key" if definition.is_primary_key_table else "append"
+    return f"Would create the {kind} table `{name}` with {len(definition.columns)} columns."
+
+
+def _query_lines(connection: Connection, statement: str, query: QueryText) -> list[str]:
+    lines = []
+    for reference in query.references:
+        name = resolve(connection, reference, statement)
+        if name is None:
+            lines.append(f"{reference.name}: Spark's own table or view")
+        elif name.system_table is not None:
+            lines.append(f"{name}: metadata, read on the driver")
+        else:
+            lines.append(f"{name}: {_roads(read_plan(connection, connection.catalog.load(name)))}")
+    return lines
+
+
+def _roads(plan: ReadPlan) -> str:
+    if plan.snapshot_id is None:
+        return "no snapshot yet, no rows"
+    parts = [f"snapshot {plan.snapshot_id}"]
+    if plan.raw_file_count:
+        parts.append(f"{_files(plan.raw_file_count)} by Spark's own scan")
+    if plan.merge_file_count:
+        parts.append(
+            f"{_files(plan.merge_file_count)} by the native reader in {len(plan.merges)} tasks "
+            "(they overlap, hold deletes, or have types or schemas that Spark's scan does not read)"
+        )
+    if not plan.raw_file_count and not plan.merge_file_count:
+        parts.append("no files")
+    return ", ".join(parts)
+
+
+def _insert_lines(
+    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+) -> list[str]:
+    table, frame, change = prepare_insert(connection, insert, parameters)
+    lines = [
+        f"{table.name}: {_replaced(change, table.definition)}.",
+        f"Distribution: {_distribution(table.definition, insert)}.",
+    ]
+    lines += [f"{line}." for line in _query_lines(connection, insert.text, insert.source)]
+    del frame
+    return lines
+
+
+def _replaced(change: Change, definition: TableDefinition) -> str:
+    match change:
+        case Append():
+            return (
+                "rows are merged in by key" if definition.is_primary_key_table else "rows are added"
+            )
+        case OverwriteTouched():
+            return "the partitions that receive rows are replaced"
+        case OverwritePartitions(specs=()):
+            return "the whole table is replaced"
+        case OverwritePartitions(specs=specs):
+            shown = ", ".join(f"{key} = {value}" for key, value in specs[0])
+            return f"the partitions with {shown} are replaced"
+
+
+def _distribution(definition: TableDefinition, insert: Insert) -> str:
+    if insert.source.is_values:
+        return "the rows are written by this process, without a Spark job"
+    if definition.bucket_mode == "HASH_FIXED":
+        return (
+            f"one task owns each of the {definition.bucket} buckets of a partition, hashed by "
+            f"{', '.join(definition.bucket_keys)}"
+        )
+    if definition.is_partitioned:
+        return f"rows are gathered by {', '.join(definition.partition_keys)}"
+    return "every task of the query writes its own rows"
+
+
+def _spark_plan(frame: object, mode: str) -> list[str]:
+    import contextlib
+    import io
+
+    # The public API only prints.
+    captured = io.StringIO()
+    with contextlib.redirect_stdout(captured):
+        frame.explain(mode=(mode or "simple").lower().replace("logical", "extended"))  # type: ignore[attr-defined]
+    return captured.getvalue().rstrip().splitlines()
+
+
+def _text(connection: Connection, statement: Statement, kind: str, lines: list[str]) -> Outcome:
+    import pyarrow as pa
+
+    rows: pyarrow.Table = pa.table({"plan": pa.array(["\n".join(lines)], type=pa.string())})
+    outcome = Outcome.of_rows(connection.spark, statement.text, kind, rows)
+    outcome.message = "\n".join(lines)
+    return outcome
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number:,} files"

@@ -1,0 +1,99 @@
+"""What one statement came to: rows to look at, a commit, or a change of definitions.
+
+An Outcome's text is deterministic: no times, no file names, nothing that differs from run to run
+on equal data.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.errors import StatementError
+from paimon_magics.session.text import render_html, render_text
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Outcome"]
+
+
+@dataclass
+class Outcome:
+    """The outcome of a statement.
+
+    - `statement`: the user's text; `kind`: what it was ("SELECT", "INSERT", "CREATE TABLE", …).
+    - `dataframe`: the lazy Spark DataFrame of a statement that returns rows, else None.
+    - `table`: the table that was written or changed, as `database.name`.
+    - `snapshot_id`, `commit_kind`: the commit's; None where the statement made none.
+    - `rows_written`, `files_written`: what a write put into files.
+    - `seconds`: how long the statement took; for rows, until they could be fetched.
+    - `message`: what is shown in place of rows; `notes`: what else a reader should know.
+    """
+
+    statement: str
+    kind: str
+    dataframe: DataFrame | None = None
+    table: str | None = None
+    snapshot_id: int | None = None
+    commit_kind: str | None = None
+    rows_written: int | None = None
+    files_written: int | None = None
+    seconds: float = 0.0
+    message: str = ""
+    notes: tuple[str, ...] = ()
+    display_rows: int = 20
+    _page: Any = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of_rows(cls, spark: SparkSession, statement: str, kind: str, rows: pyarrow.Table) -> Outcome:
+        """An outcome whose rows are here already; showing them runs no job."""
+        frame = spark.createDataFrame(rows)
+        return cls(statement, kind, dataframe=frame, display_rows=max(rows.num_rows, 1), _page=rows)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """All rows as an Arrow table in this process's memory."""
+        frame = self._rows()
+        return frame.toArrow()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas DataFrame in this process's memory."""
+        return self._rows().toPandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars DataFrame in this process's memory."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def page(self) -> pyarrow.Table:
+        """The first `display_rows` rows and one more, fetched once by one Spark job."""
+        if self._page is None:
+            self._page = self._rows().limit(self.display_rows + 1).toArrow()
+        return self._page
+
+    def __str__(self) -> str:
+        if self.message or self.dataframe is None:
+            return "\n".join((self.message, *self.notes))
+        return render_text(self.page(), self.display_rows)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        if self.message or self.dataframe is None:
+            return f"<pre>{html.escape(str(self))}</pre>"
+        return render_html(self.page(), self.display_rows)
+
+    def _rows(self) -> DataFrame:
+        if self.dataframe is None:
+            raise StatementError(
+                f"This {self.kind} has no rows.", hint="Run a SELECT to get rows."
+            )
+        return self.dataframe

@@ -1,0 +1,375 @@
+"""A Session on one warehouse: a statement's text in, its Outcome out.
+
+This is the whole path, from `parse_cell` to the commit; notebooks add nothing but their options.
+One process has one open session at a time, so that a notebook can't write into a warehouse that
+another cell means.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    UnsupportedStatementError,
+)
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.definitions import run_definition
+from paimon_magics.session.explaining import explain_statement, plan_without_running
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.reading import frame_of_query, frame_of_table, is_paimon_table
+from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
+from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.sessions import adopt, start
+from paimon_magics.statements.names import table_name_of
+from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.statement import (
+    CreateTemporaryView,
+    Explain,
+    Insert,
+    PassThrough,
+    Query,
+    Refused,
+    Statement,
+    TableName,
+    TruncateTable,
+)
+from paimon_magics.tables.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Session", "active_session", "connect"]
+
+_lock = threading.Lock()
+_active: Session | None = None
+
+
+def connect(
+    warehouse: str | os.PathLike[str] | None = None,
+    *,
+    catalog: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    **settings: object,
+) -> Session:
+    """Open a session, or return the open one when it is on the same warehouse.
+
+    - `warehouse`: a folder or URI. With nothing given: the folder that PAIMON_WAREHOUSE names, else
+      `paimon-warehouse` in the current folder.
+    - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
+    - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
+    - `settings`: fields of `Settings`.
+
+    Raises SetupError when the warehouse or Spark can't be used, or when a session on another
+    warehouse is open.
+    """
+    global _active
+    with _lock:
+        options = _catalog_options(warehouse, catalog)
+        wanted = Settings().with_changes(settings)
+        opened = Catalog.open(options)
+        if _active is not None and not _active.closed:
+            if _active.catalog_options == opened.options:
+                return _active
+            raise SetupError(
+                f"This process is connected to {_active.warehouse}; it can't be connected to "
+                f"{opened.warehouse} too.",
+                hint="Close the open session first: session.close(), or %paimon connect --close.",
+            )
+        active_spark = adopt(spark) if spark is not None else start(wanted)
+        _active = Session(
+            Connection(
+                spark=active_spark,
+                catalog=opened,
+                committer=EmbeddedCommitter(opened, wanted),
+                settings=wanted,
+                database=wanted.database,
+            )
+        )
+        return _active
+
+
+def active_session() -> Session | None:
+    """The open session of this process, if there is one."""
+    return _active if _active is not None and not _active.closed else None
+
+
+class Session:
+    """Runs statements on one warehouse. Made by `connect`; safe to use from one thread at a time."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.closed = False
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that jobs run in."""
+        return self._connection.spark
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse's path, URI, or name on a REST server."""
+        return self._connection.catalog.warehouse
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of the warehouse."""
+        return self._connection.catalog
+
+    @property
+    def catalog_options(self) -> Mapping[str, str]:
+        """The catalog's options, credentials included: not for display."""
+        return self._connection.catalog.options
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self._connection.settings
+
+    @property
+    def database(self) -> str:
+        """The database of unqualified table names."""
+        return self._connection.database
+
+    def run(
+        self,
+        text: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+    ) -> Outcome:
+        """Run the statements of `text` in order and return the last one's outcome.
+
+        `parameters` are the values of bind names (`:day`); Spark binds them, they never become
+        part of the text. `limit` cuts the rows of a query. `dry_run` checks and plans everything
+        and runs nothing. The first error stops: statements before it have happened.
+
+        Raises StatementError (change the statement), SetupError (change the environment),
+        JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
+        """
+        self._check_open()
+        statements = parse_cell(text)
+        if not statements:
+            return Outcome(statement="", kind="nothing", message="There is no statement.")
+        values = dict(parameters or {})
+        outcome = None
+        planned: set[str] = set()
+        for statement in statements:
+            started = time.monotonic()
+            if dry_run:
+                outcome = plan_without_running(self._connection, statement, values, planned)
+            else:
+                outcome = self._run(statement, values)
+            outcome.seconds = time.monotonic() - started
+        assert outcome is not None
+        if limit is not None and outcome.dataframe is not None:
+            outcome = _limited(outcome, limit)
+        return outcome
+
+    def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Outcome:
+        """How the last statement of `text` would run: snapshots, files, roads, writers."""
+        self._check_open()
+        statements = parse_cell(text)
+        if not statements:
+            return Outcome(statement="", kind="nothing", message="There is no statement.")
+        return explain_statement(self._connection, statements[-1], dict(parameters or {}))
+
+    def table(self, name: str, **options: str) -> DataFrame:
+        """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
+
+        Raises UnknownNameError for a name that is not there, UnsupportedStatementError for
+        options, of which none is offered yet.
+        """
+        self._check_open()
+        if options:
+            shown = ", ".join(f"'{key}'" for key in sorted(options))
+            raise UnsupportedStatementError(
+                f"Read options are not offered yet: {shown}.",
+                hint="Read the table at its latest snapshot.",
+            )
+        full = self._connection.full_name(_named(name))
+        return frame_of_table(self._connection, full)
+
+    def close(self, *, stop_spark: bool = False) -> None:
+        """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
+        self.closed = True
+        if stop_spark:
+            self._connection.spark.stop()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"database {self.database}"
+        return f"Session({self.warehouse}, {state})"
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise SetupError(
+                "This session is closed.", hint="Open one with paimon_magics.connect()."
+            )
+
+    def _run(self, statement: Statement, parameters: dict[str, object]) -> Outcome:
+        connection = self._connection
+        match statement:
+            case Query():
+                frame = frame_of_query(connection, statement.text, statement.query, parameters)
+                return Outcome(
+                    statement.text,
+                    "SELECT",
+                    dataframe=frame,
+                    display_rows=connection.settings.display_rows,
+                )
+            case Insert():
+                return run_insert(connection, statement, parameters)
+            case TruncateTable():
+                table = connection.load(statement.name, statement.text, 0)
+                specs = truncate_specs(connection, statement, table, parameters)
+                return remove_partitions(
+                    connection, table, statement.text, "TRUNCATE TABLE", specs
+                )
+            case CreateTemporaryView():
+                return _create_view(connection, statement, parameters)
+            case Explain():
+                return explain_statement(connection, statement, parameters)
+            case Refused():
+                raise refused(statement)
+            case PassThrough():
+                return _pass_through(connection, statement, parameters)
+            case _:
+                outcome = run_definition(connection, statement, parameters)
+                assert outcome is not None, type(statement)
+                return outcome
+
+
+def refused(statement: Refused) -> PaimonMagicsError:
+    """The error for a statement that is recognised and not offered."""
+    about = f" on `{statement.name}`" if statement.name is not None else ""
+    return UnsupportedStatementError(
+        f"{statement.kind}{about} is not offered yet.",
+        hint="The statements that are offered are listed by %paimon help.",
+        statement=statement.text,
+        position=0,
+    )
+
+
+def _catalog_options(
+    warehouse: str | os.PathLike[str] | None, catalog: Mapping[str, str] | None
+) -> dict[str, str]:
+    if catalog is not None:
+        if warehouse is not None:
+            raise SetupError(
+                "`warehouse` and `catalog` are both given.",
+                hint="Give the warehouse among the catalog's options.",
+            )
+        return {str(key): str(value) for key, value in catalog.items()}
+    chosen = warehouse or os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
+    return {"warehouse": os.fspath(chosen)}
+
+
+def _named(name: str) -> TableName:
+    parts = _parts(name)
+    found = table_name_of(parts) if parts else None
+    if found is None:
+        raise UnsupportedStatementError(
+            f"`{name}` is not a table's name.", hint="Name it as table, or database.table."
+        )
+    return found
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a dotted name, in which a part may stand in back-quotes."""
+    parts: list[str] = []
+    rest = name.strip()
+    while rest:
+        if rest.startswith("`"):
+            end = rest.find("`", 1)
+            if end < 0:
+                return []
+            parts.append(rest[1:end])
+            rest = rest[end + 1 :]
+        else:
+            head, dot, tail = rest.partition(".")
+            parts.append(head)
+            rest = dot + tail
+        if rest.startswith("."):
+            rest = rest[1:]
+        elif rest:
+            return []
+    return parts
+
+
+def _limited(outcome: Outcome, limit: int) -> Outcome:
+    assert outcome.dataframe is not None
+    return Outcome(
+        outcome.statement,
+        outcome.kind,
+        dataframe=outcome.dataframe.limit(limit),
+        seconds=outcome.seconds,
+        display_rows=max(outcome.display_rows, limit),
+    )
+
+
+def _create_view(
+    connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
+) -> Outcome:
+    frame = frame_of_query(connection, statement.text, statement.query, parameters)
+    try:
+        if statement.or_replace:
+            frame.createOrReplaceTempView(statement.name)
+        else:
+            frame.createTempView(statement.name)
+    except Exception as error:
+        raise located(translate(error), statement.text, 0) from error
+    return Outcome(
+        statement.text,
+        "CREATE TEMPORARY VIEW",
+        message=f"Temporary view `{statement.name}` created.",
+        notes=("It reads the Paimon tables' snapshots of this moment.",),
+    )
+
+
+def _pass_through(
+    connection: Connection, statement: PassThrough, parameters: Mapping[str, object]
+) -> Outcome:
+    for name, position in statement.names:
+        if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
+            connection, connection.full_name(name)
+        ):
+            word = statement.text.split(None, 1)[0].upper()
+            raise UnsupportedStatementError(
+                f"{word} is not offered for Paimon's table `{name}`.",
+                hint="The statements that are offered are listed by %paimon help.",
+                statement=statement.text,
+                position=position,
+            )
+    try:
+        frame: Any = connection.spark.sql(statement.text)
+    except Exception as error:
+        raise translate(
+            error,
+            statement=statement.text,
+            original_position=lambda position: position,
+            spark_text=statement.text,
+        ) from error
+    if not frame.columns:
+        return Outcome(statement.text, "Spark statement", message="Done by Spark.")
+    return Outcome(
+        statement.text,
+        "Spark statement",
+        dataframe=frame,
+        display_rows=connection.settings.display_rows,
+    )
+
+

@@ -1,0 +1,115 @@
+"""A page of rows as plain text and as static HTML."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import html
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["render_html", "render_text", "shown_value"]
+
+_WIDTH_MAX = 60
+
+
+def render_text(page: pyarrow.Table, rows_max: int) -> str:
+    """The first `rows_max` rows of `page` in columns, and how many there are or that more follow."""
+    names = page.column_names
+    rows = _rows(page, rows_max)
+    cells = [[_cut(value) for value in row] for row in rows]
+    right = [_is_number(page, position) for position in range(len(names))]
+    widths = [
+        max([len(_cut(name)), *(len(row[position]) for row in cells)])
+        for position, name in enumerate(names)
+    ]
+    lines = []
+    if names:
+        lines.append(_line([_cut(name) for name in names], widths, right))
+        lines.append("  ".join("-" * width for width in widths))
+        lines += [_line(row, widths, right) for row in cells]
+    lines.append(_count(page.num_rows, rows_max))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def render_html(page: pyarrow.Table, rows_max: int) -> str:
+    """The same as an HTML table without scripts or styles of its own."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in page.column_names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_cut(value))}</td>" for value in row) + "</tr>"
+        for row in _rows(page, rows_max)
+    )
+    count = html.escape(_count(page.num_rows, rows_max))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{count}</p>"
+
+
+def shown_value(value: Any) -> str:
+    """One value as text: NULL, ISO dates and times, `0x…` for binary, JSON for nested values."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return "0x" + value.hex()
+        case datetime.datetime():
+            text = value.replace(tzinfo=None).isoformat(sep=" ")
+            return text.rstrip("0").rstrip(".") if "." in text else text
+        case dict() | list() | tuple():
+            return json.dumps(_jsonable(value), ensure_ascii=False)
+        case _:
+            return str(value)
+
+
+def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
+    shown = page.slice(0, rows_max)
+    columns = [[shown_value(value) for value in column.to_pylist()] for column in shown.columns]
+    return [list(row) for row in zip(*columns, strict=True)] if columns else []
+
+
+def _count(found: int, rows_max: int) -> str:
+    if found > rows_max:
+        return f"the first {rows_max} rows; more follow"
+    return "1 row" if found == 1 else f"{found} rows"
+
+
+def _cut(text: str) -> str:
+    text = text.replace("\n", "\\n").replace("\t", "\\t")
+    return text if len(text) <= _WIDTH_MAX else text[: _WIDTH_MAX - 1] + "…"
+
+
+def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
+    return "  ".join(
+        cell.rjust(width) if to_right else cell.ljust(width)
+        for cell, width, to_right in zip(cells, widths, right, strict=True)
+    )
+
+
+def _is_number(page: pyarrow.Table, position: int) -> bool:
+    import pyarrow as pa
+
+    data_type = page.schema.field(position).type
+    return bool(
+        pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or pa.types.is_decimal(data_type)
+    )
+
+
+def _jsonable(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key): _jsonable(item) for key, item in value.items()}
+        case list() if value and all(isinstance(i, tuple) and len(i) == 2 for i in value):
+            return {shown_value(key): _jsonable(item) for key, item in value}  # a map
+        case list() | tuple():
+            return [_jsonable(item) for item in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case decimal.Decimal():
+            return str(value)
+        case _:
+            return shown_value(value)

@@ -1,0 +1,322 @@
+"""INSERT, TRUNCATE and DROP PARTITION: plan, write, commit; or leave the table as it was.
+
+If this process dies before the commit, the table is unchanged and unreferenced files stay; during
+the commit, it is the committer's matter (`coordinator.client`); after it, the statement happened.
+Any other failure before the commit removes the statement's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import CommitConflictError, PaimonMagicsError, UnknownNameError, nearest
+from paimon_magics.planning.commits import (
+    Append,
+    Change,
+    CommitReceipt,
+    CommitRequest,
+    OverwritePartitions,
+    OverwriteTouched,
+    Transaction,
+)
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.writes import (
+    Constant,
+    check_writable,
+    match_columns,
+    static_partition_columns,
+)
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.reading import frame_of_query
+from paimon_magics.spark.casting import partition_values, project
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.writing import JobWritten, write_frame
+from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.native import native_table
+from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["change_of", "partition_specs", "prepare_insert", "remove_partitions", "run_insert"]
+
+
+def run_insert(
+    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+) -> Outcome:
+    """Run an INSERT as one transaction.
+
+    Raises errors of ours: before anything is written for a statement that does not fit the table,
+    JobError or InvalidValueError when the job fails, CommitConflictError when the commit does.
+    """
+    table, frame, change = prepare_insert(connection, insert, parameters)
+    rows = None
+    if insert.source.is_values:
+        # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
+        rows = _fetched(frame, insert.text)
+
+    def write(task: WriteTask) -> JobWritten:
+        if rows is not None:
+            return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
+        definition = table.definition
+        keep_order = definition.is_primary_key_table and not definition.sequence_fields
+        return write_frame(connection.spark, frame, task, keep_order=keep_order)
+
+    receipt, written = _transact(connection, table, change, write, insert.text)
+    return _outcome(insert, table, receipt, written)
+
+
+def prepare_insert(
+    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+) -> tuple[Table, DataFrame, Change]:
+    """The table, the rows in the table's columns, and what they do to it; nothing runs."""
+    table = connection.load(insert.target, insert.text, insert.target_position)
+    definition = table.definition
+    try:
+        check_writable(table.name, definition)
+    except PaimonMagicsError as error:
+        raise located(error, insert.text, insert.target_position) from None
+    static = static_partition_columns(insert, definition)
+    frame = frame_of_query(connection, insert.text, insert.source, parameters)
+    sources = match_columns(insert, definition, frame.columns)
+    bound = bind(insert.source.parameters, parameters, insert.text)
+    constants = _constants(connection, definition, static, bound, insert.text)
+    assert set(constants) == {
+        column.name
+        for column, source in zip(definition.columns, sources, strict=True)
+        if isinstance(source, Constant)
+    }
+    try:
+        projected = project(connection.spark, frame, definition.columns, sources, constants)
+    except Exception as error:
+        raise _place(translate(error), insert) from error
+    return table, projected, change_of(connection, insert, definition, constants)
+
+
+def change_of(
+    connection: Connection,
+    insert: Insert,
+    definition: TableDefinition,
+    constants: Mapping[str, str | None],
+) -> Change:
+    """What the INSERT replaces: as Spark's partitionOverwriteMode says for partitioned tables."""
+    if not insert.overwrite:
+        return Append()
+    mode = connection.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    if definition.is_partitioned and (mode or "static").lower() == "dynamic":
+        return OverwriteTouched()
+    if not constants:
+        return OverwritePartitions()
+    return OverwritePartitions((tuple(constants.items()),))
+
+
+def remove_partitions(
+    connection: Connection,
+    table: Table,
+    statement: str,
+    kind: str,
+    specs: Sequence[tuple[tuple[str, str | None], ...]],
+) -> Outcome:
+    """TRUNCATE and DROP PARTITION: one commit that removes what `specs` describe; () is all."""
+    try:
+        # Any layout can be emptied; only the place where snapshots are published must be safe.
+        transaction = connection.committer.begin(table.name)
+    except PaimonMagicsError as error:
+        raise located(error, statement, 0) from None
+    request = CommitRequest(transaction, OverwritePartitions(tuple(specs)))
+    receipt = _commit(connection, request)
+    return Outcome(
+        statement=statement,
+        kind=kind,
+        table=str(table.name),
+        snapshot_id=receipt.snapshot_id,
+        commit_kind=receipt.commit_kind,
+        rows_written=0,
+        files_written=0,
+        message=f"{kind}: `{table.name}` has {_rows(receipt.total_rows or 0)} stored now "
+        f"(snapshot {receipt.snapshot_id}).",
+    )
+
+
+def partition_specs(
+    connection: Connection,
+    table: Table,
+    statement: str,
+    specs: Sequence[Sequence[PartitionItem]],
+    parameters: Mapping[str, object],
+) -> tuple[tuple[tuple[str, str | None], ...], ...]:
+    """PARTITION clauses as typed text values; raises UnknownNameError for a wrong column."""
+    result = []
+    keys = {key.lower(): key for key in table.definition.partition_keys}
+    for spec in specs:
+        static: dict[str, str] = {}
+        for item in spec:
+            key = keys.get(item.column.lower())
+            if key is None:
+                raise UnknownNameError(
+                    f"`{item.column}` is not a partition column of `{table.name}`.",
+                    hint=nearest(item.column, keys.values(), what="partition columns")
+                    if keys
+                    else "The table is not partitioned.",
+                    statement=statement,
+                    position=item.position,
+                )
+            if item.value is not None:
+                static[key] = item.value
+        values = _constants(connection, table.definition, static, parameters, statement)
+        result.append(tuple(values.items()))
+    return tuple(result)
+
+
+def truncate_specs(
+    connection: Connection,
+    statement: TruncateTable,
+    table: Table,
+    parameters: Mapping[str, object],
+) -> tuple[tuple[tuple[str, str | None], ...], ...]:
+    """What TRUNCATE removes: () for the whole table."""
+    if statement.partition is None:
+        return ()
+    return partition_specs(connection, table, statement.text, [statement.partition], parameters)
+
+
+def _transact(
+    connection: Connection,
+    table: Table,
+    change: Change,
+    write: Callable[[WriteTask], JobWritten],
+    statement: str,
+) -> tuple[CommitReceipt, JobWritten]:
+    transaction = connection.committer.begin(table.name)
+    try:
+        task = _write_task(table, transaction, overwrite=not isinstance(change, Append))
+        with cancellable(connection.spark):
+            job = write(task)
+    except BaseException as error:
+        connection.committer.abort(transaction)
+        if isinstance(error, Exception):
+            raise translate(error, statement=statement) from error
+        raise
+    request = CommitRequest(transaction, change, job.written.messages)
+    receipt = _commit(connection, request)
+    if job.repeated_attempts:
+        connection.committer.sweep(request)
+    return receipt, job
+
+
+def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
+    try:
+        return connection.committer.commit(request)
+    except CommitConflictError:
+        connection.committer.abort(request.transaction)
+        raise
+    except KeyboardInterrupt:
+        # Too late to stop: the same call again finds the commit, or makes it.
+        return connection.committer.commit(request)
+
+
+def _write_task(table: Table, transaction: Transaction, *, overwrite: bool) -> WriteTask:
+    definition = table.definition
+    schema = arrow_schema(definition)
+    options = {
+        "data-file.prefix": transaction.file_prefix + "data-",
+        "changelog-file.prefix": transaction.file_prefix + "changelog-",
+        **_statistics_options(definition),
+    }
+    rule = None
+    if definition.bucket_mode == "HASH_FIXED":
+        rule = BucketRule(
+            keys=definition.bucket_keys,
+            buckets=definition.bucket,
+            function=(definition.option("bucket-function.type") or "default").lower(),
+        )
+    return WriteTask(
+        table=native_table(table, options),
+        commit_user=transaction.commit_user,
+        schema=schema.serialize().to_pybytes(),
+        partition_keys=definition.partition_keys,
+        bucket_rule=rule,
+        overwrite=overwrite,
+        attempts_folder=transaction.attempts_folder,
+    )
+
+
+def _statistics_options(definition: TableDefinition) -> dict[str, str]:
+    # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
+    # above all numbers: they would skip files that have rows for them.
+    return {
+        f"fields.{column.name}.stats-mode": "none"
+        for column in definition.columns
+        if getattr(column.type, "name", "") in ("FLOAT", "DOUBLE")
+    }
+
+
+def _constants(
+    connection: Connection,
+    definition: TableDefinition,
+    static: Mapping[str, str],
+    parameters: Mapping[str, object],
+    statement: str,
+) -> dict[str, str | None]:
+    items: list[tuple[Column, str]] = [
+        (definition.column(name), sql) for name, sql in static.items()
+    ]
+    try:
+        return partition_values(connection.spark, items, parameters)
+    except Exception as error:
+        raise translate(error, statement=statement) from error
+
+
+def _fetched(frame: DataFrame, statement: str):  # type: ignore[no-untyped-def]
+    try:
+        return frame.toArrow()
+    except Exception as error:
+        raise translate(error, statement=statement) from error
+
+
+def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
+    return located(error, insert.text, insert.source.range.start)
+
+
+def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritten) -> Outcome:
+    from paimon_magics.tables.committing import committed_files
+
+    kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
+    files = len(committed_files(table, job.written.messages))
+    written = job.written.rows
+    snapshot = (
+        f"snapshot {receipt.snapshot_id}" if receipt.snapshot_id is not None else "no new snapshot"
+    )
+    return Outcome(
+        statement=insert.text,
+        kind=kind,
+        table=str(table.name),
+        snapshot_id=receipt.snapshot_id,
+        commit_kind=receipt.commit_kind,
+        rows_written=written,
+        files_written=files,
+        message=f"{kind} `{table.name}`: {_rows(written)} written ({snapshot}).",
+        notes=_notes(table),
+    )
+
+
+def _notes(table: Table) -> tuple[str, ...]:
+    producer = table.definition.changelog_producer
+    if table.definition.is_primary_key_table and producer in ("lookup", "full-compaction"):
+        return (
+            f"Changes appear in the changelog ('changelog-producer' = '{producer}') after the "
+            "next compaction by another engine.",
+        )
+    return ()
+
+
+def _rows(number: int) -> str:
+    return "1 row" if number == 1 else f"{number:,} rows"
+
+

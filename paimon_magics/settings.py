@@ -1,0 +1,66 @@
+"""Every limit and default of a Session, with its unit and the reason for its value.
+
+A `Settings` value never changes; `with_changes` makes another and names what it does not know.
+Options of a table keep Paimon's names and live in the table; these are ours alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from paimon_magics.errors import SetupError, nearest
+
+__all__ = ["DEFAULT_WAREHOUSE", "Settings"]
+
+# Like Spark's own `spark-warehouse`: a folder where the notebook runs.
+DEFAULT_WAREHOUSE = "paimon-warehouse"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one Session.
+
+    - `catalog_name`: the first part of a three-part table name.
+    - `database`: the database of unqualified names until a USE statement changes it.
+    - `master`: the Spark master of a session that we start ourselves.
+    - `driver_memory`: heap of that session's JVM, in Spark's notation.
+    - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task's fixed costs
+      are per batch too; 65,536 rows amortise them and keep a batch of wide rows in megabytes.
+    - `display_rows`: rows that a displayed query shows.
+    - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
+      writing, before their files are removed. Spark gives a cancelled Python task about 4 s.
+    """
+
+    catalog_name: str = "paimon"
+    database: str = "default"
+    master: str = "local[*]"
+    driver_memory: str = "2g"
+    batch_rows: int = 65_536
+    display_rows: int = 20
+    attempt_wait_ms_max: int = 10_000
+
+    def with_changes(self, changes: Mapping[str, object]) -> Settings:
+        """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""
+        known = {field.name: field for field in fields(self)}
+        for name, value in changes.items():
+            if name not in known:
+                raise SetupError(
+                    f"There is no setting `{name}`.", hint=nearest(name, known, what="settings")
+                )
+            expected = type(getattr(self, name))
+            if type(value) is not expected:
+                raise SetupError(
+                    f"Setting `{name}` is {value!r}, but it must be {_article(expected)}.",
+                    hint=f"Its default is {getattr(Settings(), name)!r}.",
+                )
+            if isinstance(value, int) and value < 0:
+                raise SetupError(
+                    f"Setting `{name}` is {value}, but it can't be negative.",
+                    hint=f"Its default is {getattr(Settings(), name)!r}.",
+                )
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def _article(expected: type) -> str:
+    return {"int": "a whole number", "str": "a text"}.get(expected.__name__, expected.__name__)

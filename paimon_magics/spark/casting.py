@@ -1,0 +1,170 @@
+"""A query's rows brought into a table's columns: order, types, defaults, and what may not be NULL.
+
+Everything is an expression in the JVM, so that a VALUES list is checked while Spark folds it,
+before any job starts, and a SELECT while it runs. Casts are ANSI casts whatever the session says,
+as in Paimon's connector: a value that does not fit fails, it never becomes NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.writes import Constant, FromInput, Missing, Source
+from paimon_magics.spark.types import spark_type
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.names import quoted
+
+__all__ = ["CHECK_FAILED", "partition_values", "project"]
+
+CHECK_FAILED = "paimon-magics:"
+"""How the messages begin that our own checks raise inside Spark."""
+
+_ANSI = "spark.sql.ansi.enabled"
+
+
+def project(
+    spark: SparkSession,
+    frame: DataFrame,
+    columns: Sequence[Column],
+    sources: Sequence[Source],
+    constants: Mapping[str, str | None],
+) -> DataFrame:
+    """`frame` as rows of the table with `columns`; `sources` says where each one comes from.
+
+    `constants` are the values of the PARTITION clause, as `partition_values` gives them. Raises
+    InvalidValueError for a column whose type can't be cast at all.
+    """
+    names = list(frame.columns)
+    # A query may name two columns alike; the target's names are unique, and stand in Spark's errors.
+    targets = {
+        source.position: column.name
+        for column, source in zip(columns, sources, strict=True)
+        if isinstance(source, FromInput)
+    }
+    frame = frame.toDF(*(targets[position] for position in range(len(names))))
+    with _ansi(spark):
+        selected = []
+        for column, source in zip(columns, sources, strict=True):
+            match source:
+                case FromInput(position=at):
+                    value = F.col(quoted(column.name))
+                    named = names[at]
+                case Constant():
+                    value = F.lit(constants[column.name])
+                    named = "the PARTITION clause"
+                case Missing():
+                    value = F.lit(None)
+                    named = "NULL"
+            plain = isinstance(source, FromInput)
+            selected.append(_stored(frame, value, column, named, plain=plain))
+        return frame.select(*selected)
+
+
+def partition_values(
+    spark: SparkSession, items: Sequence[tuple[Column, str]], parameters: Mapping[str, object]
+) -> dict[str, str | None]:
+    """The values of PARTITION items `(column, SQL text)` as text that casts back to the same value.
+
+    Spark evaluates them without a job, with `parameters` bound. None is NULL. Raises what Spark
+    raises for a text that is no constant or does not fit the column's type.
+    """
+    if not items:
+        return {}
+    with _ansi(spark):
+        # Each constant is cast to its column's type first: '01' for an INT column is 1.
+        named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
+        row = spark.sql(f"SELECT {named}", args=dict(parameters))
+        texts = [
+            F.col(f"c{position}").cast(spark_type(column.type)).cast("string")
+            for position, (column, _) in enumerate(items)
+        ]
+        values = row.select(*texts).collect()[0]
+    return {column.name: value for (column, _), value in zip(items, values, strict=True)}
+
+
+def _stored(
+    frame: DataFrame, value: SparkColumn, column: Column, named: str, *, plain: bool
+) -> SparkColumn:
+    if column.default is not None:
+        # Paimon puts the default in place of every NULL, an explicit one too.
+        value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
+    cast = value.cast(spark_type(column.type))
+    if plain and column.default is None and isinstance(column.type, AtomicType):
+        # As text, so that Spark's error can tell which column the value was for.
+        wanted = spark_type(column.type).simpleString()
+        cast = F.expr(f"CAST({quoted(column.name)} AS {wanted})")
+    try:
+        frame.select(cast)
+    except AnalysisException as error:
+        if (error.getCondition() or "").startswith("DATATYPE_MISMATCH"):
+            found = frame.select(value.alias("v")).schema["v"].dataType.simpleString()
+            raise InvalidValueError(
+                f"Column `{column.name}` is {_shown(column)}, and {found.upper()} values "
+                f"(`{named}`) can't be cast to it.",
+                hint=f"Cast the expression for `{column.name}` yourself, or write another column.",
+            ) from error
+        raise
+    checked = _within_length(cast, column)
+    if not column.type.nullable:
+        checked = F.when(checked.isNotNull(), checked).otherwise(
+            _failure(F.lit(f"column `{column.name}` is NOT NULL, but a row has NULL there"))
+        )
+    return checked.alias(column.name)
+
+
+def _within_length(value: SparkColumn, column: Column) -> SparkColumn:
+    """CHAR(n) and VARCHAR(n) as Spark's write-side checks: too many trailing spaces are cut, other
+    characters are refused, CHAR is padded."""
+    match column.type:
+        case AtomicType(name="CHAR" | "VARCHAR" as name, parameters=(length,)):
+            too_long = F.when(
+                F.length(F.rtrim(value)) <= length, F.substring(value, 1, length)
+            ).otherwise(
+                _failure(
+                    F.concat(
+                        F.lit(f"column `{column.name}` is {_shown(column)}, but a value has "),
+                        F.length(value).cast("string"),
+                        F.lit(" characters"),
+                    )
+                )
+            )
+            fitting = F.rpad(value, length, " ") if name == "CHAR" else value
+            return F.when(F.length(value) <= length, fitting).otherwise(
+                F.when(value.isNotNull(), too_long)
+            )
+        case _:
+            return value
+
+
+def _failure(message: SparkColumn) -> SparkColumn:
+    return F.raise_error(F.concat(F.lit(CHECK_FAILED), message))
+
+
+def _shown(column: Column) -> str:
+    match column.type:
+        case AtomicType(name=name, parameters=parameters) if parameters:
+            return f"{name}({', '.join(map(str, parameters))})"
+        case _:
+            return spark_type(column.type).simpleString().upper()
+
+
+@contextmanager
+def _ansi(spark: SparkSession) -> Iterator[None]:
+    """Casts that are built in here are ANSI casts."""
+    before = spark.conf.get(_ANSI, "true")
+    if before == "true":
+        yield
+        return
+    spark.conf.set(_ANSI, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ANSI, before)

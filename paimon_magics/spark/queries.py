@@ -1,0 +1,105 @@
+"""Running the user's own text in Spark, with Paimon's tables in place of their names."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_magics.errors import JobError
+from paimon_magics.spark.failures import translate
+from paimon_magics.statements.rewriting import replacements_for, rewrite
+from paimon_magics.statements.statement import QueryText, TableReference
+
+__all__ = ["cancellable", "is_temporary_view", "known_to_spark", "query_frame"]
+
+_counter = itertools.count(1)
+
+
+def query_frame(
+    spark: SparkSession,
+    statement: str,
+    query: QueryText,
+    frames: Sequence[tuple[TableReference, DataFrame]],
+    parameters: Mapping[str, object],
+) -> DataFrame:
+    """The frame of `query` in the text `statement`; each reference of `frames` reads its frame.
+
+    The frames are known to Spark under names of ours while it analyses the text, and no longer.
+    Raises errors of ours with positions in `statement`.
+    """
+    replacements = []
+    views = []
+    try:
+        for reference, frame in frames:
+            name = f"paimon_magics_{uuid.getnode():x}_{next(_counter)}"
+            frame.createOrReplaceTempView(name)
+            views.append(name)
+            replacements += replacements_for(reference, name)
+        text = rewrite(statement, query.range, replacements)
+        try:
+            return spark.sql(text.text, args=dict(parameters) or None)
+        except Exception as error:
+            raise translate(
+                error,
+                statement=statement,
+                original_position=text.original_position,
+                spark_text=text.text,
+            ) from error
+    finally:
+        # Spark has resolved the names by now; Spark Connect does so when the frame is run.
+        if not _resolves_late(spark):
+            for view in views:
+                spark.catalog.dropTempView(view)
+
+
+def is_temporary_view(spark: SparkSession, name: str) -> bool:
+    """Whether `name`, a single part, is a temporary view of this session."""
+    # tableExists is the cheap question; for Paimon's tables its answer is no.
+    try:
+        return bool(
+            spark.catalog.tableExists(_quoted(name))
+            and spark.catalog.getTable(_quoted(name)).isTemporary
+        )
+    except AnalysisException:
+        return False
+
+
+def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
+    """Whether Spark itself has a table or view of that name."""
+    try:
+        return bool(spark.catalog.tableExists(".".join(_quoted(part) for part in parts)))
+    except Exception:
+        # Names that no catalog of Spark's can have, such as those of a missing catalog.
+        return False
+
+
+@contextmanager
+def cancellable(spark: SparkSession) -> Iterator[None]:
+    """Spark jobs that start in the body end with it: any exception cancels what still runs."""
+    tag = f"paimon-magics-{uuid.uuid4()}"
+    with suppress(AttributeError, NotImplementedError):
+        spark.addTag(tag)
+    try:
+        yield
+    except BaseException as error:
+        with suppress(Exception):
+            spark.interruptTag(tag)
+        if isinstance(error, Exception) and "cancelled" in str(error) and "job" in str(error).lower():
+            raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
+        raise
+    finally:
+        with suppress(AttributeError, NotImplementedError):
+            spark.removeTag(tag)
+
+
+def _resolves_late(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,122 @@
+"""Starting a Spark session for notebooks, and preparing one that the user brings.
+
+Only public DataFrame API is used later on; the few things that Spark Connect does not have (the
+Python executable, the number of slots) are asked for here and have a fall-back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from paimon_magics.errors import SetupError
+from paimon_magics.settings import Settings
+from paimon_magics.spark.java import find_java, prepare_environment
+
+__all__ = ["adopt", "slots", "start"]
+
+_SLOTS_UNKNOWN = 8
+_LOOPBACK = "127.0.0.1"
+
+
+def start(settings: Settings) -> SparkSession:
+    """The process's Spark session: the active one, else a new one on `settings.master`.
+
+    A new local session binds to loopback only and logs nothing to the notebook. Raises SetupError
+    when there is no Java to run it on, or Spark can't start.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return adopt(active)
+    os.environ.update(prepare_environment(find_java(os.environ)))
+    # Executors must run this Python; `python3` on PATH may be any other.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = (
+        SparkSession.builder.appName("paimon-magics")
+        .master(settings.master)
+        .config("spark.driver.memory", settings.driver_memory)
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(settings.batch_rows))
+        .config("spark.python.unix.domain.socket.enabled", "true")
+    )
+    if settings.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        logging_file = Path(__file__).with_name("log4j2.properties")
+        builder = (
+            builder.config("spark.driver.host", _LOOPBACK)
+            .config("spark.driver.bindAddress", _LOOPBACK)
+            # Each of a thousand notebooks would try a thousand ports in turn.
+            .config("spark.ui.port", "0")
+            .config(
+                "spark.driver.extraJavaOptions",
+                f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
+            )
+        )
+    log = Path(tempfile.gettempdir()) / f"paimon-magics-spark-{os.getpid()}.log"
+    try:
+        with _error_stream_to(log):
+            spark = builder.getOrCreate()
+    except Exception as error:
+        raise SetupError(
+            f"Spark could not start on `{settings.master}`: {_first_line(error)}",
+            hint=f"Check the Spark master. What Spark said is in {log}.",
+        ) from error
+    return adopt(spark)
+
+
+@contextmanager
+def _error_stream_to(log: Path) -> Iterator[None]:
+    """Processes that start in the body write their errors to `log`.
+
+    The JVM and its Python daemons keep the stream they are born with, and would write the traces
+    of every failed task into the notebook, where the exception says it already.
+    """
+    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        os.dup2(descriptor, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(descriptor)
+
+
+def adopt(spark: Any) -> SparkSession:
+    """Prepare a session, ours or the user's, for our jobs; raises SetupError for anything else."""
+    if not hasattr(spark, "sql") or not hasattr(spark, "createDataFrame"):
+        raise SetupError(
+            f"`spark` is a {type(spark).__name__}, not a SparkSession.",
+            hint="Pass a SparkSession, or leave `spark` out to start one.",
+        )
+    # PySpark logs every exception that it raises; a notebook shows the exception itself.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with suppress(Exception):  # Spark Connect has no context: its server knows its Python
+        context = spark.sparkContext
+        if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
+            context.pythonExec = sys.executable
+    return spark  # type: ignore[no-any-return]
+
+
+def slots(spark: SparkSession) -> int:
+    """How many tasks can run at once, or a guess where the session can't tell."""
+    with suppress(Exception):
+        return max(1, int(spark.sparkContext.defaultParallelism))
+    with suppress(Exception):
+        return max(1, int(spark.conf.get("spark.default.parallelism") or _SLOTS_UNKNOWN))
+    return _SLOTS_UNKNOWN
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,127 @@
+"""Paimon's types as Spark's, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import types as spark_types
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.definitions import Column
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowField,
+    RowType,
+)
+
+__all__ = ["columns_of", "spark_schema", "spark_type"]
+
+_ATOMIC: dict[str, spark_types.DataType] = {
+    "BOOLEAN": spark_types.BooleanType(),
+    "TINYINT": spark_types.ByteType(),
+    "SMALLINT": spark_types.ShortType(),
+    "INT": spark_types.IntegerType(),
+    "BIGINT": spark_types.LongType(),
+    "FLOAT": spark_types.FloatType(),
+    "DOUBLE": spark_types.DoubleType(),
+    "CHAR": spark_types.StringType(),
+    "VARCHAR": spark_types.StringType(),
+    "STRING": spark_types.StringType(),
+    "BINARY": spark_types.BinaryType(),
+    "VARBINARY": spark_types.BinaryType(),
+    "BYTES": spark_types.BinaryType(),
+    "DATE": spark_types.DateType(),
+    # As Paimon's connector for Spark does: the milliseconds of the day.
+    "TIME": spark_types.IntegerType(),
+    "TIMESTAMP": spark_types.TimestampNTZType(),
+    "TIMESTAMP_LTZ": spark_types.TimestampType(),
+}
+
+_PAIMON: dict[type[spark_types.DataType], AtomicType] = {
+    spark_types.BooleanType: AtomicType("BOOLEAN"),
+    spark_types.ByteType: AtomicType("TINYINT"),
+    spark_types.ShortType: AtomicType("SMALLINT"),
+    spark_types.IntegerType: AtomicType("INT"),
+    spark_types.LongType: AtomicType("BIGINT"),
+    spark_types.FloatType: AtomicType("FLOAT"),
+    spark_types.DoubleType: AtomicType("DOUBLE"),
+    spark_types.StringType: AtomicType("STRING"),
+    spark_types.BinaryType: AtomicType("BYTES"),
+    spark_types.DateType: AtomicType("DATE"),
+    spark_types.TimestampNTZType: AtomicType("TIMESTAMP", (6,)),
+    spark_types.TimestampType: AtomicType("TIMESTAMP_LTZ", (6,)),
+}
+
+
+def spark_type(data_type: DataType) -> spark_types.DataType:
+    """The Spark type that rows of a Paimon type have; CHAR and VARCHAR are plain strings there.
+
+    Raises UnsupportedStatementError for VARIANT and BLOB.
+    """
+    match data_type:
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
+            return spark_types.DecimalType(precision, scale)
+        case AtomicType(name=name):
+            if name not in _ATOMIC:
+                raise UnsupportedStatementError(
+                    f"Columns of type {name} can't be used through Spark yet.",
+                    hint="Select from a table without such a column.",
+                )
+            return _ATOMIC[name]
+        case ArrayType(element=element):
+            return spark_types.ArrayType(spark_type(element))
+        case MapType(key=key, value=value):
+            return spark_types.MapType(spark_type(key), spark_type(value))
+        case RowType(fields=fields):
+            return spark_types.StructType(
+                [spark_types.StructField(field.name, spark_type(field.type)) for field in fields]
+            )
+
+
+def spark_schema(columns: Sequence[Column]) -> spark_types.StructType:
+    """The schema of a frame with `columns`; every column is nullable, as in Spark's own scans."""
+    return spark_types.StructType(
+        [spark_types.StructField(column.name, spark_type(column.type)) for column in columns]
+    )
+
+
+def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
+    """The Paimon columns that a query's result would have as a table (CREATE TABLE AS SELECT).
+
+    Raises UnsupportedStatementError for a Spark type that Paimon has no like of.
+    """
+    return tuple(RowField(field.name, _paimon_type(field.dataType, field.name)) for field in schema)
+
+
+def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:
+    match data_type:
+        case spark_types.DecimalType():
+            return AtomicType("DECIMAL", (data_type.precision, data_type.scale))
+        case spark_types.CharType():
+            return AtomicType("CHAR", (data_type.length,))
+        case spark_types.VarcharType():
+            return AtomicType("VARCHAR", (data_type.length,))
+        case spark_types.ArrayType():
+            return ArrayType(_paimon_type(data_type.elementType, column))
+        case spark_types.MapType():
+            return MapType(
+                _paimon_type(data_type.keyType, column), _paimon_type(data_type.valueType, column)
+            )
+        case spark_types.StructType():
+            return RowType(
+                tuple(
+                    RowField(field.name, _paimon_type(field.dataType, column))
+                    for field in data_type
+                )
+            )
+        case _ if type(data_type) in _PAIMON:
+            return _PAIMON[type(data_type)]
+        case _:
+            raise UnsupportedStatementError(
+                f"Column `{column}` has Spark's type {data_type.simpleString()}, which Paimon "
+                "has no like of.",
+                hint=f"Cast `{column}` to another type in the query.",
+            )

@@ -1,0 +1,101 @@
+"""Opening a table with pypaimon-rust anywhere: in the kernel or in a Spark task.
+
+A `NativeTable` is a small picklable description (where the table is, its schema as resolved on the
+driver, options for reaching the store). A task needs neither the catalog nor pypaimon, whose import
+alone takes a second. The module stays light for the same reason: heavy imports are in functions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.errors import SetupError, UnsupportedStatementError
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog import Table
+
+__all__ = ["NativeTable", "native_table"]
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTable:
+    """How to open one table natively.
+
+    `schema_json` is Paimon's schema file form with the options that this use of the table adds.
+    `io_options` reach the store, or are the catalog's options where `through_catalog` is true (a
+    REST catalog hands out tokens, so that the task must ask it).
+    """
+
+    database: str
+    name: str
+    branch: str
+    location: str
+    schema_json: str
+    io_options: tuple[tuple[str, str], ...]
+    through_catalog: bool = False
+
+    def __repr__(self) -> str:
+        # io_options may hold credentials.
+        return f"NativeTable({self.database}.{self.name}, {self.location})"
+
+    def open(self) -> Any:
+        """The `pypaimon_rust.datafusion.Table`; raises SetupError where the binding is missing."""
+        try:
+            from pypaimon_rust.datafusion import PaimonCatalog
+            from pypaimon_rust.datafusion import Table as RustTable
+        except ImportError as error:
+            raise SetupError(
+                f"pypaimon-rust can't be imported by this Python: {error}.",
+                hint="Install paimon-magics for the Python that runs Spark's executors.",
+            ) from error
+        if self.through_catalog:
+            table = PaimonCatalog(dict(self.io_options)).get_table((self.database, self.name))
+            return table.copy_with_resolved_schema(self.schema_json)
+        return RustTable.from_resolved_schema(
+            self.location,
+            self.schema_json,
+            database=self.database,
+            table=self.name,
+            branch=self.branch,
+            options=dict(self.io_options),
+        )
+
+
+def native_table(table: Table, options: Mapping[str, str] | None = None) -> NativeTable:
+    """The description of `table`, with `options` put over the ones stored with it.
+
+    Raises UnsupportedStatementError for a table whose files the native engine can't reach.
+    """
+    from pypaimon.common.json_util import JSON
+    from pypaimon.read.native_plan import (
+        _catalog_context_options,
+        _resolved_schema_file_io_options,
+    )
+
+    paimon = table.paimon
+    effective = {str(k): str(v) for k, v in paimon.table_schema.options.items() if v is not None}
+    effective |= dict(options or {})
+    # Text in, text out: the schema's own JSON form, which both engines read.
+    schema_json = JSON.to_json(paimon.table_schema.copy(new_options=effective))
+    through_catalog = bool(paimon.catalog_environment.supports_version_management)
+    if through_catalog:
+        io_options = _catalog_context_options(paimon) | {"metastore": "rest"}
+    else:
+        io_options = _resolved_schema_file_io_options(paimon)
+        if io_options is None:
+            raise UnsupportedStatementError(
+                f"Table `{table.name}` lies in a store that the native engine can't open.",
+                hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
+            )
+    return NativeTable(
+        database=paimon.identifier.get_database_name(),
+        name=paimon.identifier.get_table_name(),
+        branch=paimon.current_branch(),
+        location=paimon.table_path,
+        schema_json=json.dumps(json.loads(schema_json)),
+        io_options=tuple(sorted((str(k), str(v)) for k, v in io_options.items())),
+        through_catalog=through_catalog,
+    )
