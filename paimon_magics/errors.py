@@ -102,7 +102,7 @@ class SetupError(PaimonMagicsError):
 
 
 class CommitConflictError(PaimonMagicsError):
-    """Another commit got in the way; nothing was written. Running the statement again replans it."""
+    """Another commit got in the way; nothing was written. Run it again: it is planned anew."""
 
 
 class UnknownOutcomeError(PaimonMagicsError):

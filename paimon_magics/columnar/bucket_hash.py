@@ -38,7 +38,8 @@ def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.
     """
     hashes = binary_row_hash(columns)
     # Java's % keeps the dividend's sign, as numpy's fmod does.
-    return np.abs(np.fmod(hashes, np.int32(buckets))).astype(np.int32)
+    found: npt.NDArray[np.int32] = np.abs(np.fmod(hashes, np.int32(buckets))).astype(np.int32)
+    return found
 
 
 def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
@@ -98,8 +99,9 @@ def _fixed_width(column: pa.Array) -> npt.NDArray[np.generic]:
     if pa.types.is_date32(data_type):
         return _numbers(column.view(pa.int32()), np.int32)
     if pa.types.is_time32(data_type):
-        factor = 1 if data_type.unit == "ms" else 1000
-        return _numbers(column.view(pa.int32()), np.int32) * np.int32(factor)
+        if data_type.unit == "s":
+            column = column.cast(pa.time32("ms"))
+        return _numbers(column.view(pa.int32()), np.int32)
     if pa.types.is_boolean(data_type):
         return _numbers(column.cast(pa.int8()), np.int8)
     if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
@@ -173,7 +175,7 @@ def _wide_timestamp(
 
 
 def _is_bytes(data_type: pa.DataType) -> bool:
-    return (
+    return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)
         or pa.types.is_binary(data_type)

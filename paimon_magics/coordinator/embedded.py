@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Callable
 
-from paimon_magics.tables.publishing import publish_local_file
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
@@ -31,6 +30,7 @@ from paimon_magics.tables.committing import (
     find_commit,
     latest_snapshot_id,
 )
+from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["EmbeddedCommitter"]
 
@@ -53,6 +53,10 @@ class EmbeddedCommitter:
         self._turn = threading.Lock()
 
     def begin(self, table: TableName) -> Transaction:
+        """See `CoordinatorClient.begin`.
+
+        Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
+        """
         loaded = self._catalog.load(table)
         check_can_publish(loaded)
         identity = uuid.uuid4()
@@ -68,6 +72,7 @@ class EmbeddedCommitter:
         )
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
+        """See `CoordinatorClient.commit`."""
         loaded = self._catalog.load(request.transaction.table)
         with self._turn:
             receipt = commit(loaded, request, publish_local_file)
@@ -76,6 +81,7 @@ class EmbeddedCommitter:
         return receipt
 
     def abort(self, transaction: Transaction) -> int:
+        """See `CoordinatorClient.abort`."""
         loaded = self._catalog.load(transaction.table)
         if find_commit(loaded, transaction) is not None:
             raise UnknownOutcomeError(
@@ -86,6 +92,7 @@ class EmbeddedCommitter:
         return self._remove(loaded, transaction, keep=frozenset())
 
     def sweep(self, request: CommitRequest) -> int:
+        """See `CoordinatorClient.sweep`."""
         loaded = self._catalog.load(request.transaction.table)
         keep = committed_files(loaded, request.messages)
         return self._remove(loaded, request.transaction, keep)

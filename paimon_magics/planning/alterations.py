@@ -371,7 +371,7 @@ def _refuse_same_name(names: Sequence[str], name: str, shown: str) -> None:
     for existing in names:
         if existing.lower() == name.lower():
             raise InvalidTableError(
-                f"There is a column `{existing}` already, so `{shown}` can't be added."
+                f"There is a column `{existing}` already."
                 if existing == name
                 else f"The column `{existing}` differs from `{shown}` in case only.",
                 hint="Choose another name.",

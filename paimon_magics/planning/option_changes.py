@@ -53,6 +53,8 @@ def set_option(
             hint="Create a new table and copy the rows.",
         )
     _refuse_fixed(definition, key, value)
+    if key in _FIXED:  # set to what it is
+        return definition
     check_option(key, value)
     old = definition.stored_option(key)
     if old == value:

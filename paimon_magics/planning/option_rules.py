@@ -55,6 +55,9 @@ def check_option_key(key: str) -> None:
         raise UnknownNameError("An option has an empty key.", hint="Give it a name.")
     match = re.fullmatch(r"fields\.([^.]+)\.(.+)", key)
     if match:
+        # `fields.s.x.aggregate-function` is a known option at a place where it can't be.
+        if match[2].endswith(tuple(f".{suffix}" for suffix in FIELD_OPTIONS)):
+            return
         meant = _resembling(match[2], FIELD_OPTIONS)
         if match[2] in FIELD_OPTIONS or meant is None:
             return

@@ -46,12 +46,17 @@ from paimon_magics.statements.statement import (
     UseDatabase,
 )
 from paimon_magics.tables import descriptions
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.partitions import list_partitions, partition_name, partition_value_text
 from paimon_magics.tables.system_tables import metadata_table
+from paimon_magics.tables.types import from_arrow_type
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["run_definition"]
+
+_Spec = tuple[tuple[str, str | None], ...]
 
 
 def run_definition(
@@ -80,7 +85,7 @@ def run_definition(
             return _show_partitions(connection, statement, parameters)
         case ShowCreateTable():
             table = connection.load(statement.name, statement.text, 0)
-            text = descriptions.create_table_statement(table)
+            text = descriptions.create_statement(table)
             shown = {"createtab_stmt": [text]}
             outcome = _listing(connection, statement, "SHOW CREATE TABLE", shown)
             outcome.message = text
@@ -104,14 +109,13 @@ def _create_table(
 ) -> Outcome:
     name = connection.full_name(statement.name)
     exists = connection.catalog.table_exists(name)
-    if statement.or_replace:
-        if exists or statement.must_exist:
-            raise UnsupportedStatementError(
-                "Replacing a table is not offered yet.",
-                hint=f"Drop `{name}` first, or use CREATE TABLE IF NOT EXISTS.",
-                statement=statement.text,
-                position=statement.name_position,
-            )
+    if statement.or_replace and (exists or statement.must_exist):
+        raise UnsupportedStatementError(
+            "Replacing a table is not offered yet.",
+            hint=f"Drop `{name}` first, or use CREATE TABLE IF NOT EXISTS.",
+            statement=statement.text,
+            position=statement.name_position,
+        )
     if exists and statement.if_not_exists:
         return _done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
     frame = None
@@ -201,16 +205,16 @@ def _alter_table(
 def _existing(
     connection: Connection,
     name: TableName,
-    specs: Sequence[tuple[tuple[str, str | None], ...]],
+    specs: Sequence[_Spec],
     drop: DropPartitions,
     statement: AlterTable,
-) -> list[tuple[tuple[str, str | None], ...]]:
+) -> list[_Spec]:
     """The specs that some partition matches; a spec without one is an error unless IF EXISTS."""
     table = connection.catalog.load(name)
-    found = descriptions.partition_values(table)
+    found = [_partition_texts(table, values) for values in list_partitions(table)]
     kept = []
     for spec in specs:
-        if any(all(values[key] == value for key, value in spec) for values in found):
+        if any(_matches(texts, spec) for texts in found):
             kept.append(spec)
         elif not drop.if_exists:
             shown = ", ".join(
@@ -262,9 +266,9 @@ def _use(connection: Connection, statement: UseDatabase) -> Outcome:
             f"`{statement.catalog}` is not Paimon's catalog.",
             hint=f"Paimon's catalog is called `{ours}` here.",
         )
-    if statement.catalog is None and database == ours:
-        if not connection.catalog.database_exists(database):
-            database = connection.settings.database
+    exists = connection.catalog.database_exists(database)
+    if statement.catalog is None and database == ours and not exists:
+        database = connection.settings.database
     if not connection.catalog.database_exists(database):
         raise UnknownNameError(
             f"There is no database `{database}`.",
@@ -302,26 +306,38 @@ def _show_partitions(
             statement=statement.text,
             position=_position(statement, statement.name),
         )
-    spec: tuple[tuple[str, str | None], ...] = ()
+    spec: _Spec = ()
     items: tuple[PartitionItem, ...] | None = statement.partition
     if items is not None:
         (spec,) = partition_specs(connection, table, statement.text, [items], parameters)
     shown = [
-        "/".join(f"{key}={'null' if value is None else value}" for key, value in values.items())
-        for values in descriptions.partition_values(table)
-        if all(values[key] == value for key, value in spec)
+        partition_name(table, values)
+        for values in list_partitions(table)
+        if _matches(_partition_texts(table, values), spec)
     ]
     return _listing(connection, statement, "SHOW PARTITIONS", {"partition": sorted(shown)})
 
 
+def _partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
+    """A partition's values in the text that PARTITION clauses are evaluated to."""
+    texts: dict[str, str | None] = {}
+    for key, value in zip(table.definition.partition_keys, values, strict=True):
+        data_type = table.definition.column(key).type
+        zone = "Z" if getattr(data_type, "name", "") == "TIMESTAMP_LTZ" else ""
+        texts[key] = None if value is None else partition_value_text(value, data_type) + zone
+    return texts
+
+
+def _matches(texts: Mapping[str, str | None], spec: _Spec) -> bool:
+    return all(texts[key] == value for key, value in spec)
+
+
 def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
     table = connection.load(statement.name, statement.text, 0)
-    options = descriptions.table_options(table)
+    options = dict(descriptions.option_rows(table.definition))
     if statement.key is not None:
-        value = options.get(
-            statement.key, f"Table {table.name} does not have property: {statement.key}"
-        )
-        options = {statement.key: value}
+        missing = f"Table {table.name} does not have property: {statement.key}"
+        options = {statement.key: options.get(statement.key, missing)}
     return _listing(
         connection,
         statement,
@@ -334,23 +350,18 @@ def _describe(connection: Connection, statement: Describe) -> Outcome:
     full = connection.full_name(statement.name)
     if full.system_table is not None:
         schema = metadata_table(connection.catalog, full).schema
-        rows = [(field.name, str(field.type), None) for field in schema]
+        rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
     else:
         table = connection.load(statement.name, statement.text, _position(statement, full))
         if statement.column is not None:
-            column = table.definition.column(statement.column)
-            shown = {
-                "col_name": column.name,
-                "data_type": descriptions.shown_type(column.type),
-                "comment": column.comment or "NULL",
-            }
+            shown = descriptions.describe_column(table, statement.column)
             return _listing(
                 connection,
                 statement,
                 "DESCRIBE",
-                {"info_name": list(shown), "info_value": list(shown.values())},
+                {"info_name": [row[0] for row in shown], "info_value": [row[1] for row in shown]},
             )
-        rows = descriptions.describe(table, extended=statement.extended)
+        rows = descriptions.describe_rows(table, extended=statement.extended)
     return _listing(
         connection,
         statement,
@@ -429,5 +440,3 @@ def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
         for part in pattern.split("|")
     ]
     return [name for name in names if any(a.match(name.lower()) for a in alternatives)]
-
-

@@ -50,7 +50,9 @@ class Outcome:
     _page: Any = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of_rows(cls, spark: SparkSession, statement: str, kind: str, rows: pyarrow.Table) -> Outcome:
+    def of_rows(
+        cls, spark: SparkSession, statement: str, kind: str, rows: pyarrow.Table
+    ) -> Outcome:
         """An outcome whose rows are here already; showing them runs no job."""
         frame = spark.createDataFrame(rows)
         return cls(statement, kind, dataframe=frame, display_rows=max(rows.num_rows, 1), _page=rows)
@@ -93,7 +95,5 @@ class Outcome:
 
     def _rows(self) -> DataFrame:
         if self.dataframe is None:
-            raise StatementError(
-                f"This {self.kind} has no rows.", hint="Run a SELECT to get rows."
-            )
+            raise StatementError(f"This {self.kind} has no rows.", hint="Run a SELECT to get rows.")
         return self.dataframe

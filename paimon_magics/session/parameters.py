@@ -12,9 +12,7 @@ __all__ = ["bind"]
 _TABLE_LIKE = ("DataFrame", "Series", "Table", "RecordBatch", "Outcome")
 
 
-def bind(
-    names: Sequence[str], values: Mapping[str, object], statement: str
-) -> dict[str, object]:
+def bind(names: Sequence[str], values: Mapping[str, object], statement: str) -> dict[str, object]:
     """The values of `names`; raises UnknownNameError for a missing one, InvalidValueError for what
     is no value (a DataFrame, a function, …)."""
     bound: dict[str, object] = {}

@@ -42,9 +42,7 @@ def frame_of_query(
     return query_frame(connection.spark, statement, query, frames, bound)
 
 
-def resolve(
-    connection: Connection, reference: TableReference, statement: str
-) -> TableName | None:
+def resolve(connection: Connection, reference: TableReference, statement: str) -> TableName | None:
     """The full name of the Paimon table that is referred to, or None for Spark's own.
 
     A temporary view shadows a Paimon table of the same name, a Paimon table shadows one of Spark's

@@ -102,7 +102,7 @@ def active_session() -> Session | None:
 
 
 class Session:
-    """Runs statements on one warehouse. Made by `connect`; safe to use from one thread at a time."""
+    """Runs statements on one warehouse. Made by `connect`; for one thread at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -236,9 +236,7 @@ class Session:
             case TruncateTable():
                 table = connection.load(statement.name, statement.text, 0)
                 specs = truncate_specs(connection, statement, table, parameters)
-                return remove_partitions(
-                    connection, table, statement.text, "TRUNCATE TABLE", specs
-                )
+                return remove_partitions(connection, table, statement.text, "TRUNCATE TABLE", specs)
             case CreateTemporaryView():
                 return _create_view(connection, statement, parameters)
             case Explain():
@@ -371,5 +369,3 @@ def _pass_through(
         dataframe=frame,
         display_rows=connection.settings.display_rows,
     )
-
-

@@ -17,7 +17,7 @@ _WIDTH_MAX = 60
 
 
 def render_text(page: pyarrow.Table, rows_max: int) -> str:
-    """The first `rows_max` rows of `page` in columns, and how many there are or that more follow."""
+    """The first `rows_max` rows of `page` in columns, and whether more follow."""
     names = page.column_names
     rows = _rows(page, rows_max)
     cells = [[_cut(value) for value in row] for row in rows]

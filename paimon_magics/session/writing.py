@@ -47,9 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["change_of", "partition_specs", "prepare_insert", "remove_partitions", "run_insert"]
 
 
-def run_insert(
-    connection: Connection, insert: Insert, parameters: Mapping[str, object]
-) -> Outcome:
+def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, object]) -> Outcome:
     """Run an INSERT as one transaction.
 
     Raises errors of ours: before anything is written for a statement that does not fit the table,
@@ -318,5 +316,3 @@ def _notes(table: Table) -> tuple[str, ...]:
 
 def _rows(number: int) -> str:
     return "1 row" if number == 1 else f"{number:,} rows"
-
-

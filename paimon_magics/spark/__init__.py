@@ -1,0 +1,1 @@
+"""Plans → Spark jobs: sessions, scans, writers. The only importer of PySpark."""

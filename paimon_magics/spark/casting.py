@@ -43,7 +43,7 @@ def project(
     InvalidValueError for a column whose type can't be cast at all.
     """
     names = list(frame.columns)
-    # A query may name two columns alike; the target's names are unique, and stand in Spark's errors.
+    # A query may name two columns alike; the target's are unique, and Spark's errors tell them.
     targets = {
         source.position: column.name
         for column, source in zip(columns, sources, strict=True)
@@ -83,11 +83,21 @@ def partition_values(
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
         row = spark.sql(f"SELECT {named}", args=dict(parameters))
         texts = [
-            F.col(f"c{position}").cast(spark_type(column.type)).cast("string")
+            _text(F.col(f"c{position}").cast(spark_type(column.type)), column)
             for position, (column, _) in enumerate(items)
         ]
         values = row.select(*texts).collect()[0]
     return {column.name: value for (column, _), value in zip(items, values, strict=True)}
+
+
+def _text(value: SparkColumn, column: Column) -> SparkColumn:
+    match column.type:
+        case AtomicType(name="TIMESTAMP_LTZ"):
+            # The same instant for readers in any zone.
+            in_utc = F.to_utc_timestamp(value, F.current_timezone()).cast("string")
+            return F.concat(in_utc, F.lit("Z"))
+        case _:
+            return value.cast("string")
 
 
 def _stored(
@@ -159,7 +169,7 @@ def _shown(column: Column) -> str:
 @contextmanager
 def _ansi(spark: SparkSession) -> Iterator[None]:
     """Casts that are built in here are ANSI casts."""
-    before = spark.conf.get(_ANSI, "true")
+    before = spark.conf.get(_ANSI, "true") or "true"
     if before == "true":
         yield
         return

@@ -92,9 +92,7 @@ def translate(
     return JobError(f"The Spark job failed: {_cause(error, message)}")
 
 
-def _misfit(
-    error: BaseException, condition: str, parameters: dict[str, str], message: str
-) -> str:
+def _misfit(error: BaseException, condition: str, parameters: dict[str, str], message: str) -> str:
     """Which value does not fit which column, where Spark says so."""
     value = parameters.get("expression") or parameters.get("value")
     wanted = parameters.get("targetType", "").strip('"')

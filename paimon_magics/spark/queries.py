@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
-from paimon_magics.statements.rewriting import replacements_for, rewrite
+from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import QueryText, TableReference
 
 __all__ = ["cancellable", "is_temporary_view", "known_to_spark", "query_frame"]
@@ -32,7 +32,7 @@ def query_frame(
     The frames are known to Spark under names of ours while it analyses the text, and no longer.
     Raises errors of ours with positions in `statement`.
     """
-    replacements = []
+    replacements = list(cuts_of(query))
     views = []
     try:
         for reference, frame in frames:
@@ -89,7 +89,11 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
     except BaseException as error:
         with suppress(Exception):
             spark.interruptTag(tag)
-        if isinstance(error, Exception) and "cancelled" in str(error) and "job" in str(error).lower():
+        if (
+            isinstance(error, Exception)
+            and "cancelled" in str(error)
+            and "job" in str(error).lower()
+        ):
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
         raise
     finally:

@@ -50,8 +50,7 @@ def _raw(spark: SparkSession, scan: RawScan) -> DataFrame:
     reader = spark.read.schema(spark_schema(stored)).option("__globPaths__", "false")
     # Above the threshold Spark would start a job only to look at the files.
     with _setting(spark, _DISCOVERY_THRESHOLD, str(len(scan.paths) + 1)):
-        load = reader.orc if scan.format == "orc" else reader.parquet
-        frame = load(list(scan.paths)) if scan.format == "orc" else reader.parquet(*scan.paths)
+        frame = reader.format(scan.format).load(list(scan.paths))
     if all(raw.stored_name == raw.column.name and raw.stored_type == raw.column.type
            for raw in scan.columns):  # fmt: skip
         return frame
@@ -96,9 +95,7 @@ class _MergeTasks:
 
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from read_splits(
-                    self.table, self.columns, self.bodies[task], self.batch_rows
-                )
+                yield from read_splits(self.table, self.columns, self.bodies[task], self.batch_rows)
 
 
 @contextmanager

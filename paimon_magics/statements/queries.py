@@ -36,6 +36,7 @@ _TABLE_FUNCTIONS = frozenset(
 )
 """Paimon's `PaimonTableValuedFunctions`."""
 
+_NAMES_RELATIONS = frozenset({"FROM", "JOIN", "TABLE"})
 _BEHIND_VALUES = word_set(
     "UNION EXCEPT INTERSECT MINUS ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET JOIN SELECT"
 )
@@ -155,6 +156,8 @@ def _refuse_functions(cursor: Cursor) -> None:
 def _relations(cursor: Cursor, end: int) -> tuple[int, ...]:
     """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan."""
     tokens = cursor.tokens[cursor.index : cursor.stop]
+    if not any(t.upper in _NAMES_RELATIONS for t in tokens):
+        return ()  # a long VALUES list is not worth a tree
     if not any(t.upper in ("TABLE", "|>") for t in tokens):
         start = tokens[0].start
         positions = tree_relations(_masked(cursor, start, end))

@@ -1,9 +1,9 @@
 """Who is still writing for a transaction: one locked marker file per running task attempt.
 
-A task that Spark was told to stop goes on for seconds, and may create a file after the transaction's
-files were removed. So each attempt holds a lock on a marker in the transaction's folder while it
-writes, and ending the transaction moves the folder away first (no attempt can begin any more) and
-then waits for the locks. A process that dies gives its lock up by dying.
+A task that Spark was told to stop goes on for seconds, and may create a file after those of the
+transaction were removed. So each attempt holds a lock on a marker in the transaction's folder
+while it writes, and ending the transaction moves the folder away first (no attempt can begin any
+more) and then waits for the locks. A process that dies gives its lock up by dying.
 
 For tables on local disks of a POSIX system; elsewhere there is no folder, and the caller must wait.
 """

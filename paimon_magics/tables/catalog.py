@@ -350,7 +350,7 @@ class Catalog:
             if not alteration.changes:
                 return table
             if self.metastore == "rest":
-                to_send = schema_changes(alteration.changes)
+                to_send = schema_changes(alteration.changes, for_rest=True)
                 self._call(partial(self.paimon.alter_table, _identifier(name), to_send))
                 return self.load(name)
             manager = self._schema_manager(_database(name), name.table, name.branch or "main")

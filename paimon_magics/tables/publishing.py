@@ -44,7 +44,7 @@ def publish_local_file(path: str, content: bytes) -> bool:
             if error.errno in _NO_HARD_LINKS:
                 raise SetupError(
                     f"The file system of {target.parent} has no hard links, so two writers could "
-                    "overwrite each other's snapshots there.",
+                    "overwrite each other's files there.",
                     hint="Put the warehouse on a local disk file system such as ext4, xfs or APFS.",
                 ) from error
             raise

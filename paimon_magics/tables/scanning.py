@@ -9,8 +9,9 @@ from pypaimon.read.split_serializer import serialize_split_v1
 
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import DataFile, Split
-from paimon_magics.tables.catalog import Table, definition_of
+from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.schema_changes import definition_of
 
 __all__ = ["Scan", "scan"]
 

@@ -51,9 +51,15 @@ def definition_of(schema: TableSchema) -> TableDefinition:
     )
 
 
-def schema_changes(changes: Sequence[TableChange]) -> list[SchemaChange]:
-    """Resolved changes as pypaimon's, in order; the REST protocol sends them in this form."""
-    return [paimon_change for change in changes for paimon_change in _translated(change)]
+def schema_changes(changes: Sequence[TableChange], *, for_rest: bool = False) -> list[SchemaChange]:
+    """Resolved changes as pypaimon's, in order; `for_rest` those that its REST client can send."""
+    translated = [paimon_change for change in changes for paimon_change in _translated(change)]
+    for paimon_change in translated if for_rest else ():
+        move = getattr(paimon_change, "move", None)
+        if move is not None:
+            # pypaimon can't write its own enumeration as JSON; the name is what is sent.
+            move.type = move.type.value
+    return translated
 
 
 def altered_schema(

@@ -6,11 +6,7 @@ check-then-rename lets two writers both win there), through pypaimon's own atomi
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import uuid
-from pathlib import Path
 from typing import Any
 
 from pypaimon.common.json_util import JSON
@@ -19,11 +15,9 @@ from pypaimon.filesystem.local_file_io import LocalFileIO
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema
 
-from paimon_magics.errors import SetupError
+from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["publish_schema", "schema_text"]
-
-_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 def publish_schema(manager: SchemaManager, schema: TableSchema) -> bool:
@@ -33,7 +27,7 @@ def publish_schema(manager: SchemaManager, schema: TableSchema) -> bool:
     if isinstance(file_io, CachingFileIO):
         file_io = file_io._delegate
     if isinstance(file_io, LocalFileIO):
-        return _link_absent(file_io._to_file(path), schema_text(schema))
+        return publish_local_file(str(file_io._to_file(path)), schema_text(schema).encode())
     return bool(file_io.try_to_write_atomic(path, schema_text(schema)))
 
 
@@ -56,27 +50,3 @@ def _strip_nullable(data_type: Any) -> None:
         _strip_nullable(data_type.get(key))
     for field in data_type.get("fields", ()):
         _strip_nullable(field["type"])
-
-
-def _link_absent(target: Path, text: str) -> bool:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
-    try:
-        with open(draft, "x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, target)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
-            raise
-        raise SetupError(
-            f"The file system of {target.parent} has no hard links, so two writers could overwrite "
-            "each other's schemas there.",
-            hint="Put the warehouse on a local disk file system such as ext4, xfs or APFS.",
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    return True

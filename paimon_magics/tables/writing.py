@@ -18,7 +18,7 @@ from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
 from paimon_magics.tables.attempts import attempt
 from paimon_magics.tables.native import NativeTable
 
-__all__ = ["BucketRule", "Written", "WriteTask", "conform", "with_buckets", "write_batches"]
+__all__ = ["BucketRule", "WriteTask", "Written", "conform", "with_buckets", "write_batches"]
 
 
 @dataclass(frozen=True, slots=True)

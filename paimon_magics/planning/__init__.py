@@ -1,0 +1,1 @@
+"""Statements and facts about a table → what to do, as values. Pure."""
