@@ -431,7 +431,7 @@ def test_what_is_recognised_and_not_offered_is_refused_by_name(text, kind, name)
         ("SHOW FUNCTIONS", []),
         ("SHOW CATALOGS", []),
         ("SHOW VIEWS", []),
-        ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT f(x) FROM orders$files", ["v", "x", "orders$files"]),
+        ("CREATE GLOBAL TEMPORARY VIEW v AS SELECT f(x) FROM o$files", ["v", "x", "o$files"]),
         ("CREATE TEMP VIEW v (a) AS SELECT 1", ["v", "a"]),
         ("CREATE VIEW v AS SELECT 1 FROM orders", ["v", "orders"]),
         ("DROP VIEW v", ["v"]),
