@@ -1,0 +1,117 @@
+"""What CREATE TABLE makes of a statement, and the properties that planning asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.planning.definitions import Column, TableDefinition, plan_create_table
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable
+from paimon_magics.statements.type_text import from_sql
+
+
+def planned(text: str) -> TableDefinition:
+    statement = parse_statement(text)
+    assert isinstance(statement, CreateTable)
+    return plan_create_table(statement)
+
+
+def test_the_primary_key_leaves_the_options_and_its_columns_become_not_null() -> None:
+    definition = planned(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
+    )
+    assert definition.primary_keys == ("k",)
+    assert definition.options == (("bucket", "2"),)
+    assert [column.type.nullable for column in definition.columns] == [False, True]
+
+
+def test_ids_of_columns_leave_room_for_nested_fields() -> None:
+    definition = planned(
+        "CREATE TABLE t (a STRUCT<x: INT, y: ARRAY<STRUCT<z: INT>>>, b MAP<STRING, STRUCT<p: INT>>,"
+        " c INT)"
+    )
+    assert [column.id for column in definition.columns] == [0, 4, 6]
+
+
+def test_clauses_and_options_mean_the_same() -> None:
+    by_clause = planned("CREATE TABLE t (k INT, dt STRING) PARTITIONED BY (DT) COMMENT 'c'")
+    by_option = planned(
+        "CREATE TABLE t (k INT, dt STRING) TBLPROPERTIES ('partition' = 'dt', 'comment' = 'c')"
+    )
+    assert by_clause == by_option
+    assert by_clause.partition_keys == ("dt",)
+
+
+def test_a_location_becomes_the_option_path() -> None:
+    assert planned("CREATE TABLE t (k INT) LOCATION '/x/y'").stored_option("path") == "/x/y"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "CREATE TABLE t (k INT, dt STRING) PARTITIONED BY (dt) "
+            "TBLPROPERTIES ('partition' = 'dt')",
+            "Both PARTITIONED BY and the option",
+        ),
+        ("CREATE TABLE t (k INT) TBLPROPERTIES ('location' = '/x')", "can't be a table option"),
+        (
+            "CREATE TABLE t (k INT) COMMENT 'a' TBLPROPERTIES ('comment' = 'b')",
+            "The COMMENT clause says 'a'",
+        ),
+    ],
+)
+def test_contradicting_clauses_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidTableError, match=message):
+        planned(text)
+
+
+def test_a_query_gives_the_columns_of_create_table_as_select() -> None:
+    statement = parse_statement(
+        "CREATE TABLE t TBLPROPERTIES ('primary-key' = 'k') AS SELECT 1 AS k, 'a' AS v"
+    )
+    assert isinstance(statement, CreateTable)
+    query_columns = [Column(0, "k", from_sql("INT")), Column(1, "v", from_sql("STRING"), "note")]
+    definition = plan_create_table(statement, query_columns)
+    assert definition.column_names == ("k", "v")
+    assert definition.column("k").type == from_sql("INT NOT NULL")
+    assert definition.column("v").comment == "note"
+
+
+@pytest.mark.parametrize(
+    ("options", "partitioned", "mode", "bucket_keys"),
+    [
+        ("", "", "BUCKET_UNAWARE", ()),
+        ("'bucket' = '4', 'bucket-key' = 'v'", "", "HASH_FIXED", ("v",)),
+        ("'primary-key' = 'k,dt', 'bucket' = '4'", "dt", "HASH_FIXED", ("k",)),
+        ("'primary-key' = 'k'", "", "HASH_DYNAMIC", ("k",)),
+        ("'primary-key' = 'k'", "dt", "KEY_DYNAMIC", ("k",)),
+        ("'primary-key' = 'k', 'bucket' = '-2'", "", "POSTPONE_MODE", ("k",)),
+    ],
+)
+def test_bucket_modes(
+    options: str, partitioned: str, mode: str, bucket_keys: tuple[str, ...]
+) -> None:
+    text = "CREATE TABLE t (k INT, dt STRING, v INT)"
+    text += f" PARTITIONED BY ({partitioned})" if partitioned else ""
+    text += f" TBLPROPERTIES ({options})" if options else ""
+    definition = planned(text)
+    assert definition.bucket_mode == mode
+    assert definition.bucket_keys == bucket_keys
+
+
+def test_options_have_paimons_defaults() -> None:
+    definition = planned("CREATE TABLE t (k INT) TBLPROPERTIES ('file.format' = 'ORC')")
+    assert definition.file_format == "orc"
+    assert definition.merge_engine == "deduplicate"
+    assert definition.option("snapshot.num-retained.min") == "10"
+    assert definition.option("target-file-size") is None
+    assert definition.option("owner") is None
+    assert definition.flag("dynamic-partition-overwrite")
+
+
+def test_an_unknown_column_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError) as refusal:
+        planned("CREATE TABLE t (customer INT)").column("custmer")
+    assert refusal.value.hint == "Did you mean `customer`?"
