@@ -47,7 +47,12 @@ __all__ = ["DEFAULT_DATABASE", "Catalog", "Table"]
 DEFAULT_DATABASE = "default"
 _SYSTEM_DATABASE = "sys"
 _ALTER_ATTEMPTS = 10
-_METASTORES = ("filesystem", "jdbc", "rest")
+# Each metastore with the options that it can't do without.
+_REQUIRED = {
+    "filesystem": ("warehouse",),
+    "jdbc": ("uri", "warehouse"),
+    "rest": ("uri", "warehouse", "token.provider"),
+}
 _REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
 
 _T = TypeVar("_T")
@@ -84,16 +89,16 @@ class Catalog:
         """
         checked = dict(options)
         metastore = checked.setdefault("metastore", "filesystem")
-        if metastore not in _METASTORES:
+        if metastore not in _REQUIRED:
             raise SetupError(
                 f"There is no metastore '{metastore}'.",
-                hint=nearest(metastore, _METASTORES, what="metastores"),
+                hint=nearest(metastore, _REQUIRED, what="metastores"),
             )
-        for key in ("warehouse",) if metastore == "filesystem" else ("uri", "warehouse"):
+        for key in _REQUIRED[metastore]:
             if not checked.get(key):
                 raise SetupError(
                     f"The option '{key}' is missing for a {metastore} catalog.",
-                    hint=f"Give the catalog options a '{key}'.",
+                    hint=f"Add '{key}' to the catalog options.",
                 )
         if metastore != "rest":
             checked["warehouse"] = _checked_warehouse(checked["warehouse"])

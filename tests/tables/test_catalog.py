@@ -332,6 +332,20 @@ def test_a_warehouse_can_be_a_file_uri(tmp_path: Path) -> None:
         ({"warehouse": "file://tmp/lake"}, "names the host 'tmp'"),
         ({"metastore": "hive", "warehouse": "/x"}, "no metastore 'hive'"),
         ({"metastore": "rest", "warehouse": "x"}, "'uri' is missing"),
+        (
+            {"metastore": "rest", "uri": "http://127.0.0.1:1", "warehouse": "x"},
+            "'token.provider' is missing",
+        ),
+        (
+            {
+                "metastore": "rest",
+                "uri": "http://127.0.0.1:1",
+                "warehouse": "x",
+                "token.provider": "bear",
+                "token": "t",
+            },
+            "http://127.0.0.1:1 can't be opened",
+        ),
         ({"metastore": "jdbc", "uri": "jdbc:nope:x", "warehouse": "{new}"}, "can't be opened"),
     ],
 )
