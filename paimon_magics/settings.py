@@ -28,6 +28,8 @@ class Settings:
     - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task's fixed costs
       are per batch too; 65,536 rows amortise them and keep a batch of wide rows in megabytes.
     - `display_rows`: rows that a displayed query shows.
+    - `kept_views_max`: tables whose frame is kept for the next query on the same snapshot; a frame
+      holds the paths of its files on the driver.
     - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
       writing, before their files are removed. Spark gives a cancelled Python task about 4 s.
     """
@@ -38,6 +40,7 @@ class Settings:
     driver_memory: str = "2g"
     batch_rows: int = 65_536
     display_rows: int = 20
+    kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:

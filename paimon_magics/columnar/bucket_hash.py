@@ -38,8 +38,8 @@ def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.
     """
     hashes = binary_row_hash(columns)
     # Java's % keeps the dividend's sign, as numpy's fmod does.
-    found: npt.NDArray[np.int32] = np.abs(np.fmod(hashes, np.int32(buckets))).astype(np.int32)
-    return found
+    remainders = np.fmod(hashes.astype(np.int64), buckets)
+    return np.abs(remainders).astype(np.int32)
 
 
 def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.settings import Settings
+from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 
@@ -19,13 +20,18 @@ __all__ = ["Connection"]
 
 @dataclass
 class Connection:
-    """One open connection. `database` is the one of unqualified names; USE changes it."""
+    """One open connection. `database` is the one of unqualified names; USE changes it.
+
+    `slots` is how many tasks can run at once.
+    """
 
     spark: SparkSession
     catalog: Catalog
     committer: CoordinatorClient
     settings: Settings
     database: str
+    views: Views
+    slots: int
 
     def full_name(self, name: TableName) -> TableName:
         """`name` with its database, without the catalog; the catalog must be ours."""

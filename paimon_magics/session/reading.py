@@ -12,12 +12,11 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
 from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
 from paimon_magics.spark.reading import read_frame
-from paimon_magics.spark.sessions import slots
 from paimon_magics.statements.statement import QueryText, TableName, TableReference
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.native import native_table
-from paimon_magics.tables.scanning import scan
+from paimon_magics.tables.scanning import scan, snapshot_identity
 from paimon_magics.tables.system_tables import metadata_table
 
 if TYPE_CHECKING:
@@ -31,15 +30,19 @@ def frame_of_query(
 ) -> DataFrame:
     """The lazy frame of a query inside `statement`. Raises errors with positions in it."""
     bound = bind(query.parameters, parameters, statement)
-    frames = []
-    for reference in query.references:
-        name = resolve(connection, reference, statement)
-        if name is not None:
+    views = []
+    try:
+        for reference in query.references:
+            name = resolve(connection, reference, statement)
+            if name is None:
+                continue
             try:
-                frames.append((reference, frame_of_table(connection, name)))
+                views.append((reference, _view_of(connection, name)))
             except PaimonMagicsError as error:
                 raise located(error, statement, reference.range.start) from None
-    return query_frame(connection.spark, statement, query, frames, bound)
+        return query_frame(connection.spark, statement, query, views, bound)
+    finally:
+        connection.views.drop_passing()
 
 
 def resolve(connection: Connection, reference: TableReference, statement: str) -> TableName | None:
@@ -81,17 +84,37 @@ def is_paimon_table(connection: Connection, name: TableName) -> bool:
 def frame_of_table(connection: Connection, name: TableName) -> DataFrame:
     """All rows of a table or metadata system table at its latest snapshot, as a lazy frame."""
     if name.system_table is not None:
-        rows = metadata_table(connection.catalog, name)
-        return connection.spark.createDataFrame(rows)
+        return connection.spark.createDataFrame(metadata_table(connection.catalog, name))
+    return _kept(connection, name)[1]
+
+
+def _view_of(connection: Connection, name: TableName) -> str:
+    if name.system_table is not None:
+        return connection.views.pass_by(frame_of_table(connection, name))
+    return _kept(connection, name)[0]
+
+
+def _kept(connection: Connection, name: TableName) -> tuple[str, DataFrame]:
+    """View and frame of the table's latest snapshot, kept for the next query on it."""
     table = connection.catalog.load(name)
-    plan = read_plan(connection, table)
-    return read_frame(
-        connection.spark,
-        plan,
-        table.definition.columns,
-        native_table(table),
-        connection.settings.batch_rows,
-    )
+
+    def make() -> DataFrame:
+        return read_frame(
+            connection.spark,
+            read_plan(connection, table),
+            table.definition.columns,
+            native_table(table),
+            connection.settings.batch_rows,
+        )
+
+    while True:
+        before = snapshot_identity(table)
+        key = (table.location, name.branch, table.definition, before)
+        found = connection.views.keep(key, make)
+        # A commit in between belongs to another key than the one it was kept under.
+        if snapshot_identity(table) == before:
+            return found
+        connection.views.forget(key)
 
 
 def read_plan(connection: Connection, table: Table) -> ReadPlan:
@@ -102,7 +125,7 @@ def read_plan(connection: Connection, table: Table) -> ReadPlan:
         found.schemas,
         found.splits,
         snapshot_id=found.snapshot_id,
-        slots=slots(connection.spark),
+        slots=connection.slots,
         spark_opens_store=local_path(table.location) is not None
         or table.location.startswith("hdfs:"),
     )

@@ -27,7 +27,8 @@ from paimon_magics.session.reading import frame_of_query, frame_of_table, is_pai
 from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.sessions import adopt, start
+from paimon_magics.spark.sessions import adopt, slots, start
+from paimon_magics.spark.views import Views
 from paimon_magics.statements.names import table_name_of
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import (
@@ -91,6 +92,8 @@ def connect(
                 committer=EmbeddedCommitter(opened, wanted),
                 settings=wanted,
                 database=wanted.database,
+                views=Views(active_spark, wanted.kept_views_max),
+                slots=slots(active_spark),
             )
         )
         return _active
@@ -201,6 +204,7 @@ class Session:
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
         self.closed = True
+        self._connection.views.close()
         if stop_spark:
             self._connection.spark.stop()
 

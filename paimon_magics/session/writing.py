@@ -64,7 +64,9 @@ def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, 
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
         definition = table.definition
         keep_order = definition.is_primary_key_table and not definition.sequence_fields
-        return write_frame(connection.spark, frame, task, keep_order=keep_order)
+        return write_frame(
+            connection.spark, frame, task, slots=connection.slots, keep_order=keep_order
+        )
 
     receipt, written = _transact(connection, table, change, write, insert.text)
     return _outcome(insert, table, receipt, written)

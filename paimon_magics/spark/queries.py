@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,44 +16,31 @@ from paimon_magics.statements.statement import QueryText, TableReference
 
 __all__ = ["cancellable", "is_temporary_view", "known_to_spark", "query_frame"]
 
-_counter = itertools.count(1)
-
 
 def query_frame(
     spark: SparkSession,
     statement: str,
     query: QueryText,
-    frames: Sequence[tuple[TableReference, DataFrame]],
+    views: Sequence[tuple[TableReference, str]],
     parameters: Mapping[str, object],
 ) -> DataFrame:
-    """The frame of `query` in the text `statement`; each reference of `frames` reads its frame.
+    """The frame of `query` in the text `statement`; each reference of `views` reads that view.
 
-    The frames are known to Spark under names of ours while it analyses the text, and no longer.
     Raises errors of ours with positions in `statement`.
     """
     replacements = list(cuts_of(query))
-    views = []
+    for reference, view in views:
+        replacements += replacements_for(reference, view)
+    text = rewrite(statement, query.range, replacements)
     try:
-        for reference, frame in frames:
-            name = f"paimon_magics_{uuid.getnode():x}_{next(_counter)}"
-            frame.createOrReplaceTempView(name)
-            views.append(name)
-            replacements += replacements_for(reference, name)
-        text = rewrite(statement, query.range, replacements)
-        try:
-            return spark.sql(text.text, args=dict(parameters) or None)
-        except Exception as error:
-            raise translate(
-                error,
-                statement=statement,
-                original_position=text.original_position,
-                spark_text=text.text,
-            ) from error
-    finally:
-        # Spark has resolved the names by now; Spark Connect does so when the frame is run.
-        if not _resolves_late(spark):
-            for view in views:
-                spark.catalog.dropTempView(view)
+        return spark.sql(text.text, args=dict(parameters) or None)
+    except Exception as error:
+        raise translate(
+            error,
+            statement=statement,
+            original_position=text.original_position,
+            spark_text=text.text,
+        ) from error
 
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
@@ -99,10 +85,6 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
     finally:
         with suppress(AttributeError, NotImplementedError):
             spark.removeTag(tag)
-
-
-def _resolves_late(spark: SparkSession) -> bool:
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _quoted(name: str) -> str:

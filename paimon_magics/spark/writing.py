@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 
-from paimon_magics.spark.sessions import slots
 from paimon_magics.tables.writing import WriteTask, Written
 
 if TYPE_CHECKING:
@@ -44,14 +43,14 @@ class JobWritten:
 
 
 def write_frame(
-    spark: SparkSession, frame: DataFrame, task: WriteTask, *, keep_order: bool
+    spark: SparkSession, frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
 ) -> JobWritten:
     """Run the job that writes `frame`, whose columns are the table's own.
 
-    `keep_order` is for primary-key tables whose last row of a key must win. Raises what Spark
-    raises; then every file of the job is to be removed.
+    `slots` is how many tasks can run at once; `keep_order` is for primary-key tables whose last row
+    of a key must win. Raises what Spark raises; then every file of the job is to be removed.
     """
-    placed = _place(spark, frame, task, keep_order=keep_order)
+    placed = _place(frame, task, slots=slots, keep_order=keep_order)
     rows = placed.mapInArrow(_WriteTasks(task), _WRITTEN).collect()
     speculative = (spark.conf.get("spark.speculation", "false") or "false") == "true"
     return JobWritten(
@@ -63,9 +62,7 @@ def write_frame(
     )
 
 
-def _place(
-    spark: SparkSession, frame: DataFrame, task: WriteTask, *, keep_order: bool
-) -> DataFrame:
+def _place(frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool) -> DataFrame:
     partitions = list(task.partition_keys)
     if task.bucket_rule is None:
         # Spark sizes the partitions itself and splits skewed ones: several writers may share a
@@ -79,7 +76,7 @@ def _place(
         ]
     )
     owners = [*partitions, _BUCKET]
-    routed = frame.mapInArrow(_BucketTasks(task), schema).repartition(slots(spark), *owners)
+    routed = frame.mapInArrow(_BucketTasks(task), schema).repartition(slots, *owners)
     return routed.sortWithinPartitions(*owners, _ORDINAL) if keep_order else routed
 
 

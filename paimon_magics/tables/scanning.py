@@ -13,7 +13,7 @@ from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.schema_changes import definition_of
 
-__all__ = ["Scan", "scan"]
+__all__ = ["Scan", "scan", "snapshot_identity"]
 
 
 class Scan:
@@ -28,6 +28,17 @@ class Scan:
         self.snapshot_id = snapshot_id
         self.splits = splits
         self.schemas = schemas
+
+
+def snapshot_identity(table: Table) -> tuple[int, str] | None:
+    """The latest snapshot's id and what tells it from another one of that id; None without one.
+
+    A table that is dropped and made again counts its snapshots anew.
+    """
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    if latest is None:
+        return None
+    return latest.id, f"{latest.uuid}/{latest.commit_user}/{latest.time_millis}"
 
 
 def scan(table: Table) -> Scan:

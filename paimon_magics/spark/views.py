@@ -1,0 +1,74 @@
+"""The temporary views under which Spark's SQL finds the frames that we make.
+
+A view of a table at one snapshot is kept, because making frame and view anew costs Spark more than
+everything that we do for a query; the least recently used ones are dropped. Their names begin with
+`paimon_magics_`, and closing drops them all.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+
+from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Views"]
+
+_numbers = itertools.count(1)
+
+
+class Views:
+    """The views that one connection has made in its Spark session. For one thread at a time."""
+
+    def __init__(self, spark: SparkSession, kept_max: int) -> None:
+        self._spark = spark
+        self._kept_max = kept_max
+        self._kept: OrderedDict[Hashable, tuple[str, DataFrame]] = OrderedDict()
+        self._passing: list[str] = []
+
+    def keep(self, key: Hashable, make: Callable[[], DataFrame]) -> tuple[str, DataFrame]:
+        """The view's name and frame for `key`, made by `make` the first time."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        frame = make()
+        self._kept[key] = (self._create(frame), frame)
+        found = self._kept[key]
+        while len(self._kept) > max(self._kept_max, 1):
+            self.forget(next(iter(self._kept)))
+        return found
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the view of `key`; frames that were analysed with it stay valid."""
+        name, _ = self._kept.pop(key)
+        self._spark.catalog.dropTempView(name)
+
+    def pass_by(self, frame: DataFrame) -> str:
+        """A view's name for a frame that only the statement at hand needs."""
+        name = self._create(frame)
+        self._passing.append(name)
+        return name
+
+    def drop_passing(self) -> None:
+        """Drop the views of `pass_by`; frames that were analysed with them stay valid."""
+        if type(self._spark).__module__.startswith("pyspark.sql.connect"):
+            return  # analysed when they are run
+        for name in self._passing:
+            self._spark.catalog.dropTempView(name)
+        self._passing.clear()
+
+    def close(self) -> None:
+        """Drop every view."""
+        names = [name for name, _ in self._kept.values()] + self._passing
+        self._kept.clear()
+        self._passing.clear()
+        for name in names:
+            with suppress(Exception):  # Spark may have been stopped
+                self._spark.catalog.dropTempView(name)
+
+    def _create(self, frame: DataFrame) -> str:
+        name = f"paimon_magics_{next(_numbers)}"
+        frame.createOrReplaceTempView(name)
+        return name
