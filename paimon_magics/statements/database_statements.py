@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paimon_magics.statements.cursor import Cursor
+from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.properties import read_properties
 from paimon_magics.statements.statement import (
     CreateDatabase,
@@ -74,7 +74,7 @@ def read_use(cursor: Cursor, offset: int) -> UseDatabase:
     """Reads what follows USE."""
     if cursor.at_any(*DATABASE_WORDS) and cursor.peek(1).kind in IDENTIFIER_KINDS:
         cursor.next()
-    name = cursor.identifier("a database's name")
+    name = _first_part(cursor)
     catalog = None
     if cursor.accept("."):
         catalog, name = name, cursor.identifier("a database's name")
@@ -107,9 +107,15 @@ def _pattern(cursor: Cursor) -> str | None:
 
 def _database(cursor: Cursor) -> str:
     """Reads a database's name, with Paimon's catalog in front or not."""
-    name = cursor.identifier("a database's name")
+    name = _first_part(cursor)
     if cursor.accept("."):
         if name.lower() != _CATALOG:
             raise OtherCatalogError
         name = cursor.identifier("a database's name")
     return name
+
+
+def _first_part(cursor: Cursor) -> str:
+    if cursor.at("IDENTIFIER", "("):
+        raise RefusedHere("IDENTIFIER(…) as a name")
+    return cursor.identifier("a database's name")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paimon_magics.errors import StatementSyntaxError
-from paimon_magics.statements.cursor import Cursor
+from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token
 
@@ -33,6 +33,8 @@ def table_name(cursor: Cursor, what: str = "a table's name") -> tuple[TableName,
 def name_parts(cursor: Cursor, what: str) -> tuple[Token, ...]:
     """Reads the identifiers of a name with dots between them."""
     parts = [cursor.peek()]
+    if cursor.at("IDENTIFIER", "("):
+        raise RefusedHere("IDENTIFIER(…) as a name")
     cursor.identifier(what)
     while cursor.at(".") and cursor.peek(1).kind in IDENTIFIER_KINDS | {"number"}:
         cursor.next()

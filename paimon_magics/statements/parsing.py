@@ -20,7 +20,7 @@ from paimon_magics.statements.keywords import CLAUSE_WORDS, STATEMENT_WORDS, wor
 from paimon_magics.statements.names import try_table_name
 from paimon_magics.statements.passing import pass_through
 from paimon_magics.statements.queries import at_query, read_query
-from paimon_magics.statements.splitting import split_cell
+from paimon_magics.statements.splitting import split_tokens
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Explain,
@@ -30,7 +30,7 @@ from paimon_magics.statements.statement import (
     Statement,
     TableName,
 )
-from paimon_magics.statements.tokens import IDENTIFIER_KINDS, tokenize
+from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token, tokenize
 
 __all__ = ["parse_cell", "parse_statement"]
 
@@ -59,7 +59,11 @@ Reader = Callable[[Cursor, int], Statement]
 
 def parse_cell(text: str) -> tuple[Statement, ...]:
     """The statements of a cell, in order. Raises as `parse_statement` and `split_cell` do."""
-    return tuple(parse_statement(piece, offset) for piece, offset in split_cell(text))
+    return tuple(
+        # Places in a cell that begins with its statement are places in the statement.
+        _parsed(piece, offset, tokenize(piece) if offset else tokens)
+        for piece, offset, tokens in split_tokens(text)
+    )
 
 
 def parse_statement(text: str, offset: int = 0) -> Statement:
@@ -67,11 +71,20 @@ def parse_statement(text: str, offset: int = 0) -> Statement:
 
     Raises StatementSyntaxError with its place, InvalidTableError for a type that Paimon lacks.
     """
-    cursor = Cursor(text, tokenize(text))
+    return _parsed(text, offset, tokenize(text))
+
+
+def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
+    cursor = Cursor(text, tokens)
     if cursor.at_end:
         cursor.fail("a statement")
     try:
         return _statement(cursor, offset)
+    except RecursionError:
+        raise StatementSyntaxError(
+            "The statement's brackets are nested too deeply to be read.",
+            hint="Split the query, for instance with WITH.",
+        ) from None
     except RefusedHere as refusal:
         return Refused(text, offset, refusal.kind, _named_table(text))
     except databases.OtherCatalogError:
@@ -291,7 +304,7 @@ def _named_table(text: str) -> TableName | None:
                 break
             following += 2
         is_call = following + 1 < len(tokens) and tokens[following + 1].text == "("
-        if parts and not (is_call and token.upper == "FROM"):
+        if parts and not (is_call and (token.upper == "FROM" or parts[0].upper == "IDENTIFIER")):
             return try_table_name(parts)
     return None
 

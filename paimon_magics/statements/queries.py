@@ -150,7 +150,7 @@ def _refuse_functions(cursor: Cursor) -> None:
             raise RefusedHere(token.name.lower())
         previous = cursor.tokens[index - 1].upper if index else ""
         if token.upper == "IDENTIFIER" and previous in ("FROM", "JOIN", "TABLE", "INTO"):
-            raise RefusedHere("IDENTIFIER(…) as a table's name")
+            raise RefusedHere("IDENTIFIER(…) as a name")
 
 
 def _relations(cursor: Cursor, end: int) -> tuple[int, ...]:

@@ -7,9 +7,9 @@ in its text, only surrounding whitespace is trimmed.
 
 from __future__ import annotations
 
-from paimon_magics.statements.tokens import tokenize
+from paimon_magics.statements.tokens import Token, tokenize
 
-__all__ = ["split_cell"]
+__all__ = ["split_cell", "split_tokens"]
 
 
 def split_cell(text: str) -> tuple[tuple[str, int], ...]:
@@ -18,22 +18,20 @@ def split_cell(text: str) -> tuple[tuple[str, int], ...]:
     Raises StatementSyntaxError, placed at the opening character, for a quote or comment that is
     never closed.
     """
-    pieces: list[tuple[str, int]] = []
-    start = 0
-    has_token = False
-    for token in tokenize(text):
-        if token.text != ";" or token.kind != "symbol":
-            has_token = True
-            continue
-        if has_token:
-            pieces.append(_trimmed(text, start, token.start))
-        start, has_token = token.end, False
-    if has_token:
-        pieces.append(_trimmed(text, start, len(text)))
+    return tuple((piece, offset) for piece, offset, _ in split_tokens(text))
+
+
+def split_tokens(text: str) -> tuple[tuple[str, int, tuple[Token, ...]], ...]:
+    """As `split_cell`, with each statement's tokens, whose places are in the cell."""
+    tokens = tokenize(text)
+    pieces: list[tuple[str, int, tuple[Token, ...]]] = []
+    start = first = 0
+    ends = [i for i, t in enumerate(tokens) if t.text == ";"]
+    for index in (*ends, len(tokens)):
+        end = tokens[index].start if index < len(tokens) else len(text)
+        if index > first:
+            piece = text[start:end]
+            offset = start + len(piece) - len(piece.lstrip())
+            pieces.append((piece.strip(), offset, tokens[first:index]))
+        start, first = end + 1, index + 1
     return tuple(pieces)
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[str, int]:
-    piece = text[start:end]
-    offset = start + len(piece) - len(piece.lstrip())
-    return piece.strip(), offset

@@ -125,6 +125,8 @@ def read_show_partitions(cursor: Cursor, offset: int) -> ShowPartitions:
 def read_show_create_table(cursor: Cursor, offset: int) -> ShowCreateTable:
     """Reads what follows SHOW CREATE TABLE."""
     name, _ = table_name(cursor)
+    if cursor.at("AS", "SERDE"):
+        raise RefusedHere("SHOW CREATE TABLE … AS SERDE")
     cursor.expect_end()
     return ShowCreateTable(cursor.text, offset, name)
 

@@ -21,7 +21,6 @@ __all__ = [
     "IDENTIFIER_KINDS",
     "OPENING",
     "Token",
-    "check_brackets",
     "matching_brackets",
     "tokenize",
 ]
@@ -34,7 +33,7 @@ _UNTERMINATED = {
     "'": ("string", "Close the string with `'`."),
     '"': ("string", 'Close the string with `"`.'),
     "`": ("quoted name", "Close the name with a back-quote."),
-    "/": ("comment", "Close the comment with `*/`."),
+    "/*": ("comment", "Close the comment with `*/`."),
     "$": ("dollar-quoted string", "Close the string with the tag that opened it."),
 }
 
@@ -53,6 +52,15 @@ _LEXER = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_KINDS = {
+    "string": "string",
+    "raw": "string",
+    "dollar": "string",
+    "tag": "string",
+    "quoted": "quoted",
+    "number": "number",
+}
+_DOLLAR_TAG = re.compile(r"\$[A-Za-z]*\$")
 _BLOCK_EDGE = re.compile(r"/\*|\*/")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0", "Z": "\x1a"}
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})|\\([0-3][0-7]{2})|\\(.)", re.DOTALL)
@@ -99,35 +107,37 @@ def tokenize(text: str) -> tuple[Token, ...]:
     tokens: list[Token] = []
     position = 0
     length = len(text)
+    match_at = _LEXER.match
     while position < length:
-        match = _LEXER.match(text, position)
+        match = match_at(text, position)
         assert match is not None  # the last alternative takes any character
-        kind = match.lastgroup or ""
-        if kind == "tag":
-            kind = "dollar"
+        kind = match.lastgroup
         end = match.end()
-        if kind == "block":
-            position = _end_of_block(text, position)
-            continue
-        if kind == "number" and text[position] == "." and _continues_name(tokens, position):
-            kind, end = "symbol", position + 1
-        if kind == "symbol" and text[position] in "'\"`":
-            raise _unterminated(text, position)
-        if kind == "symbol" and re.match(r"\$[A-Za-z]*\$", text[position:]):
-            raise _unterminated(text, position)
-        if kind not in ("space", "comment"):
-            tokens.append(_token(kind, text[position:end], position, end))
+        if kind == "word":
+            word = text[position:end]
+            tokens.append(Token("word", word, position, end, word.upper()))
+        elif kind == "block":
+            end = _end_of_block(text, position)
+        elif kind == "symbol" or (
+            kind == "number" and text[position] == "." and _continues_name(tokens, position)
+        ):
+            if kind == "number":
+                end = position + 1
+            symbol = text[position:end]
+            if symbol in _UNTERMINATED and (symbol != "$" or _DOLLAR_TAG.match(text, position)):
+                raise _unterminated(text, position)
+            tokens.append(Token("symbol", symbol, position, end, symbol))
+        elif kind != "space" and kind != "comment":
+            tokens.append(Token(_KINDS[kind or ""], text[position:end], position, end, ""))
         position = end
     return tuple(tokens)
 
 
-def check_brackets(text: str, tokens: tuple[Token, ...]) -> None:
-    """Raises StatementSyntaxError, placed at the bracket that has no counterpart."""
-    matching_brackets(text, tokens)
-
-
 def matching_brackets(text: str, tokens: tuple[Token, ...]) -> dict[int, int]:
-    """Index of each opening `(` or `[` token → index of its closing token."""
+    """Index of each opening `(` or `[` token → index of its closing token.
+
+    Raises StatementSyntaxError, placed at the bracket that has no counterpart.
+    """
     pairs: dict[int, int] = {}
     open_indexes: list[int] = []
     for index, token in enumerate(tokens):
@@ -155,13 +165,6 @@ def matching_brackets(text: str, tokens: tuple[Token, ...]) -> dict[int, int]:
     return pairs
 
 
-def _token(kind: str, text: str, start: int, end: int) -> Token:
-    if kind in ("raw", "dollar"):
-        kind = "string"
-    upper = text.upper() if kind == "word" else text if kind == "symbol" else ""
-    return Token(kind, text, start, end, upper)
-
-
 def _continues_name(tokens: list[Token], position: int) -> bool:
     """Whether a `.` at `position` goes on with a name (`t.1`) instead of beginning a number."""
     if not tokens or tokens[-1].end != position:
@@ -182,7 +185,7 @@ def _end_of_block(text: str, start: int) -> int:
 
 
 def _unterminated(text: str, position: int) -> StatementSyntaxError:
-    what, hint = _UNTERMINATED[text[position]]
+    what, hint = _UNTERMINATED["/*" if text[position] == "/" else text[position]]
     return StatementSyntaxError(
         f"This {what} is never closed.", hint=hint, statement=text, position=position
     )

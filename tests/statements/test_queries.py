@@ -365,7 +365,7 @@ def test_what_is_no_sql_is_an_error_at_its_place(text, at, words):
             "paimon_incremental_between_timestamp",
         ),
         ("SELECT * FROM vector_search('t', 'c', array(1f), 5)", "vector_search"),
-        ("SELECT * FROM IDENTIFIER(:t)", "IDENTIFIER(…) as a table's name"),
+        ("SELECT * FROM IDENTIFIER(:t)", "IDENTIFIER(…) as a name"),
         ("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", "FROM … INSERT"),
     ],
 )
@@ -373,6 +373,12 @@ def test_queries_that_read_paimon_in_a_way_not_offered_are_refused_by_name(text,
     statement = parse_statement(text)
     assert isinstance(statement, Refused)
     assert statement.kind == kind
+
+
+def test_a_query_nested_too_deeply_is_an_error_of_ours():
+    text = "SELECT * FROM a WHERE " + "(" * 5000 + "x" + ")" * 5000
+    with pytest.raises(StatementSyntaxError, match="nested too deeply"):
+        parse_statement(text)
 
 
 def test_a_query_of_thirty_lines_is_read_in_well_under_ten_milliseconds():
