@@ -39,13 +39,15 @@ def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.
     hashes = binary_row_hash(columns)
     # Java's % keeps the dividend's sign, as numpy's fmod does.
     remainders = np.fmod(hashes.astype(np.int64), buckets)
-    return np.abs(remainders).astype(np.int32)
+    found: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
+    return found
 
 
 def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
     """The bucket under `bucket-function.type=mod`: one INT or BIGINT key column without NULLs."""
     values = column.to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.mod(values, buckets).astype(np.int32)
+    found: npt.NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
+    return found
 
 
 def binary_row_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:

@@ -22,7 +22,14 @@ from paimon_magics.tables.system_tables import metadata_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["frame_of_query", "frame_of_table", "is_paimon_table", "read_plan", "resolve"]
+__all__ = [
+    "frame_of_query",
+    "frame_of_table",
+    "is_paimon_table",
+    "read_plan",
+    "resolve",
+    "views_of_query",
+]
 
 
 def frame_of_query(
@@ -30,19 +37,27 @@ def frame_of_query(
 ) -> DataFrame:
     """The lazy frame of a query inside `statement`. Raises errors with positions in it."""
     bound = bind(query.parameters, parameters, statement)
-    views = []
     try:
-        for reference in query.references:
-            name = resolve(connection, reference, statement)
-            if name is None:
-                continue
-            try:
-                views.append((reference, _view_of(connection, name)))
-            except PaimonMagicsError as error:
-                raise located(error, statement, reference.range.start) from None
+        views = views_of_query(connection, statement, query)
         return query_frame(connection.spark, statement, query, views, bound)
     finally:
         connection.views.drop_passing()
+
+
+def views_of_query(
+    connection: Connection, statement: str, query: QueryText
+) -> list[tuple[TableReference, str]]:
+    """The view in place of each reference to a Paimon table; the caller drops passing views."""
+    views = []
+    for reference in query.references:
+        name = resolve(connection, reference, statement)
+        if name is None:
+            continue
+        try:
+            views.append((reference, _view_of(connection, name)))
+        except PaimonMagicsError as error:
+            raise located(error, statement, reference.range.start) from None
+    return views
 
 
 def resolve(connection: Connection, reference: TableReference, statement: str) -> TableName | None:

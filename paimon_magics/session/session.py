@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.embedded import EmbeddedCommitter
 from paimon_magics.errors import (
@@ -23,7 +23,8 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import explain_statement, plan_without_running
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.reading import frame_of_query, frame_of_table, is_paimon_table
+from paimon_magics.session.passing import is_for_spark, pass_to_spark
+from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.failures import translate
@@ -35,7 +36,6 @@ from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Explain,
     Insert,
-    PassThrough,
     Query,
     Refused,
     Statement,
@@ -226,6 +226,8 @@ class Session:
 
     def _run(self, statement: Statement, parameters: dict[str, object]) -> Outcome:
         connection = self._connection
+        if is_for_spark(connection, statement):
+            return pass_to_spark(connection, statement, parameters)
         match statement:
             case Query():
                 frame = frame_of_query(connection, statement.text, statement.query, parameters)
@@ -247,8 +249,6 @@ class Session:
                 return explain_statement(connection, statement, parameters)
             case Refused():
                 raise refused(statement)
-            case PassThrough():
-                return _pass_through(connection, statement, parameters)
             case _:
                 outcome = run_definition(connection, statement, parameters)
                 assert outcome is not None, type(statement)
@@ -339,37 +339,4 @@ def _create_view(
         "CREATE TEMPORARY VIEW",
         message=f"Temporary view `{statement.name}` created.",
         notes=("It reads the Paimon tables' snapshots of this moment.",),
-    )
-
-
-def _pass_through(
-    connection: Connection, statement: PassThrough, parameters: Mapping[str, object]
-) -> Outcome:
-    for name, position in statement.names:
-        if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
-            connection, connection.full_name(name)
-        ):
-            word = statement.text.split(None, 1)[0].upper()
-            raise UnsupportedStatementError(
-                f"{word} is not offered for Paimon's table `{name}`.",
-                hint="The statements that are offered are listed by %paimon help.",
-                statement=statement.text,
-                position=position,
-            )
-    try:
-        frame: Any = connection.spark.sql(statement.text)
-    except Exception as error:
-        raise translate(
-            error,
-            statement=statement.text,
-            original_position=lambda position: position,
-            spark_text=statement.text,
-        ) from error
-    if not frame.columns:
-        return Outcome(statement.text, "Spark statement", message="Done by Spark.")
-    return Outcome(
-        statement.text,
-        "Spark statement",
-        dataframe=frame,
-        display_rows=connection.settings.display_rows,
     )

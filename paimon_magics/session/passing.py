@@ -1,0 +1,125 @@
+"""Statements that are Spark's own business: about its tables and views, or none of ours at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.reading import is_paimon_table, views_of_query
+from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
+from paimon_magics.statements.statement import (
+    AlterTable,
+    CreateTable,
+    Describe,
+    DropTable,
+    Insert,
+    PassThrough,
+    QueryText,
+    Refused,
+    ShowColumns,
+    ShowCreateTable,
+    ShowOptions,
+    ShowPartitions,
+    Statement,
+    TableName,
+    TextRange,
+    TruncateTable,
+)
+
+__all__ = ["is_for_spark", "pass_to_spark"]
+
+
+def is_for_spark(connection: Connection, statement: Statement) -> bool:
+    """Whether the statement is about a table that Spark has and Paimon has not."""
+    match statement:
+        case CreateTable(using=using):
+            return using not in (None, "paimon")
+        case Insert(target=name):
+            return _is_sparks(connection, name)
+        case (
+            AlterTable(name=name)
+            | Describe(name=name)
+            | DropTable(name=name)
+            | ShowColumns(name=name)
+            | ShowCreateTable(name=name)
+            | ShowOptions(name=name)
+            | ShowPartitions(name=name)
+            | TruncateTable(name=name)
+        ):
+            return _is_sparks(connection, name)
+        case Refused(name=name) if name is not None:
+            return _is_sparks(connection, name)
+        case PassThrough():
+            return True
+        case _:
+            return False
+
+
+def pass_to_spark(
+    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+) -> Outcome:
+    """Run the statement's text in Spark; what its query reads of Paimon's tables is put in place.
+
+    Raises UnsupportedStatementError where the statement would act on a Paimon table.
+    """
+    if isinstance(statement, PassThrough):
+        _refuse_paimon(connection, statement)
+    query = _whole(statement)
+    bound = bind(query.parameters, parameters, statement.text)
+    try:
+        views = views_of_query(connection, statement.text, query)
+        frame = query_frame(connection.spark, statement.text, query, views, bound)
+    finally:
+        connection.views.drop_passing()
+    if not frame.columns:
+        return Outcome(statement.text, "Spark statement", message="Done by Spark.")
+    return Outcome(
+        statement.text,
+        "Spark statement",
+        dataframe=frame,
+        display_rows=connection.settings.display_rows,
+    )
+
+
+def _is_sparks(connection: Connection, name: TableName) -> bool:
+    if name.catalog is not None:
+        return name.catalog != connection.settings.catalog_name
+    if name.database is None and is_temporary_view(connection.spark, name.object_name):
+        return True
+    if is_paimon_table(connection, connection.full_name(name)):
+        return False
+    parts = [part for part in (name.database, name.object_name) if part is not None]
+    return known_to_spark(connection.spark, parts)
+
+
+def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
+    for name, position in statement.names:
+        if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
+            connection, connection.full_name(name)
+        ):
+            word = statement.text.split(None, 1)[0].upper()
+            raise UnsupportedStatementError(
+                f"{word} is not offered for Paimon's table `{name}`.",
+                hint="The statements that are offered are listed by %paimon help.",
+                statement=statement.text,
+                position=position,
+            )
+
+
+def _whole(statement: Statement) -> QueryText:
+    """The statement's whole text, with the references of the query in it."""
+    inner: QueryText | None = None
+    match statement:
+        case Insert(source=source):
+            inner = source
+        case CreateTable(query=query):
+            inner = query
+        case _:
+            pass
+    everything = TextRange(0, len(statement.text))
+    if inner is None:
+        return QueryText(range=everything)
+    return QueryText(range=everything, references=inner.references, parameters=inner.parameters)
