@@ -1,33 +1,71 @@
-"""Fixtures for every test: one local Spark session for the whole run, started when first asked."""
+"""Fixtures for every test: one Spark session for the whole run, started when first asked."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.oracle.java_reader import IVY_SETTINGS, PACKAGE, JavaPaimon
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    import paimon_magics
+
+MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session with two local cores, a warehouse folder of its own and no UI."""
+    """A Spark session with two cores, a warehouse folder of its own and no UI.
+
+    Its JVM also carries the jar of Paimon's Java library, as the oracle of `java_paimon`; Spark
+    fetches it once into its per-user cache. PAIMON_MAGICS_TEST_MASTER chooses another master;
+    executors in processes of their own get no jar.
+    """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    session = (
-        SparkSession.builder.master("local[2]")
+    builder = (
+        SparkSession.builder.master(MASTER)
         .appName("paimon-magics tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
-        .getOrCreate()
     )
-    session.sparkContext.setLogLevel("ERROR")
+    if MASTER.startswith("local["):
+        builder = builder.config("spark.jars.packages", PACKAGE).config(
+            "spark.jars.ivySettings", str(IVY_SETTINGS)
+        )
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def java_paimon(spark: SparkSession) -> JavaPaimon:
+    """Paimon's own Java library, for tests marked `java`."""
+    return JavaPaimon(spark)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """The folder of the test's own warehouse; it need not exist yet."""
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def session(spark: SparkSession, warehouse: Path) -> Iterator[paimon_magics.Session]:
+    """An open session on `warehouse`, closed after the test."""
+    import paimon_magics
+
+    with paimon_magics.connect(warehouse, spark=spark) as opened:
+        yield opened

@@ -1,0 +1,290 @@
+// Reads and writes tables with Paimon's own Java library, for tests. Compiled at run time by the
+// Janino that Spark carries (Java without generics or lambdas), because a call over py4j for every
+// value would take minutes. Rows cross as pickles; java_reader.py is the other side.
+
+import java.io.BufferedOutputStream;
+import java.io.FileOutputStream;
+import java.io.OutputStream;
+import java.math.BigDecimal;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import net.razorvine.pickle.Pickler;
+import net.razorvine.pickle.Unpickler;
+
+import org.apache.paimon.catalog.Catalog;
+import org.apache.paimon.catalog.CatalogContext;
+import org.apache.paimon.catalog.CatalogFactory;
+import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.codegen.CodeGenUtils;
+import org.apache.paimon.codegen.Projection;
+import org.apache.paimon.data.BinaryString;
+import org.apache.paimon.data.Decimal;
+import org.apache.paimon.data.GenericArray;
+import org.apache.paimon.data.GenericMap;
+import org.apache.paimon.data.GenericRow;
+import org.apache.paimon.data.InternalArray;
+import org.apache.paimon.data.InternalMap;
+import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.data.Timestamp;
+import org.apache.paimon.options.Options;
+import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.Table;
+import org.apache.paimon.table.sink.BatchTableCommit;
+import org.apache.paimon.table.sink.BatchTableWrite;
+import org.apache.paimon.table.sink.BatchWriteBuilder;
+import org.apache.paimon.table.sink.RowKeyExtractor;
+import org.apache.paimon.table.source.ReadBuilder;
+import org.apache.paimon.table.source.Split;
+import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.types.ArrayType;
+import org.apache.paimon.types.DataField;
+import org.apache.paimon.types.DataType;
+import org.apache.paimon.types.DataTypeRoot;
+import org.apache.paimon.types.DecimalType;
+import org.apache.paimon.types.LocalZonedTimestampType;
+import org.apache.paimon.types.MapType;
+import org.apache.paimon.types.RowKind;
+import org.apache.paimon.types.RowType;
+import org.apache.paimon.types.TimestampType;
+
+public class PaimonTables {
+    private static final int ROWS_A_PICKLE = 5000;
+    private final Catalog catalog;
+
+    public PaimonTables(Map options) {
+        this.catalog = CatalogFactory.createCatalog(CatalogContext.create(Options.fromMap(options)));
+    }
+
+    /** Writes all rows of a table to a file, as pickled lists of rows, and returns their number. */
+    public long dump(String name, Map options, String file) throws Exception {
+        Table table = this.catalog.getTable(Identifier.fromString(name)).copy(options);
+        RowType type = table.rowType();
+        ReadBuilder builder = table.newReadBuilder();
+        TableRead read = builder.newRead();
+        List splits = builder.newScan().plan().splits();
+        OutputStream out = new BufferedOutputStream(new FileOutputStream(file));
+        Pickler pickler = new Pickler(false);
+        List rows = new ArrayList();
+        long count = 0;
+        for (int s = 0; s < splits.size(); s++) {
+            RecordReader reader = read.createReader((Split) splits.get(s));
+            RecordReader.RecordIterator batch = reader.readBatch();
+            while (batch != null) {
+                InternalRow row = (InternalRow) batch.next();
+                while (row != null) {
+                    rows.add(fields(row, type));
+                    count++;
+                    if (rows.size() == ROWS_A_PICKLE) {
+                        out.write(pickler.dumps(rows));
+                        rows = new ArrayList();
+                    }
+                    row = (InternalRow) batch.next();
+                }
+                batch.releaseBatch();
+                batch = reader.readBatch();
+            }
+            reader.close();
+        }
+        out.write(pickler.dumps(rows));
+        out.close();
+        return count;
+    }
+
+    /** Writes the pickled rows in one batch commit; kinds are null or one short string a row. */
+    public void write(String name, byte[] pickled, List kinds, Map overwrite) throws Exception {
+        Table table = this.catalog.getTable(Identifier.fromString(name));
+        List rows = generic(table.rowType(), pickled);
+        BatchWriteBuilder builder = table.newBatchWriteBuilder();
+        if (overwrite != null) {
+            builder = builder.withOverwrite(overwrite);
+        }
+        BatchTableWrite write = builder.newWrite();
+        write.withIOManager(
+                org.apache.paimon.disk.IOManager.create(System.getProperty("java.io.tmpdir")));
+        for (int i = 0; i < rows.size(); i++) {
+            GenericRow row = (GenericRow) rows.get(i);
+            if (kinds != null) {
+                row.setRowKind(RowKind.fromShortString((String) kinds.get(i)));
+            }
+            write.write(row);
+        }
+        BatchTableCommit commit = builder.newCommit();
+        commit.commit(write.prepareCommit());
+        write.close();
+        commit.close();
+    }
+
+    /** The hash codes of the binary rows of some columns, as bucket keys are hashed. */
+    public List hashes(String name, List columns, byte[] pickled) throws Exception {
+        RowType type = this.catalog.getTable(Identifier.fromString(name)).rowType();
+        int[] mapping = new int[columns.size()];
+        for (int i = 0; i < mapping.length; i++) {
+            mapping[i] = type.getFieldIndex((String) columns.get(i));
+        }
+        Projection projection = CodeGenUtils.newProjection(type, mapping);
+        List rows = generic(type, pickled);
+        List result = new ArrayList();
+        for (int i = 0; i < rows.size(); i++) {
+            result.add(Integer.valueOf(projection.apply((InternalRow) rows.get(i)).hashCode()));
+        }
+        return result;
+    }
+
+    /** The bucket that Java's writers would put each row into. */
+    public List buckets(String name, byte[] pickled) throws Exception {
+        FileStoreTable table =
+                (FileStoreTable) this.catalog.getTable(Identifier.fromString(name));
+        RowKeyExtractor extractor = table.createRowKeyExtractor();
+        List rows = generic(table.rowType(), pickled);
+        List result = new ArrayList();
+        for (int i = 0; i < rows.size(); i++) {
+            extractor.setRecord((InternalRow) rows.get(i));
+            result.add(Integer.valueOf(extractor.bucket()));
+        }
+        return result;
+    }
+
+    private static List generic(RowType type, byte[] pickled) throws Exception {
+        List rows = (List) new Unpickler().loads(pickled);
+        List result = new ArrayList();
+        for (int i = 0; i < rows.size(); i++) {
+            result.add(internal(rows.get(i), type));
+        }
+        return result;
+    }
+
+    // ------------------------------------------------------------------ Paimon's values as plain
+
+    private static Object[] fields(InternalRow row, RowType type) {
+        List fields = type.getFields();
+        Object[] values = new Object[fields.size()];
+        for (int i = 0; i < values.length; i++) {
+            DataType fieldType = ((DataField) fields.get(i)).type();
+            Object value = InternalRow.createFieldGetter(fieldType, i).getFieldOrNull(row);
+            values[i] = plain(value, fieldType);
+        }
+        return values;
+    }
+
+    private static Object plain(Object value, DataType type) {
+        if (value == null) {
+            return null;
+        }
+        DataTypeRoot root = type.getTypeRoot();
+        if (root == DataTypeRoot.CHAR || root == DataTypeRoot.VARCHAR) {
+            return value.toString();
+        } else if (root == DataTypeRoot.DECIMAL) {
+            return tagged("decimal", ((Decimal) value).toBigDecimal().toString());
+        } else if (root == DataTypeRoot.DATE) {
+            return tagged("date", value);
+        } else if (root == DataTypeRoot.TIME_WITHOUT_TIME_ZONE) {
+            return tagged("time", value);
+        } else if (root == DataTypeRoot.TIMESTAMP_WITHOUT_TIME_ZONE
+                || root == DataTypeRoot.TIMESTAMP_WITH_LOCAL_TIME_ZONE) {
+            Timestamp timestamp = (Timestamp) value;
+            return new Object[] {
+                root == DataTypeRoot.TIMESTAMP_WITHOUT_TIME_ZONE ? "timestamp" : "timestamp_ltz",
+                Long.valueOf(timestamp.getMillisecond()),
+                Integer.valueOf(timestamp.getNanoOfMillisecond())
+            };
+        } else if (root == DataTypeRoot.ARRAY) {
+            return tagged("array", elements((InternalArray) value, ((ArrayType) type).getElementType()));
+        } else if (root == DataTypeRoot.MAP) {
+            InternalMap map = (InternalMap) value;
+            MapType mapType = (MapType) type;
+            return new Object[] {
+                "map",
+                elements(map.keyArray(), mapType.getKeyType()),
+                elements(map.valueArray(), mapType.getValueType())
+            };
+        } else if (root == DataTypeRoot.ROW) {
+            RowType rowType = (RowType) type;
+            return new Object[] {
+                "row", rowType.getFieldNames(), fields((InternalRow) value, rowType)
+            };
+        }
+        return value;
+    }
+
+    private static List elements(InternalArray array, DataType type) {
+        InternalArray.ElementGetter getter = InternalArray.createElementGetter(type);
+        List result = new ArrayList();
+        for (int i = 0; i < array.size(); i++) {
+            result.add(plain(getter.getElementOrNull(array, i), type));
+        }
+        return result;
+    }
+
+    private static Object[] tagged(String tag, Object value) {
+        return new Object[] {tag, value};
+    }
+
+    // ------------------------------------------------------------------ plain values as Paimon's
+
+    private static Object internal(Object value, DataType type) {
+        if (value == null) {
+            return null;
+        }
+        DataTypeRoot root = type.getTypeRoot();
+        if (root == DataTypeRoot.CHAR || root == DataTypeRoot.VARCHAR) {
+            return BinaryString.fromString((String) value);
+        } else if (root == DataTypeRoot.TINYINT) {
+            return Byte.valueOf(((Number) value).byteValue());
+        } else if (root == DataTypeRoot.SMALLINT) {
+            return Short.valueOf(((Number) value).shortValue());
+        } else if (root == DataTypeRoot.INTEGER
+                || root == DataTypeRoot.DATE
+                || root == DataTypeRoot.TIME_WITHOUT_TIME_ZONE) {
+            return Integer.valueOf(((Number) value).intValue());
+        } else if (root == DataTypeRoot.BIGINT) {
+            return Long.valueOf(((Number) value).longValue());
+        } else if (root == DataTypeRoot.FLOAT) {
+            return Float.valueOf(((Number) value).floatValue());
+        } else if (root == DataTypeRoot.DOUBLE) {
+            return Double.valueOf(((Number) value).doubleValue());
+        } else if (root == DataTypeRoot.DECIMAL) {
+            DecimalType decimal = (DecimalType) type;
+            return Decimal.fromBigDecimal(
+                    new BigDecimal((String) value), decimal.getPrecision(), decimal.getScale());
+        } else if (root == DataTypeRoot.TIMESTAMP_WITHOUT_TIME_ZONE
+                || root == DataTypeRoot.TIMESTAMP_WITH_LOCAL_TIME_ZONE) {
+            Object[] parts = (Object[]) value;
+            return Timestamp.fromEpochMillis(
+                    ((Number) parts[0]).longValue(), ((Number) parts[1]).intValue());
+        } else if (root == DataTypeRoot.ARRAY) {
+            return array((List) value, ((ArrayType) type).getElementType());
+        } else if (root == DataTypeRoot.MAP) {
+            MapType mapType = (MapType) type;
+            Map result = new HashMap();
+            List pairs = (List) value;
+            for (int i = 0; i < pairs.size(); i++) {
+                Object[] pair = (Object[]) pairs.get(i);
+                result.put(
+                        internal(pair[0], mapType.getKeyType()),
+                        internal(pair[1], mapType.getValueType()));
+            }
+            return new GenericMap(result);
+        } else if (root == DataTypeRoot.ROW) {
+            Object[] values = (Object[]) value;
+            List fields = ((RowType) type).getFields();
+            GenericRow row = new GenericRow(values.length);
+            for (int i = 0; i < values.length; i++) {
+                row.setField(i, internal(values[i], ((DataField) fields.get(i)).type()));
+            }
+            return row;
+        }
+        return value;
+    }
+
+    private static GenericArray array(List values, DataType type) {
+        Object[] result = new Object[values.size()];
+        for (int i = 0; i < result.length; i++) {
+            result[i] = internal(values.get(i), type);
+        }
+        return new GenericArray(result);
+    }
+}

@@ -1,0 +1,154 @@
+"""Paimon's own Java library, called in the tests' JVM: reads rows, writes rows, computes buckets.
+
+Only tests use this. The product never touches the JVM beneath PySpark, and needs no jar.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import pickle
+import tempfile
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "org.apache.paimon:paimon-flink-2.0:2.0.0"
+"""One shaded jar: all of Paimon's core and its file formats."""
+
+IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+class JavaPaimon:
+    """Paimon's Java catalogs in the JVM of a Spark session that was started with `PACKAGE`.
+
+    Values are the ones that `pyarrow.Table.to_pylist` gives for the same type: dates, naive and
+    UTC datetimes, Decimals, bytes, lists, maps as lists of pairs, rows as dicts.
+    """
+
+    def __init__(self, spark: Any) -> None:
+        self._jvm = spark._jvm
+        thread = self._jvm.java.lang.Thread.currentThread()
+        compiler = self._jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setSourceVersion(8)
+        compiler.setTargetVersion(8)
+        compiler.setParentClassLoader(thread.getContextClassLoader())
+        compiler.cook(Path(__file__).with_name("PaimonTables.java").read_text())
+        loaded = compiler.getClassLoader().loadClass("PaimonTables")
+        self._constructor = loaded.getConstructors()[0]
+        self._gateway = spark.sparkContext._gateway
+        self._catalogs: dict[tuple[tuple[str, str], ...], Any] = {}
+
+    def rows(
+        self, warehouse: str | Path, name: str, options: Mapping[str, str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """All rows of `database.table`, read with the dynamic `options`, in Java's order."""
+        with tempfile.NamedTemporaryFile(suffix=".pickles") as file:
+            count = self._catalog(warehouse).dump(name, dict(options or {}), file.name)
+            rows = []
+            stream = io.BufferedReader(file)  # type: ignore[arg-type]
+            while stream.peek(1):
+                rows += [tuple(map(_plain, row)) for row in pickle.load(stream)]
+        assert len(rows) == count
+        return rows
+
+    def write(
+        self,
+        warehouse: str | Path,
+        name: str,
+        rows: Sequence[Sequence[Any]],
+        *,
+        kinds: Sequence[str] | None = None,
+        overwrite: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write `rows` in one batch commit; `kinds` are `+I`, `-U`, `+U` or `-D`, one a row."""
+        java_kinds = list(kinds) if kinds is not None else None
+        java_overwrite = dict(overwrite) if overwrite is not None else None
+        self._catalog(warehouse).write(name, _pickled(rows), java_kinds, java_overwrite)
+
+    def hashes(
+        self,
+        warehouse: str | Path,
+        name: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+    ) -> list[int]:
+        """The hash of each row's `columns`, as for a bucket key; `rows` are whole rows."""
+        found = self._catalog(warehouse).hashes(name, list(columns), _pickled(rows))
+        return [int(number) for number in found]
+
+    def buckets(self, warehouse: str | Path, name: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+        """The bucket that Java's writer would put each of the whole `rows` into."""
+        return [int(number) for number in self._catalog(warehouse).buckets(name, _pickled(rows))]
+
+    def _catalog(self, warehouse: str | Path) -> Any:
+        options = {"warehouse": str(warehouse)}
+        key = tuple(options.items())
+        if key not in self._catalogs:
+            arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)
+            java_options = self._jvm.java.util.HashMap()
+            for name, value in options.items():
+                java_options.put(name, value)
+            arguments[0] = java_options
+            self._catalogs[key] = self._constructor.newInstance(arguments)
+        return self._catalogs[key]
+
+
+def _plain(value: Any) -> Any:
+    """A value as PaimonTables.java wrote it → the Python value."""
+    match value:
+        case ("decimal", text):
+            return Decimal(text)
+        case ("date", days):
+            return datetime.date(1970, 1, 1) + datetime.timedelta(days=days)
+        case ("time", millis):
+            return (_EPOCH + datetime.timedelta(milliseconds=millis)).time()
+        case ("timestamp", millis, nanos):
+            return _timestamp(millis, nanos)
+        case ("timestamp_ltz", millis, nanos):
+            return _timestamp(millis, nanos).replace(tzinfo=datetime.UTC)
+        case ("array", elements):
+            return [_plain(element) for element in elements]
+        case ("map", keys, values):
+            return [(_plain(k), _plain(v)) for k, v in zip(keys, values, strict=True)]
+        case ("row", names, values):
+            return {name: _plain(v) for name, v in zip(names, values, strict=True)}
+        case bytearray():
+            return bytes(value)
+        case _:
+            return value
+
+
+def _timestamp(millis: int, nanos: int) -> datetime.datetime:
+    assert nanos % 1000 == 0, "Python's datetime has no nanoseconds"
+    return _EPOCH + datetime.timedelta(milliseconds=millis, microseconds=nanos // 1000)
+
+
+def _pickled(rows: Sequence[Sequence[Any]]) -> bytes:
+    return pickle.dumps([_encoded(tuple(row)) for row in rows], protocol=3)
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case Decimal():
+            return str(value)
+        case datetime.datetime():
+            micros = (value.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+            return (micros // 1000, micros % 1000 * 1000)
+        case datetime.date():
+            return (value - datetime.date(1970, 1, 1)).days
+        case datetime.time():
+            moment = datetime.datetime.combine(datetime.date(1970, 1, 1), value)
+            return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)
+        case dict():
+            return tuple(_encoded(item) for item in value.values())
+        case list():
+            return [_encoded(item) for item in value]
+        case tuple():
+            return tuple(_encoded(item) for item in value)
+        case _:
+            return value
