@@ -7,11 +7,14 @@ on equal data.
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import StatementError
 from paimon_magics.session.text import render_html, render_text
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.queries import cancellable
 
 if TYPE_CHECKING:
     import pandas
@@ -58,13 +61,12 @@ class Outcome:
         return cls(statement, kind, dataframe=frame, display_rows=max(rows.num_rows, 1), _page=rows)
 
     def to_arrow(self) -> pyarrow.Table:
-        """All rows as an Arrow table in this process's memory."""
-        frame = self._rows()
-        return frame.toArrow()
+        """All rows as an Arrow table in this process's memory. Raises JobError and the like."""
+        return self._fetched(lambda frame: frame.toArrow())
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame in this process's memory."""
-        return self._rows().toPandas()
+        return self._fetched(lambda frame: frame.toPandas())
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame in this process's memory."""
@@ -77,8 +79,14 @@ class Outcome:
     def page(self) -> pyarrow.Table:
         """The first `display_rows` rows and one more, fetched once by one Spark job."""
         if self._page is None:
-            self._page = self._rows().limit(self.display_rows + 1).toArrow()
+            rows = self.display_rows + 1
+            self._page = self._fetched(lambda frame: frame.limit(rows).toArrow())
         return self._page
+
+    def show_at_most(self, rows: int) -> None:
+        """Show so many rows of a query, once they are fetched; a list that is here stays whole."""
+        if self._page is None:
+            self.display_rows = rows
 
     def __str__(self) -> str:
         if self.message or self.dataframe is None:
@@ -92,6 +100,14 @@ class Outcome:
         if self.message or self.dataframe is None:
             return f"<pre>{html.escape(str(self))}</pre>"
         return render_html(self.page(), self.display_rows)
+
+    def _fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
+        frame = self._rows()
+        try:
+            with cancellable(frame.sparkSession):
+                return fetch(frame)
+        except Exception as error:
+            raise translate(error, statement=self.statement) from error
 
     def _rows(self) -> DataFrame:
         if self.dataframe is None:

@@ -31,7 +31,7 @@ def render_text(page: pyarrow.Table, rows_max: int) -> str:
         lines.append(_line([_cut(name) for name in names], widths, right))
         lines.append("  ".join("-" * width for width in widths))
         lines += [_line(row, widths, right) for row in cells]
-    lines.append(_count(page.num_rows, rows_max))
+    lines.append(_footer(page, rows_max))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -42,8 +42,8 @@ def render_html(page: pyarrow.Table, rows_max: int) -> str:
         "<tr>" + "".join(f"<td>{html.escape(_cut(value))}</td>" for value in row) + "</tr>"
         for row in _rows(page, rows_max)
     )
-    count = html.escape(_count(page.num_rows, rows_max))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{count}</p>"
+    footer = html.escape(_footer(page, rows_max))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{footer}</p>"
 
 
 def shown_value(value: Any) -> str:
@@ -55,6 +55,8 @@ def shown_value(value: Any) -> str:
             return "true" if value else "false"
         case bytes():
             return "0x" + value.hex()
+        case decimal.Decimal():
+            return f"{value:f}"
         case datetime.datetime():
             text = value.replace(tzinfo=None).isoformat(sep=" ")
             return text.rstrip("0").rstrip(".") if "." in text else text
@@ -70,10 +72,20 @@ def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)] if columns else []
 
 
-def _count(found: int, rows_max: int) -> str:
+def _footer(page: pyarrow.Table, rows_max: int) -> str:
+    """How many rows there are, and in which zone instants are shown (Spark's session zone)."""
+    found = page.num_rows
     if found > rows_max:
-        return f"the first {rows_max} rows; more follow"
-    return "1 row" if found == 1 else f"{found} rows"
+        count = "the first row" if rows_max == 1 else f"the first {rows_max} rows"
+        count += "; more follow"
+    else:
+        count = "1 row" if found == 1 else f"{found} rows"
+    zones: dict[str, list[str]] = {}
+    for column in page.schema:
+        zone = getattr(column.type, "tz", None)
+        if zone is not None:
+            zones.setdefault(zone, []).append(f"`{column.name}`")
+    return "; ".join([count, *(f"{', '.join(names)} in {zone}" for zone, names in zones.items())])
 
 
 def _cut(text: str) -> str:
@@ -110,6 +122,6 @@ def _jsonable(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case decimal.Decimal():
-            return str(value)
+            return f"{value:f}"
         case _:
             return shown_value(value)

@@ -1,0 +1,82 @@
+"""A `%%paimon` cell: its statements run, and its result kept, converted or shown.
+
+A result that will be shown is fetched before the cell ends: then a failing job fails the cell, not
+only its display.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.magics.namespace import Variables
+from paimon_magics.magics.options import CellOptions, read_cell
+
+if TYPE_CHECKING:
+    from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.session.outcome import Outcome
+
+__all__ = ["run_cell"]
+
+
+def run_cell(magics: PaimonMagics, line: str, body: str) -> object:
+    """Run the cell and return its value; None for `NAME <<` and for `--help`.
+
+    Raises errors of ours, placed in the cell's text where that is possible.
+    """
+    options, text = read_cell(line, body)
+    if options.help:
+        from paimon_magics.magics.help import cell_help
+
+        print(cell_help())
+        return None
+    try:
+        outcome = _run(magics, options, text)
+        result = _converted(outcome, options.type or magics.result_type)
+        if result is outcome and options.assigned is None and outcome.dataframe is not None:
+            outcome.page()
+    except PaimonMagicsError as error:
+        _place_in_cell(error, text)
+        raise
+    name = options.assigned or options.out
+    if name is not None:
+        magics.namespace_shell.push({name: result})
+    return None if options.assigned is not None else result
+
+
+def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
+    session = magics.session()
+    variables = Variables(magics.namespace_shell)
+    if options.explain:
+        return session.explain(text, variables)
+    limit = magics.limit if options.limit is None else options.limit
+    outcome = session.run(text, variables, limit=limit, dry_run=options.dry_run)
+    if options.limit is None:
+        outcome.show_at_most(magics.display_rows)
+    return outcome
+
+
+def _converted(outcome: Outcome, result_type: str) -> object:
+    """The outcome as the type that was asked for; one without rows stays an Outcome."""
+    if outcome.dataframe is None:
+        return outcome
+    match result_type:
+        case "spark":
+            return outcome.dataframe
+        case "arrow":
+            return outcome.to_arrow()
+        case "pandas":
+            return outcome.to_pandas()
+        case "polars":
+            return outcome.to_polars()
+        case _:
+            return outcome
+
+
+def _place_in_cell(error: PaimonMagicsError, cell: str) -> None:
+    """Count an error's line from the cell's beginning, where its statement is found in it once."""
+    statement = error.statement
+    if not statement or error.position is None or cell.count(statement) != 1:
+        return
+    error.position += cell.index(statement)
+    error.statement = cell

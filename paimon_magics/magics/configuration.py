@@ -1,0 +1,129 @@
+"""What can be configured (`c.PaimonMagics.…`), and the magics that IPython registers.
+
+Values come from IPython's configuration files, then `%config PaimonMagics.…` or `%paimon config`.
+The fields of `Settings` are here under their own names, and are read when a connection is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from traitlets import Bool, Dict, Enum, Int, Unicode
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.magics.cell import run_cell
+from paimon_magics.magics.line import run_line
+from paimon_magics.magics.options import RESULT_TYPES
+from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
+
+if TYPE_CHECKING:
+    from paimon_magics.session.session import Session
+
+__all__ = ["PaimonMagics"]
+
+_DEFAULTS = Settings()
+# What IPython asks an exception for instead of drawing its traceback.
+_RENDERER = "_render_traceback_"
+
+
+@magics_class
+class PaimonMagics(Magics):
+    """`%paimon` verbs and the `%%paimon` cell. `%paimon help` lists what they take."""
+
+    warehouse = Unicode(
+        "",
+        help="The warehouse of a connection that is told nothing else: a folder or URI. Empty: "
+        f"what PAIMON_WAREHOUSE names, else the folder `{DEFAULT_WAREHOUSE}`.",
+    ).tag(config=True)
+    catalog = Dict(
+        key_trait=Unicode(),
+        value_trait=Unicode(),
+        help="Paimon's catalog options of such a connection: metastore, uri, warehouse, …",
+    ).tag(config=True)
+    limit = Int(
+        None,
+        min=0,
+        allow_none=True,
+        help="Rows that a query returns at most, where its cell has no --limit. None: all of them.",
+    ).tag(config=True)
+    result_type = Enum(
+        RESULT_TYPES,
+        default_value="outcome",
+        help="What a cell with rows gives, where it has no --type: " + ", ".join(RESULT_TYPES),
+    ).tag(config=True)
+    traceback = Bool(
+        False, help="Show the whole trace of an error of ours, not only what it says."
+    ).tag(config=True)
+    display_rows = Int(
+        _DEFAULTS.display_rows, min=0, help="Rows that a displayed query shows."
+    ).tag(config=True)
+    catalog_name = Unicode(
+        _DEFAULTS.catalog_name, help="The first part of a table's name of three parts."
+    ).tag(config=True)
+    database = Unicode(
+        _DEFAULTS.database, help="The database of unqualified names, until a USE statement."
+    ).tag(config=True)
+    master = Unicode(
+        _DEFAULTS.master, help="The Spark master of a session that is started here."
+    ).tag(config=True)
+    driver_memory = Unicode(
+        _DEFAULTS.driver_memory, help="The heap of that session's JVM, in Spark's notation."
+    ).tag(config=True)
+    batch_rows = Int(
+        _DEFAULTS.batch_rows, min=1, help="Rows of an Arrow batch between the JVM and Python."
+    ).tag(config=True)
+    kept_views_max = Int(
+        _DEFAULTS.kept_views_max,
+        min=0,
+        help="Tables whose frame is kept for the next query on the same snapshot.",
+    ).tag(config=True)
+    attempt_wait_ms_max = Int(
+        _DEFAULTS.attempt_wait_ms_max,
+        min=0,
+        help="How long, in ms, the end of a failed statement waits for its tasks to stop writing.",
+    ).tag(config=True)
+
+    @property
+    def namespace_shell(self) -> Any:
+        """The shell whose namespace has the user's variables."""
+        assert self.shell is not None
+        return self.shell
+
+    def settings(self) -> dict[str, Any]:
+        """The configured fields of `Settings`."""
+        return {field.name: getattr(self, field.name) for field in fields(Settings)}
+
+    def session(self) -> Session:
+        """The process's open session, else a new one as configured, which a printed line tells."""
+        from paimon_magics.session.session import active_session, connect
+
+        session = active_session()
+        if session is None:
+            catalog = dict(self.catalog)
+            if catalog and self.warehouse:
+                catalog.setdefault("warehouse", self.warehouse)
+            session = connect(
+                None if catalog else self.warehouse or None,
+                catalog=catalog or None,
+                **self.settings(),
+            )
+            print(f"Connected to {session.warehouse}.")
+        return session
+
+    @no_var_expand
+    @line_cell_magic
+    def paimon(self, line: str, cell: str | None = None) -> object:
+        """Run SQL on Paimon tables, or one of the verbs.
+
+        A cell that begins with `%%paimon [options]` runs the statements on its other lines;
+        `%paimon VERB …` runs a verb. `%paimon help` lists options, verbs and statements.
+        """
+        try:
+            return run_line(self, line) if cell is None else run_cell(self, line, cell)
+        except PaimonMagicsError as error:
+            if not self.traceback:
+                text = error.text()
+                setattr(error, _RENDERER, text.splitlines)
+            raise

@@ -1,0 +1,208 @@
+"""What `%paimon help` says: verbs, cell options, settings, and the statements that are offered.
+
+`STATEMENTS` is held against docs/statements.md by a test, verbs and options come from where they
+are defined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_magics.errors import UnknownNameError, nearest
+from paimon_magics.magics.line import VERBS
+from paimon_magics.magics.options import CELL_OPTIONS
+
+__all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class StatementHelp:
+    """A statement's name, what it does, and its forms; `[…]` may be left out."""
+
+    name: str
+    purpose: str
+    forms: tuple[str, ...]
+
+
+STATEMENTS = (
+    StatementHelp(
+        "SELECT",
+        "read rows, of Paimon's tables and Spark's together",
+        ("[WITH …] SELECT …", "VALUES (…), …", "TABLE name", "FROM name SELECT …"),
+    ),
+    StatementHelp(
+        "INSERT INTO",
+        "add rows, or merge them in by primary key",
+        ("INSERT INTO t [PARTITION (c = v, …)] [(columns) | BY NAME] query",),
+    ),
+    StatementHelp(
+        "INSERT OVERWRITE",
+        "replace the table, or partitions of it",
+        (
+            "INSERT OVERWRITE t query",
+            "INSERT OVERWRITE t PARTITION (c = v, …) query",
+            "SET spark.sql.sources.partitionOverwriteMode = dynamic",
+        ),
+    ),
+    StatementHelp(
+        "CREATE TABLE",
+        "make a table, empty or from a query",
+        (
+            "CREATE TABLE [IF NOT EXISTS] t (column TYPE [NOT NULL] [DEFAULT v] [COMMENT 's'], …) "
+            "[PARTITIONED BY (…)] [COMMENT 's'] [TBLPROPERTIES ('k' = 'v', …)]",
+            "CREATE TABLE t [PARTITIONED BY (…)] [TBLPROPERTIES (…)] AS query",
+        ),
+    ),
+    StatementHelp(
+        "ALTER TABLE",
+        "change columns, options, the name, or drop partitions",
+        (
+            "ALTER TABLE t ADD COLUMNS (column TYPE [FIRST | AFTER c], …)",
+            "ALTER TABLE t DROP COLUMN [IF EXISTS] c",
+            "ALTER TABLE t RENAME COLUMN c TO new_name",
+            "ALTER TABLE t ALTER COLUMN c TYPE t | COMMENT 's' | FIRST | AFTER d | SET NOT NULL | "
+            "DROP NOT NULL | SET DEFAULT v | DROP DEFAULT",
+            "ALTER TABLE t SET TBLPROPERTIES ('k' = 'v', …)",
+            "ALTER TABLE t UNSET TBLPROPERTIES [IF EXISTS] ('k', …)",
+            "ALTER TABLE t RENAME TO new_name",
+            "ALTER TABLE t DROP [IF EXISTS] PARTITION (c = v, …), …",
+        ),
+    ),
+    StatementHelp("DROP TABLE", "remove a table and its files", ("DROP TABLE [IF EXISTS] t",)),
+    StatementHelp(
+        "TRUNCATE TABLE",
+        "remove all rows, or those of partitions",
+        ("TRUNCATE TABLE t [PARTITION (c = v, …)]",),
+    ),
+    StatementHelp(
+        "CREATE DATABASE",
+        "make a database",
+        ("CREATE DATABASE [IF NOT EXISTS] d [COMMENT 's'] [LOCATION 's'] [WITH DBPROPERTIES (…)]",),
+    ),
+    StatementHelp(
+        "DROP DATABASE",
+        "remove a database",
+        ("DROP DATABASE [IF EXISTS] d [RESTRICT | CASCADE]",),
+    ),
+    StatementHelp("USE", "choose the database of unqualified names", ("USE [DATABASE] d",)),
+    StatementHelp(
+        "SHOW",
+        "list databases, tables, columns, partitions, options; or a table's definition",
+        (
+            "SHOW DATABASES [LIKE 'p*']",
+            "SHOW TABLES [IN d] [LIKE 'p*']",
+            "SHOW COLUMNS IN t",
+            "SHOW PARTITIONS t [PARTITION (c = v, …)]",
+            "SHOW TBLPROPERTIES t [('k')]",
+            "SHOW CREATE TABLE t",
+        ),
+    ),
+    StatementHelp(
+        "DESCRIBE",
+        "show a table's columns, one column, or a database",
+        ("DESCRIBE [TABLE] [EXTENDED] t [column]", "DESCRIBE DATABASE d"),
+    ),
+    StatementHelp(
+        "CREATE TEMPORARY VIEW",
+        "name a query for this Spark session",
+        ("CREATE [OR REPLACE] TEMPORARY VIEW v AS query",),
+    ),
+    StatementHelp(
+        "EXPLAIN",
+        "show how a statement would run",
+        ("EXPLAIN [EXTENDED | FORMATTED | …] statement",),
+    ),
+)
+"""The statements that are offered. Anything else goes to Spark, if it names no Paimon table."""
+
+REFUSED = (
+    "DELETE",
+    "UPDATE",
+    "MERGE INTO",
+    "CALL",
+    "COPY INTO",
+    "ANALYZE TABLE",
+    "SHOW TAGS",
+    "SHOW BRANCHES",
+    "ALTER TABLE … CREATE TAG",
+    "CREATE OR REPLACE TABLE",
+    "VERSION AS OF",
+)
+"""What is recognised and not offered yet, as far as one would look for it here."""
+
+
+def help_text(topic: str = "") -> str:
+    """All that is offered, one line each; or the lines about a verb, a statement or `cell`.
+
+    Raises UnknownNameError for another topic.
+    """
+    wanted = " ".join(topic.split())
+    if not wanted:
+        return _overview()
+    if wanted.lower().lstrip("%") in ("cell", "paimon"):
+        return cell_help()
+    for verb in VERBS:
+        if verb.name == wanted.lower():
+            return f"%paimon {verb.usage}\n    {verb.purpose}"
+    found = [s for s in STATEMENTS if s.name == wanted.upper()]
+    # `help alter` and `help create` are clear enough.
+    found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
+    if found:
+        return "\n".join(_statement(statement) for statement in found)
+    topics = ["cell", *(verb.name for verb in VERBS), *(s.name for s in STATEMENTS)]
+    raise UnknownNameError(
+        f"There is no help about `{topic}`.", hint=nearest(wanted, topics, what="topics")
+    )
+
+
+def cell_help() -> str:
+    """How a `%%paimon` cell is written, with its options."""
+    return "\n".join(
+        [
+            "%%paimon [OPTION]… [NAME <<]",
+            "STATEMENT [; STATEMENT]…",
+            "",
+            *_columns([(option.usage, option.purpose) for option in CELL_OPTIONS]),
+            *_columns([("NAME <<", "keep the result under this name, and show nothing")]),
+            "",
+            "`:name` in a statement is the value of that variable.",
+        ]
+    )
+
+
+def _overview() -> str:
+    return "\n".join(
+        [
+            "Verbs",
+            *_columns([(f"%paimon {verb.usage}", verb.purpose) for verb in VERBS]),
+            "",
+            "A cell",
+            *("  " + line if line else "" for line in cell_help().split("\n")),
+            "",
+            "Statements (%paimon help STATEMENT shows the forms)",
+            *_columns([(statement.name, statement.purpose) for statement in STATEMENTS]),
+            "",
+            f"Not offered yet: {', '.join(REFUSED)}.",
+            "Other statements go to Spark, if they name no Paimon table.",
+        ]
+    )
+
+
+def _statement(statement: StatementHelp) -> str:
+    return "\n".join(
+        [f"{statement.name}: {statement.purpose}", *map("    ".__add__, statement.forms)]
+    )
+
+
+_FIRST_WIDTH_MAX = 28
+
+
+def _columns(rows: list[tuple[str, str]]) -> list[str]:
+    """Two columns; a first one that is too wide has its line to itself."""
+    lines: list[str] = []
+    for first, second in rows:
+        if len(first) > _FIRST_WIDTH_MAX:
+            lines += [f"  {first}", f"  {'':{_FIRST_WIDTH_MAX}}  {second}"]
+        else:
+            lines.append(f"  {first:{_FIRST_WIDTH_MAX}}  {second}")
+    return lines

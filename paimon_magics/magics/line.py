@@ -1,0 +1,244 @@
+"""The verbs of `%paimon`: small questions and settings that need no SQL.
+
+`VERBS` is the one list of them; help and documentation follow it. What a verb asks of a table is a
+statement that the session runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    StatementSyntaxError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.magics.namespace import Variables, filled_in
+from paimon_magics.magics.options import split_words
+from paimon_magics.settings import Settings
+
+if TYPE_CHECKING:
+    from paimon_magics.magics.configuration import PaimonMagics
+
+__all__ = ["VERBS", "Verb", "run_line"]
+
+# Configured values that the notebook goes by at once; the others count when a connection is made.
+_AT_ONCE = ("display_rows", "limit", "result_type", "traceback")
+_CATALOG = "catalog."
+_SECRET = re.compile(r"secret|password|token|credential|key", re.IGNORECASE)
+_NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+))*")
+_BEGINS_SQL = re.compile(
+    r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: its name, how it is used, what it does, and what carries it out."""
+
+    name: str
+    usage: str
+    purpose: str
+    run: Callable[[PaimonMagics, str], object]
+
+
+def run_line(magics: PaimonMagics, line: str) -> object:
+    """Run `%paimon line` and return its value.
+
+    Raises UnknownNameError for a verb that is not there, and what the verb raises.
+    """
+    name, _, argument = line.strip().partition(" ")
+    if name in ("", "-h", "--help"):
+        name = "help"
+    for verb in VERBS:
+        if verb.name == name:
+            return verb.run(magics, argument.strip())
+    if _BEGINS_SQL.match(line.strip()):
+        hint = "SQL stands in a cell that begins with %%paimon, below that line."
+    else:
+        hint = nearest(name, [verb.name for verb in VERBS], what="verbs")
+    raise UnknownNameError(f"%paimon has no verb `{name}`.", hint=hint)
+
+
+def _connect(magics: PaimonMagics, argument: str) -> object:
+    from paimon_magics.session.session import active_session, connect
+
+    variables = Variables(magics.namespace_shell)
+    words = split_words(argument)
+    # After splitting: a value may hold blanks.
+    pairs = [filled_in(word, variables) for word in words if word != "--close"]
+    given = _given(pairs)
+    spark = _spark(given.pop("spark", None), variables)
+    catalog = {
+        key.removeprefix(_CATALOG): given.pop(key)
+        for key in list(given)
+        if key.startswith(_CATALOG)
+    }
+    warehouse = given.pop("warehouse", "")
+    settings = magics.settings()
+    settings.update({key: _read(magics, key, value) for key, value in given.items()})
+    if not catalog and not warehouse:
+        catalog, warehouse = dict(magics.catalog), magics.warehouse
+    warehouse = os.path.expanduser(warehouse)
+    if catalog and warehouse:
+        catalog["warehouse"] = warehouse
+    if "--close" in words:
+        session = active_session()
+        if session is not None:
+            session.close()
+        if not pairs:
+            print(f"{session.warehouse} is closed." if session else "No connection was open.")
+            return None
+    return connect(
+        None if catalog else warehouse or None, catalog=catalog or None, spark=spark, **settings
+    )
+
+
+def _given(pairs: list[str]) -> dict[str, str]:
+    names = ("warehouse", "spark", *(field.name for field in fields(Settings)))
+    given: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals and pair.startswith("-"):
+            raise UnknownNameError(f"`connect` has no option `{pair}`.", hint="It has `--close`.")
+        if not equals:
+            raise StatementSyntaxError(
+                f"`{pair}` is not of the form key=value.",
+                hint=f"For a warehouse: %paimon connect warehouse={pair}",
+            )
+        if key not in names and not (key.startswith(_CATALOG) and len(key) > len(_CATALOG)):
+            raise UnknownNameError(
+                f"`connect` has no option `{key}`.",
+                hint=nearest(key, (*names, "catalog.uri", "catalog.metastore"), what="options"),
+            )
+        if key in given:
+            raise StatementSyntaxError(f"`{key}` is given twice.", hint="Leave one of them out.")
+        given[key] = value
+    return given
+
+
+def _spark(name: str | None, variables: Variables) -> Any:
+    if name is None:
+        return None
+    if name not in variables:
+        raise UnknownNameError(
+            f"`spark={name}` names no variable.",
+            hint="Name the variable that holds the SparkSession, as in spark=spark.",
+        )
+    return variables[name]
+
+
+def _tables(magics: PaimonMagics, argument: str) -> object:
+    place = f" IN {_name(argument, 'tables', 'a database')}" if argument else ""
+    return magics.session().run(f"SHOW TABLES{place}")
+
+
+def _describe(magics: PaimonMagics, argument: str) -> object:
+    return magics.session().run(f"DESCRIBE TABLE {_name(argument, 'describe', 'a table')}")
+
+
+def _use(magics: PaimonMagics, argument: str) -> object:
+    return magics.session().run(f"USE {_name(argument, 'use', 'a database')}")
+
+
+def _name(argument: str, verb: str, what: str) -> str:
+    if _NAME.fullmatch(argument) is None:
+        raise StatementSyntaxError(
+            f"`%paimon {verb}` takes the name of {what}, not `{argument}`."
+            if argument
+            else f"`%paimon {verb}` lacks the name of {what}.",
+            hint="Put a part of a name that holds other characters in back-quotes.",
+        )
+    return argument
+
+
+def _config(magics: PaimonMagics, argument: str) -> None:
+    if not argument:
+        print("\n".join(_shown(magics, name) for name in sorted(_configurable(magics))))
+        return
+    (pair, *others) = split_words(argument)
+    if others:
+        raise StatementSyntaxError(
+            f"`{others[0]}` is one word too many.", hint="Write %paimon config key=value."
+        )
+    key, equals, text = pair.partition("=")
+    if not equals:
+        print(_shown(magics, _known(magics, key)))
+        return
+    text = filled_in(text, Variables(magics.namespace_shell))
+    if key.startswith(_CATALOG) and len(key) > len(_CATALOG):
+        magics.catalog = {**magics.catalog, key.removeprefix(_CATALOG): text}
+        key = "catalog"
+    else:
+        setattr(magics, _known(magics, key), _read(magics, key, text))
+    later = "" if key in _AT_ONCE else " (from the next connection on)"
+    print(f"{key} = {_value(magics, key)}{later}")
+
+
+def _configurable(magics: PaimonMagics) -> dict[str, Any]:
+    return magics.traits(config=True)
+
+
+def _known(magics: PaimonMagics, key: str) -> str:
+    names = _configurable(magics)
+    if key not in names:
+        raise UnknownNameError(
+            f"There is no setting `{key}`.", hint=nearest(key, names, what="settings")
+        )
+    return key
+
+
+def _read(magics: PaimonMagics, key: str, text: str) -> object:
+    """The value of a setting from its text; raises InvalidValueError."""
+    from traitlets import TraitError
+
+    trait = _configurable(magics)[key]
+    try:
+        value = trait.from_string(text)
+        return trait._validate(magics, value)
+    except (TraitError, ValueError):
+        raise InvalidValueError(
+            f"`{key}` can't be `{text}`.", hint=f"It is {_value(magics, key)} now. {trait.help}"
+        ) from None
+
+
+def _shown(magics: PaimonMagics, name: str) -> str:
+    trait = _configurable(magics)[name]
+    value, default = _value(magics, name), repr(trait.default())
+    changed = "" if value == default else f" (default {default})"
+    return f"{name} = {value}{changed}\n    {trait.help}"
+
+
+def _value(magics: PaimonMagics, name: str) -> str:
+    value = getattr(magics, name)
+    if isinstance(value, dict):
+        value = {key: "***" if _SECRET.search(key) else text for key, text in value.items()}
+    return repr(value)
+
+
+def _help(magics: PaimonMagics, argument: str) -> None:
+    from paimon_magics.magics.help import help_text
+
+    print(help_text(argument))
+
+
+VERBS = (
+    Verb(
+        "connect",
+        "connect [warehouse=…] [catalog.OPTION=…]… [SETTING=…]… [spark=NAME] [--close]",
+        "open a session on a warehouse, or the configured one; --close closes the open one first",
+        _connect,
+    ),
+    Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
+    Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
+    Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
+    Verb(
+        "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config
+    ),
+    Verb("help", "help [TOPIC]", "list verbs, options and statements, or explain one", _help),
+)

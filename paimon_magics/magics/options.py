@@ -1,0 +1,182 @@
+"""A `%%paimon` cell's first line → CellOptions, or an error that names the option.
+
+`CELL_OPTIONS` is the one list of them; help and documentation follow it. Nothing here knows
+IPython or runs anything.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shlex
+from dataclasses import dataclass, replace
+
+from paimon_magics.errors import InvalidValueError, StatementSyntaxError, UnknownNameError, nearest
+
+__all__ = [
+    "CELL_OPTIONS",
+    "RESULT_TYPES",
+    "CellOption",
+    "CellOptions",
+    "read_cell",
+    "split_words",
+]
+
+RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
+
+
+@dataclass(frozen=True, slots=True)
+class CellOption:
+    """One option: its flags, what its value is called (empty for none), and what it does."""
+
+    flags: tuple[str, ...]
+    value: str
+    purpose: str
+
+    @property
+    def usage(self) -> str:
+        """The option as help shows it: `-o, --out NAME`."""
+        return ", ".join(self.flags) + (f" {self.value}" if self.value else "")
+
+
+CELL_OPTIONS = (
+    CellOption(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
+    CellOption(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
+    CellOption(("--limit",), "N", "return at most N rows of a query, and show them all"),
+    CellOption(("--explain",), "", "show how the last statement would run; run nothing"),
+    CellOption(("--dry-run",), "", "check and plan every statement; run nothing"),
+    CellOption(("-h", "--help"), "", "show this; run nothing"),
+)
+"""The options of `%%paimon`; besides them, `NAME <<` keeps the result and shows nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellOptions:
+    """What the first line of a cell asks for; `assigned` is the NAME of `NAME <<`."""
+
+    out: str | None = None
+    assigned: str | None = None
+    type: str | None = None
+    limit: int | None = None
+    explain: bool = False
+    dry_run: bool = False
+    help: bool = False
+
+
+_ARROW_AT_END = re.compile(r"(?:^|\s)(\S+?)\s*<<\s*$")
+_ARROW_AT_START = re.compile(r"\s*([^\W\d]\w*)\s*<<")
+
+
+def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
+    """The options, and the body without a `NAME <<` at its beginning (blanks stand in its place).
+
+    Raises UnknownNameError for an option that is not there, InvalidValueError for a value that is
+    none, StatementSyntaxError for words that are no options and for options that exclude each
+    other.
+    """
+    options = CellOptions()
+    at_end = _ARROW_AT_END.search(line)
+    if at_end is not None:
+        options = replace(options, assigned=_name(at_end[1], "NAME <<"))
+        line = line[: at_end.start()]
+    at_start = _ARROW_AT_START.match(body)
+    if at_start is not None:
+        if options.assigned is not None:
+            raise StatementSyntaxError("The cell has two `NAME <<`.", hint="Leave one of them out.")
+        options = replace(options, assigned=_name(at_start[1], "NAME <<"))
+        # As many characters as before, so that positions in the cell stay what they are.
+        body = re.sub(r"\S", " ", at_start[0]) + body[at_start.end() :]
+    options = _read_words(split_words(line), options)
+    if options.out is not None and options.assigned is not None:
+        raise StatementSyntaxError(
+            f"The cell's result is named twice: `--out {options.out}` and `{options.assigned} <<`.",
+            hint="`--out NAME` shows the result too, `NAME <<` only keeps it.",
+        )
+    if options.explain and options.dry_run:
+        raise StatementSyntaxError(
+            "`--explain` and `--dry-run` are both given.", hint="Leave one of them out."
+        )
+    return options, body
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a line; quotes hold a word together. Backslashes mean themselves.
+
+    Raises StatementSyntaxError for a quote that is never closed.
+    """
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    lexer.escape = ""
+    try:
+        return list(lexer)
+    except ValueError:
+        raise StatementSyntaxError(
+            f"A quote is not closed: {line.strip()}", hint="Close it on the same line."
+        ) from None
+
+
+def _read_words(words: list[str], options: CellOptions) -> CellOptions:
+    known = {flag: option for option in CELL_OPTIONS for flag in option.flags}
+    seen: set[str] = set()
+    rest = iter(words)
+    for word in rest:
+        flag, equals, value = word.partition("=")
+        if not flag.startswith("-"):
+            raise StatementSyntaxError(
+                f"`{word}` is not an option of %%paimon.",
+                hint="Only options stand on the first line; the statement begins on the next one.",
+            )
+        option = known.get(flag)
+        if option is None:
+            raise UnknownNameError(
+                f"%%paimon has no option `{flag}`.", hint=nearest(flag, known, what="options")
+            )
+        field = option.flags[-1].strip("-").replace("-", "_")
+        if field in seen:
+            raise StatementSyntaxError(
+                f"The option `{option.flags[-1]}` is given twice.", hint="Leave one of them out."
+            )
+        seen.add(field)
+        if not option.value:
+            if equals:
+                raise InvalidValueError(
+                    f"The option `{flag}` takes no value.", hint=f"Write `{flag}` alone."
+                )
+            options = replace(options, **{field: True})  # type: ignore[arg-type]
+            continue
+        found = value if equals else next(rest, None)
+        if found is None or (not equals and found.startswith("-") and not found[1:].isdigit()):
+            raise InvalidValueError(
+                f"The option `{flag}` lacks its value.", hint=f"Write `{flag} {option.value}`."
+            )
+        options = _with_value(options, field, flag, found)
+    return options
+
+
+def _with_value(options: CellOptions, field: str, flag: str, value: str) -> CellOptions:
+    match field:
+        case "out":
+            return replace(options, out=_name(value, flag))
+        case "type":
+            if value not in RESULT_TYPES:
+                raise InvalidValueError(
+                    f"`{flag} {value}` names no type of result.",
+                    hint=nearest(value, RESULT_TYPES, what="types"),
+                )
+            return replace(options, type=value)
+        case _:
+            if not value.isascii() or not value.isdigit():
+                raise InvalidValueError(
+                    f"`{flag} {value}` is not a number of rows.", hint=f"Write `{flag} 100`."
+                )
+            return replace(options, limit=int(value))
+
+
+def _name(text: str, where: str) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise InvalidValueError(
+            f"`{text}` ({where}) can't be a variable's name.",
+            hint="A name has letters, digits and underscores, and no digit first.",
+        )
+    return text
