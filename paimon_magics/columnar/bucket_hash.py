@@ -44,8 +44,11 @@ def default_bucket(columns: Sequence[pa.Array], buckets: int) -> npt.NDArray[np.
 
 
 def mod_bucket(column: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket under `bucket-function.type=mod`: one INT or BIGINT key column without NULLs."""
-    values = column.to_numpy(zero_copy_only=False).astype(np.int64)
+    """The bucket under `bucket-function.type=mod`: one INT or BIGINT key column.
+
+    A NULL counts as 0: Java reads the slot of the binary row, which is zero there.
+    """
+    values = pc.fill_null(column, 0).to_numpy().astype(np.int64)
     found: npt.NDArray[np.int32] = np.mod(values, buckets).astype(np.int32)
     return found
 
