@@ -125,10 +125,13 @@ def _kept(connection: Connection, name: TableName) -> tuple[str, DataFrame]:
     while True:
         before = snapshot_identity(table)
         key = (table.location, name.branch, table.definition, before)
-        found = connection.views.keep(key, make)
-        # A commit in between belongs to another key than the one it was kept under.
-        if snapshot_identity(table) == before:
+        found = connection.views.find(key)
+        if found is not None:
             return found
+        made = connection.views.keep(key, make())
+        # A commit in between belongs to another key than the one it would be kept under.
+        if snapshot_identity(table) == before:
+            return made
         connection.views.forget(key)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,17 +28,20 @@ class Views:
         self._kept: OrderedDict[Hashable, tuple[str, DataFrame]] = OrderedDict()
         self._passing: list[str] = []
 
-    def keep(self, key: Hashable, make: Callable[[], DataFrame]) -> tuple[str, DataFrame]:
-        """The view's name and frame for `key`, made by `make` the first time."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        frame = make()
-        self._kept[key] = (self._create(frame), frame)
-        found = self._kept[key]
+    def find(self, key: Hashable) -> tuple[str, DataFrame] | None:
+        """The name and frame of the view kept for `key`."""
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    def keep(self, key: Hashable, frame: DataFrame) -> tuple[str, DataFrame]:
+        """Make a view of `frame` and keep it for `key`; return its name and the frame."""
+        kept = (self._create(frame), frame)
+        self._kept[key] = kept
         while len(self._kept) > max(self._kept_max, 1):
             self.forget(next(iter(self._kept)))
-        return found
+        return kept
 
     def forget(self, key: Hashable) -> None:
         """Drop the view of `key`; frames that were analysed with it stay valid."""
