@@ -135,15 +135,19 @@ def _spark(name: str | None, variables: Variables) -> Any:
 
 def _tables(magics: PaimonMagics, argument: str) -> object:
     place = f" IN {_name(argument, 'tables', 'a database')}" if argument else ""
-    return magics.session().run(f"SHOW TABLES{place}")
+    return _run(magics, f"SHOW TABLES{place}")
 
 
 def _describe(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().run(f"DESCRIBE TABLE {_name(argument, 'describe', 'a table')}")
+    return _run(magics, f"DESCRIBE TABLE {_name(argument, 'describe', 'a table')}")
 
 
 def _use(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().run(f"USE {_name(argument, 'use', 'a database')}")
+    return _run(magics, f"USE {_name(argument, 'use', 'a database')}")
+
+
+def _run(magics: PaimonMagics, statement: str) -> object:
+    return magics.session().run(statement)
 
 
 def _name(argument: str, verb: str, what: str) -> str:

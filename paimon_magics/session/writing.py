@@ -35,7 +35,10 @@ from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.writing import JobWritten, write_frame
+from paimon_magics.statements.cursor import Cursor
+from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
+from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.native import native_table
 from paimon_magics.tables.types import arrow_schema
@@ -169,7 +172,12 @@ def partition_specs(
                 )
             if item.value is not None:
                 static[key] = item.value
-        values = _constants(connection, table.definition, static, parameters, statement)
+        # Only what is named: Spark refuses values that it can't bind, needed or not.
+        named = dict.fromkeys(
+            name for sql in static.values() for name in bind_parameters(Cursor(sql, tokenize(sql)))
+        )
+        bound = bind(tuple(named), parameters, statement)
+        values = _constants(connection, table.definition, static, bound, statement)
         result.append(tuple(values.items()))
     return tuple(result)
 

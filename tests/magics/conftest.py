@@ -1,0 +1,83 @@
+"""An IPython shell with the extension, and a connection that ends with its test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from traitlets.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[[str], object]
+
+
+@pytest.fixture
+def make_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Config], InteractiveShell]]:
+    """Makes shells that are told a configuration; nothing of them is left after the test."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.chdir(tmp_path)
+
+    def make(config: Config) -> InteractiveShell:
+        InteractiveShell.clear_instance()
+        config.HistoryManager.enabled = False
+        config.InteractiveShell.colors = "nocolor"
+        return InteractiveShell.instance(config=config)
+
+    yield make
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def shell(make_shell: Callable[[Config], InteractiveShell]) -> InteractiveShell:
+    """A shell with the extension loaded, and no connection."""
+    shell = make_shell(Config())
+    shell.run_cell("%load_ext paimon_magics").raise_error()
+    return shell
+
+
+@pytest.fixture
+def closed_at_the_end() -> Iterator[None]:
+    """Closes the process's connection after the test, whoever opened it."""
+    from paimon_magics.session.session import active_session
+
+    yield
+    session = active_session()
+    if session is not None:
+        session.close()
+
+
+@pytest.fixture
+def connected(
+    shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None
+) -> InteractiveShell:
+    """A shell that is connected to a new warehouse, with a table `orders` of three rows."""
+    shell.user_ns["spark"] = spark
+    cells = [
+        "%paimon connect warehouse=warehouse spark=spark",
+        "%%paimon\n"
+        "CREATE TABLE orders (id INT NOT NULL, item STRING, day STRING) PARTITIONED BY (day)\n"
+        "  TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1');\n"
+        "INSERT INTO orders VALUES (1, 'tea', 'mon'), (2, NULL, 'mon'), (3, 'milk', 'tue')",
+    ]
+    for cell in cells:
+        shell.run_cell(cell).raise_error()
+    return shell
+
+
+@pytest.fixture
+def run(connected: InteractiveShell) -> Run:
+    """Runs a cell of the connected shell that must succeed, and returns its value."""
+
+    def run(cell: str) -> object:
+        done: ExecutionResult = connected.run_cell(cell)
+        done.raise_error()
+        return done.result
+
+    return run

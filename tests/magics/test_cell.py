@@ -1,0 +1,288 @@
+"""`%%paimon` cells, run through IPython on a real table with real Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    JobError,
+    PaimonMagicsError,
+    StatementSyntaxError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.session import active_session
+from tests.magics.conftest import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ALL = "SELECT id, item, day FROM orders ORDER BY id"
+ROWS = [
+    {"id": 1, "item": "tea", "day": "mon"},
+    {"id": 2, "item": None, "day": "mon"},
+    {"id": 3, "item": "milk", "day": "tue"},
+]
+TEXT = """\
+id  item  day
+--  ----  ---
+ 1  tea   mon
+ 2  NULL  mon
+ 3  milk  tue
+3 rows"""
+
+
+def test_a_cells_value_is_the_outcome_of_its_last_statement(run: Run) -> None:
+    outcome = run(f"%%paimon\nSELECT 1;\n{ALL};\n")
+    assert isinstance(outcome, Outcome)
+    assert outcome.to_arrow().to_pylist() == ROWS
+
+
+def test_a_result_is_shown_as_text_and_as_html(connected: InteractiveShell, run: Run) -> None:
+    outcome = run(f"%%paimon\n{ALL}")
+    shown, _ = connected.display_formatter.format(outcome)
+    assert set(shown) == {"text/plain", "text/html"}
+    assert shown["text/plain"] == TEXT
+    assert shown["text/html"].startswith("<table><thead><tr><th>id</th>")
+    assert "<td>NULL</td>" in shown["text/html"]
+
+
+def test_the_same_data_is_shown_the_same(connected: InteractiveShell, run: Run) -> None:
+    first, second = (
+        connected.display_formatter.format(run(f"%%paimon\n{ALL}"))[0] for _ in range(2)
+    )
+    assert first == second
+
+
+def test_a_query_is_shown_by_one_spark_job(
+    connected: InteractiveShell, run: Run, spark: SparkSession
+) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    outcome = run("%%paimon -o rows\nSELECT id, item FROM orders WHERE id > 0")
+    connected.display_formatter.format(outcome)
+    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 1
+
+
+@pytest.mark.parametrize("cell", ["%%paimon -o rows\n{}", "%%paimon --out rows\n{}"])
+def test_out_keeps_the_outcome_and_shows_it(
+    connected: InteractiveShell, run: Run, cell: str
+) -> None:
+    shown = run(cell.format(ALL))
+    assert shown is connected.user_ns["rows"]
+    assert str(shown) == TEXT
+
+
+@pytest.mark.parametrize("cell", ["%%paimon rows <<\n{}", "%%paimon\nrows << {}"])
+def test_an_arrow_keeps_the_outcome_and_shows_nothing(
+    connected: InteractiveShell, run: Run, cell: str
+) -> None:
+    assert run(cell.format(ALL)) is None
+    assert str(connected.user_ns["rows"]) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("arrow", "pyarrow.lib.Table"),
+        ("pandas", "pandas.core.frame.DataFrame"),
+        ("spark", "pyspark.sql.classic.dataframe.DataFrame"),
+        ("outcome", "paimon_magics.session.outcome.Outcome"),
+    ],
+)
+def test_type_says_what_the_value_is(run: Run, name: str, kind: str) -> None:
+    value = run(f"%%paimon -t {name}\n{ALL}")
+    assert f"{type(value).__module__}.{type(value).__name__}" == kind
+
+
+def test_polars_frames_hold_the_rows(run: Run) -> None:
+    polars = pytest.importorskip("polars", reason="polars is not among the requirements")
+    value = run(f"%%paimon -t polars\n{ALL}")
+    assert isinstance(value, polars.DataFrame)
+    assert value.to_dicts() == ROWS
+
+
+def test_out_keeps_what_type_asks_for(connected: InteractiveShell, run: Run) -> None:
+    value = run(f"%%paimon -o frame -t pandas\n{ALL}")
+    assert value is connected.user_ns["frame"]
+    assert list(connected.user_ns["frame"]["id"]) == [1, 2, 3]
+
+
+def test_a_statement_without_rows_gives_its_outcome_whatever_the_type(run: Run) -> None:
+    value = run("%%paimon -t pandas\nINSERT INTO orders VALUES (4, 'jam', 'tue')")
+    assert isinstance(value, Outcome)
+    assert str(value) == "INSERT INTO `default.orders`: 1 row written (snapshot 2)."
+
+
+def test_a_spark_frame_is_lazy(run: Run, spark: SparkSession) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    frame = run("%%paimon -t spark\nSELECT count(*) AS n FROM orders")
+    assert set(tracker.getJobIdsForGroup(None)) == before
+    assert frame.collect()[0].n == 3  # type: ignore[attr-defined]
+
+
+def test_limit_cuts_a_query_and_shows_all_that_is_left(run: Run) -> None:
+    outcome = run(f"%%paimon --limit 2\n{ALL}")
+    assert isinstance(outcome, Outcome)
+    assert outcome.to_arrow().to_pylist() == ROWS[:2]
+    assert str(outcome).endswith("\n2 rows")
+
+
+def test_a_configured_limit_holds_where_the_cell_has_none(run: Run) -> None:
+    run("%config PaimonMagics.limit = 1")
+    assert len(run(f"%%paimon -t arrow\n{ALL}")) == 1  # type: ignore[arg-type]
+    assert len(run(f"%%paimon -t arrow --limit 3\n{ALL}")) == 3  # type: ignore[arg-type]
+
+
+def test_display_rows_cut_what_is_shown_but_not_the_result(run: Run) -> None:
+    run("%paimon config display_rows=2")
+    outcome = run(f"%%paimon\n{ALL}")
+    assert isinstance(outcome, Outcome)
+    assert str(outcome).endswith(" 2  NULL  mon\nthe first 2 rows; more follow")
+    assert outcome.to_arrow().num_rows == 3
+    assert str(run("%paimon describe orders")).endswith("6 rows")  # a list stays whole
+
+
+def test_a_configured_type_is_what_cells_give(run: Run) -> None:
+    run("%paimon config result_type=arrow")
+    assert run(f"%%paimon\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
+
+
+def test_bind_parameters_are_variables_of_the_notebook(
+    connected: InteractiveShell, run: Run
+) -> None:
+    run("wanted = 'tue'\nunused = lambda: None\nframe = spark.range(1)")
+    value = run("%%paimon -t arrow\nSELECT id FROM orders WHERE day = :wanted")
+    assert value.to_pylist() == [{"id": 3}]  # type: ignore[attr-defined]
+    run("hostile = \"' OR 'a' = 'a\"")
+    value = run("%%paimon -t arrow\nSELECT id FROM orders WHERE day = :hostile")
+    assert value.to_pylist() == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("statement", "error", "said"),
+    [
+        ("SELECT :wantd", UnknownNameError, "Did you mean `wanted`?"),
+        ("SELECT :_secret", UnknownNameError, "`:_secret` has no value"),
+        ("SELECT :In", UnknownNameError, "`:In` has no value"),
+        ("SELECT :frame", InvalidValueError, "is a DataFrame, not a value"),
+    ],
+)
+def test_a_parameter_without_a_value_is_named(
+    connected: InteractiveShell, run: Run, statement: str, error: type[Exception], said: str
+) -> None:
+    run("wanted, _secret, frame = 1, 2, spark.range(1)")
+    failed = connected.run_cell(f"%%paimon\n{statement}").error_in_exec
+    assert isinstance(failed, error)
+    assert said in str(failed)
+
+
+def test_partitions_are_dropped_whatever_the_notebook_holds(run: Run) -> None:
+    run("def function(): ...\nframe = spark.range(1)\nwanted = 'mon'")
+    run("%%paimon\nTRUNCATE TABLE orders PARTITION (day = :wanted)")
+    assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS[2:]  # type: ignore[attr-defined]
+
+
+def test_a_dry_run_checks_every_statement_and_runs_none(run: Run) -> None:
+    cell = "%%paimon --dry-run\nINSERT INTO orders VALUES (9, 'x', 'mon');\nTRUNCATE TABLE orders"
+    assert "Would remove rows of `default.orders`." in str(run(cell))
+    assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
+
+
+def test_a_dry_run_finds_the_error_in_a_later_statement(connected: InteractiveShell) -> None:
+    done = connected.run_cell("%%paimon --dry-run\nSELECT 1;\nSELECT nothing FROM orders")
+    assert isinstance(done.error_in_exec, UnknownNameError)
+
+
+def test_explain_tells_the_plan_and_runs_nothing(run: Run) -> None:
+    said = str(run("%%paimon --explain\nINSERT INTO orders VALUES (9, 'x', 'mon')"))
+    assert said.startswith("default.orders: rows are merged in by key.")
+    assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
+
+
+def test_help_lists_the_options_and_runs_nothing(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("%%paimon --help\nTRUNCATE TABLE orders") is None
+    assert "--dry-run" in capsys.readouterr().out
+    assert run(f"%%paimon -t arrow\n{ALL}").to_pylist() == ROWS  # type: ignore[attr-defined]
+
+
+FAILING = [
+    ("SELECT amount FROM orders", UnknownNameError),
+    ("SELECT 'open", StatementSyntaxError),
+    ("SELECT raise_error('no') FROM orders", JobError),
+    ("DELETE FROM orders", UnsupportedStatementError),
+    ("INSERT INTO orders VALUES ('x', 'y', 'z')", InvalidValueError),
+]
+
+
+@pytest.mark.parametrize(("statement", "error"), FAILING)
+def test_an_error_fails_the_cell_and_shows_what_it_says_without_a_trace(
+    connected: InteractiveShell,
+    capsys: pytest.CaptureFixture[str],
+    statement: str,
+    error: type[PaimonMagicsError],
+) -> None:
+    capsys.readouterr()
+    done = connected.run_cell(f"%%paimon -o kept\n{statement}")
+    assert type(done.error_in_exec) is error
+    shown = capsys.readouterr()
+    assert shown.out.rstrip("\n") == done.error_in_exec.text()
+    assert shown.err == ""
+    assert "kept" not in connected.user_ns
+
+
+def test_the_whole_trace_is_shown_on_request(
+    connected: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    connected.run_cell("%paimon config traceback=True").raise_error()
+    connected.run_cell("%%paimon\nSELECT amount FROM orders")
+    assert "Traceback (most recent call last)" in capsys.readouterr().out
+
+
+def test_the_line_of_an_error_is_counted_in_the_cell(connected: InteractiveShell) -> None:
+    done = connected.run_cell("%%paimon\nkept << SELECT 1;\n\nSELECT id,\n  amount\nFROM orders")
+    assert isinstance(done.error_in_exec, UnknownNameError)
+    assert "\n  line 4:   amount\n            ^\n" in done.error_in_exec.text()
+
+
+def test_the_first_error_stops_the_cell(connected: InteractiveShell, run: Run) -> None:
+    done = connected.run_cell(
+        "%%paimon\nINSERT INTO orders VALUES (4, 'jam', 'tue');\nSELECT nothing;\nDROP TABLE orders"
+    )
+    assert isinstance(done.error_in_exec, UnknownNameError)
+    assert run("%%paimon -t arrow\nSELECT count(*) AS n FROM orders").to_pylist() == [{"n": 4}]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("body", ["\n", "-- nothing\n", ";;\n"])
+def test_a_cell_without_statements_says_so(run: Run, body: str) -> None:
+    assert str(run(f"%%paimon\n{body}")) == "There is no statement."
+
+
+def test_a_cell_connects_as_configured_and_says_where(
+    shell: InteractiveShell,
+    spark: SparkSession,
+    closed_at_the_end: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shell.run_cell("%paimon config warehouse=lake").raise_error()
+    shell.run_cell("%paimon config database=default").raise_error()
+    capsys.readouterr()
+    shell.run_cell("%%paimon\nSHOW DATABASES").raise_error()
+    assert capsys.readouterr().out.startswith(f"Connected to {tmp_path / 'lake'}.\n")
+    shell.run_cell("%%paimon\nSHOW DATABASES").raise_error()
+    assert "Connected" not in capsys.readouterr().out
+    session = active_session()
+    assert session is not None
+    assert session.warehouse == str(tmp_path / "lake")

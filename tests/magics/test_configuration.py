@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from paimon_magics.errors import InvalidValueError, UnknownNameError
+from paimon_magics.magics.configuration import PaimonMagics
+from paimon_magics.settings import Settings
+
+
+def magics_of(shell: InteractiveShell) -> PaimonMagics:
+    found = shell.magics_manager.registry["PaimonMagics"]
+    assert isinstance(found, PaimonMagics)
+    return found
+
+
+def test_every_setting_of_a_session_can_be_configured_and_has_the_same_default(
+    shell: InteractiveShell,
+) -> None:
+    defaults = Settings()
+    expected = {field.name: getattr(defaults, field.name) for field in fields(Settings)}
+    assert magics_of(shell).settings() == expected
+
+
+def test_every_configured_name_has_a_help() -> None:
+    traits = PaimonMagics.class_traits(config=True)
+    assert len(traits) > len(fields(Settings))
+    assert [name for name, trait in traits.items() if len(trait.help) < 20] == []
+
+
+def test_configuration_files_are_followed(
+    make_shell: Callable[[Config], InteractiveShell],
+) -> None:
+    config = Config()
+    config.PaimonMagics.display_rows = 7
+    config.PaimonMagics.catalog = {"metastore": "rest", "uri": "http://localhost:1"}
+    shell = make_shell(config)
+    shell.run_cell("%load_ext paimon_magics").raise_error()
+    assert magics_of(shell).display_rows == 7
+    assert magics_of(shell).catalog["metastore"] == "rest"
+
+
+def test_ipythons_own_config_magic_knows_the_settings(shell: InteractiveShell) -> None:
+    shell.run_cell("%config PaimonMagics.limit = 3").raise_error()
+    assert magics_of(shell).limit == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("display_rows=5", "display_rows", 5),
+        ("limit=10", "limit", 10),
+        ("limit=None", "limit", None),
+        ("result_type=pandas", "result_type", "pandas"),
+        ("traceback=True", "traceback", True),
+        ("warehouse='my lake'", "warehouse", "my lake"),
+        ("warehouse={place}/x", "warehouse", "/lake/x"),
+        ("catalog.uri=http://localhost:1", "catalog", {"uri": "http://localhost:1"}),
+    ],
+)
+def test_config_sets_a_value(shell: InteractiveShell, text: str, name: str, value: object) -> None:
+    shell.user_ns["place"] = "/lake"
+    shell.run_cell(f"%paimon config {text}").raise_error()
+    assert getattr(magics_of(shell), name) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("display_row", UnknownNameError, "Did you mean `display_rows`?"),
+        ("display_row=5", UnknownNameError, "Did you mean `display_rows`?"),
+        ("display_rows=five", InvalidValueError, "`display_rows` can't be `five`"),
+        ("display_rows=-1", InvalidValueError, "`display_rows` can't be `-1`"),
+        ("result_type=table", InvalidValueError, "outcome, spark, arrow, pandas, polars"),
+        ("traceback=perhaps", InvalidValueError, "`traceback` can't be `perhaps`"),
+        ("warehouse={plase}", UnknownNameError, "Did you mean `place`?"),
+    ],
+)
+def test_config_says_what_is_wrong(
+    shell: InteractiveShell, text: str, error: type[Exception], said: str
+) -> None:
+    shell.user_ns["place"] = "/lake"
+    done = shell.run_cell(f"%paimon config {text}")
+    assert isinstance(done.error_in_exec, error)
+    assert said in str(done.error_in_exec)
+
+
+def test_config_lists_values_with_their_defaults(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("%paimon config display_rows=5").raise_error()
+    capsys.readouterr()
+    shell.run_cell("%paimon config").raise_error()
+    shown = capsys.readouterr().out
+    assert "display_rows = 5 (default 20)\n    Rows that a displayed query shows." in shown
+    assert all(f"{name} = " in shown for name in PaimonMagics.class_traits(config=True))
+
+
+def test_config_tells_which_values_wait_for_the_next_connection(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("%paimon config master=local[2]\n%paimon config limit=3").raise_error()
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["master = 'local[2]' (from the next connection on)", "limit = 3"]
+
+
+def test_secrets_among_the_catalogs_options_are_not_shown(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("%paimon config catalog.token=abc123").raise_error()
+    shell.run_cell("%paimon config").raise_error()
+    shown = capsys.readouterr().out
+    assert "catalog = {'token': '***'}" in shown
+    assert "abc123" not in shown

@@ -1,0 +1,160 @@
+"""The verbs of `%paimon`, run through IPython."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    StatementSyntaxError,
+    UnknownNameError,
+)
+from paimon_magics.magics.line import VERBS
+from paimon_magics.session.session import Session, active_session
+from tests.magics.conftest import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "said"),
+    [
+        ("tabels", UnknownNameError, "Did you mean `tables`?"),
+        ("SELECT 1", UnknownNameError, "SQL stands in a cell that begins with %%paimon"),
+        ("connect /lake", StatementSyntaxError, "%paimon connect warehouse=/lake"),
+        ("connect warehose=/lake", UnknownNameError, "Did you mean `warehouse`?"),
+        ("connect catalog.=x", UnknownNameError, "no option `catalog.`"),
+        ("connect --clos", UnknownNameError, "It has `--close`."),
+        ("connect warehouse=a warehouse=b", StatementSyntaxError, "`warehouse` is given twice"),
+        ("connect spark=nothing", UnknownNameError, "`spark=nothing` names no variable"),
+        ("connect batch_rows=many", PaimonMagicsError, "`batch_rows` can't be `many`"),
+        ("connect warehouse={nothing}", UnknownNameError, "`{nothing}` names no variable"),
+        ("describe", StatementSyntaxError, "lacks the name of a table"),
+        ("describe a b", StatementSyntaxError, "not `a b`"),
+        ("describe a; DROP TABLE a", StatementSyntaxError, "takes the name of a table"),
+        ("use", StatementSyntaxError, "lacks the name of a database"),
+        ("config a=1 b=2", StatementSyntaxError, "one word too many"),
+        ("help selct", UnknownNameError, "Did you mean `SELECT`?"),
+    ],
+)
+def test_a_wrong_line_is_answered_with_the_next_step(
+    shell: InteractiveShell, line: str, error: type[Exception], said: str
+) -> None:
+    failed = shell.run_cell(f"%paimon {line}").error_in_exec
+    assert isinstance(failed, error)
+    assert said in str(failed)
+    assert active_session() is None
+
+
+@pytest.mark.parametrize("line", ["", "help", "--help"])
+def test_help_lists_every_verb_option_and_statement(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    shell.run_cell(f"%paimon {line}").raise_error()
+    shown = capsys.readouterr().out
+    assert all(f"%paimon {verb.usage}" in shown for verb in VERBS)
+    assert "--dry-run" in shown
+    assert "INSERT OVERWRITE" in shown
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("connect", "%paimon connect [warehouse=…]"),
+        ("insert into", "INSERT INTO t [PARTITION (c = v, …)]"),
+        ("ALTER", "ALTER TABLE t DROP [IF EXISTS] PARTITION"),
+        ("create", "CREATE DATABASE"),
+        ("%%paimon", "NAME <<"),
+    ],
+)
+def test_help_explains_a_topic(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], topic: str, said: str
+) -> None:
+    shell.run_cell(f"%paimon help {topic}").raise_error()
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_connect_gives_the_session(
+    shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None, tmp_path: Path
+) -> None:
+    shell.user_ns.update(spark=spark, place=tmp_path)
+    done = shell.run_cell(
+        "session = %paimon connect warehouse='{place}/my lake' spark=spark display_rows=3"
+    )
+    done.raise_error()
+    session = shell.user_ns["session"]
+    assert isinstance(session, Session)
+    assert session.warehouse == str(tmp_path / "my lake")
+    assert session.spark is spark
+    assert session.settings.display_rows == 3
+
+
+@pytest.mark.spark
+def test_connect_takes_a_catalogs_options(
+    shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None, tmp_path: Path
+) -> None:
+    shell.run_cell(
+        "%paimon connect catalog.metastore=filesystem warehouse=lake database=default"
+    ).raise_error()
+    session = active_session()
+    assert session is not None
+    assert session.catalog_options["metastore"] == "filesystem"
+    assert session.warehouse == str(tmp_path / "lake")
+
+
+@pytest.mark.spark
+def test_connecting_elsewhere_needs_the_connection_closed(
+    connected: InteractiveShell, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = connected.run_cell("%paimon connect warehouse=other").error_in_exec
+    assert isinstance(failed, SetupError)
+    assert "%paimon connect --close" in failed.hint
+    assert str(run("%paimon connect --close warehouse=other")) == (
+        f"Session({tmp_path / 'other'}, database default)"
+    )
+    capsys.readouterr()
+    run("%paimon connect --close")
+    run("%paimon connect --close")
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'other'} is closed.\nNo connection was open.\n"
+    )
+
+
+@pytest.mark.spark
+def test_a_wrong_option_leaves_the_connection_open(connected: InteractiveShell) -> None:
+    done = connected.run_cell("%paimon connect --close warehose=other")
+    assert isinstance(done.error_in_exec, UnknownNameError)
+    assert active_session() is not None
+
+
+@pytest.mark.spark
+def test_tables_are_listed(run: Run) -> None:
+    run("%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.events (id INT)")
+    assert "default    orders" in str(run("%paimon tables"))
+    assert "shop       events" in str(run("%paimon tables shop"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["orders", "default.orders", "`orders`", "paimon.default.orders"])
+def test_a_table_is_described(run: Run, name: str) -> None:
+    assert "\nitem " in str(run(f"%paimon describe {name}"))
+
+
+@pytest.mark.spark
+def test_a_dollar_in_a_name_is_the_system_tables_whatever_the_notebook_holds(run: Run) -> None:
+    run("files = 'x'")
+    assert "\nrecord_count " in str(run("%paimon describe orders$files"))
+
+
+@pytest.mark.spark
+def test_use_changes_the_database_of_unqualified_names(run: Run) -> None:
+    run("%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.events (id INT)")
+    assert str(run("%paimon use shop")) == "The current database is `shop`."
+    assert str(run("%%paimon\nSELECT * FROM events")) == "id\n--\n0 rows"
