@@ -122,10 +122,10 @@ def _write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Writte
             rows += conformed.num_rows
             if task.bucket_rule is None:
                 if conformed.num_rows:
-                    writer.write_arrow(conformed)
+                    writer.write_arrow(_unsliced(conformed))
                 continue
             for bucket, group in _groups(conformed, task):
-                writer.write_arrow(group, bucket)
+                writer.write_arrow(_unsliced(group), bucket)
         messages = tuple(message.serialize() for message in writer.prepare_commit())
     finally:
         # Deletes what the writer still owns; after prepare_commit that is nothing.
@@ -151,6 +151,14 @@ def _groups(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[int, pa.Re
         contiguous = rows[-1] - rows[0] + 1 == len(rows)
         group = batch.slice(rows[0], len(rows)) if contiguous else batch.take(pa.array(rows))
         yield int(buckets[rows[0]]), group
+
+
+def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, copied where nested columns begin in the middle of their buffers: the native
+    writer mistakes the offsets of structs inside structs."""
+    if any(pa.types.is_nested(column.type) and column.offset for column in batch.columns):
+        return batch.take(pa.array(np.arange(batch.num_rows)))
+    return batch
 
 
 def _conform_column(column: pa.Array, field: pa.Field) -> pa.Array:
