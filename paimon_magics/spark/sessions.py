@@ -15,11 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
-from paimon_magics.spark.java import find_java, prepare_environment
+from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 
 __all__ = ["adopt", "slots", "start"]
 
@@ -36,7 +37,8 @@ def start(settings: Settings) -> SparkSession:
     active = SparkSession.getActiveSession()
     if active is not None:
         return adopt(active)
-    os.environ.update(prepare_environment(find_java(os.environ)))
+    java = find_java(os.environ, newest_java(pyspark.__version__))
+    os.environ.update(prepare_environment(java))
     # Executors must run this Python; `python3` on PATH may be any other.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

