@@ -28,7 +28,7 @@ from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.sessions import adopt, slots, start
+from paimon_magics.spark.sessions import adopt, is_alive, slots, start
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.names import table_name_of
 from paimon_magics.statements.parsing import parse_cell
@@ -76,6 +76,8 @@ def connect(
         options = _catalog_options(warehouse, catalog)
         wanted = Settings().with_changes(settings)
         opened = Catalog.open(options)
+        if _active is not None and not _active.closed and not is_alive(_active.spark):
+            _active.close()  # somebody stopped its Spark
         if _active is not None and not _active.closed:
             if _active.catalog_options == opened.options:
                 return _active

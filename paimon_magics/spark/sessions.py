@@ -22,7 +22,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 
-__all__ = ["adopt", "slots", "start"]
+__all__ = ["adopt", "is_alive", "slots", "start"]
 
 _SLOTS_UNKNOWN = 8
 _LOOPBACK = "127.0.0.1"
@@ -109,6 +109,15 @@ def adopt(spark: Any) -> SparkSession:
         if "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
             context.pythonExec = sys.executable
     return spark  # type: ignore[no-any-return]
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Whether the session still answers: false after `spark.stop()` and when the JVM is gone."""
+    try:
+        spark.conf.get("spark.app.name", "")
+    except Exception:
+        return False
+    return True
 
 
 def slots(spark: SparkSession) -> int:
