@@ -35,7 +35,7 @@ def start(settings: Settings) -> SparkSession:
     when there is no Java to run it on, or Spark can't start.
     """
     active = SparkSession.getActiveSession()
-    if active is not None:
+    if active is not None and is_alive(active):
         return adopt(active)
     java = find_java(os.environ, newest_java(pyspark.__version__))
     os.environ.update(prepare_environment(java))
@@ -113,7 +113,12 @@ def adopt(spark: Any) -> SparkSession:
 
 def is_alive(spark: SparkSession) -> bool:
     """Whether the session still answers: false after `spark.stop()` and when the JVM is gone."""
+    context = None
+    with suppress(Exception):  # Spark Connect has none
+        context = spark.sparkContext
     try:
+        if context is not None:
+            return bool(context.defaultParallelism)
         spark.conf.get("spark.app.name", "")
     except Exception:
         return False
