@@ -6,8 +6,10 @@ Python executable, the number of slots) are asked for here and have a fall-back.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -50,6 +52,7 @@ def start(settings: Settings) -> SparkSession:
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(settings.batch_rows))
         .config("spark.python.unix.domain.socket.enabled", "true")
     )
+    folder = Path(tempfile.mkdtemp(prefix="paimon-magics-"))
     if settings.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         logging_file = Path(__file__).with_name("log4j2.properties")
@@ -63,7 +66,10 @@ def start(settings: Settings) -> SparkSession:
                 f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
             )
         )
-    log = Path(tempfile.gettempdir()) / f"paimon-magics-spark-{os.getpid()}.log"
+        if "SPARK_CONF_DIR" not in os.environ:
+            # Spark would make the folder for its own tables beside the notebook.
+            builder = builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
+    log = folder / "spark.log"
     try:
         with _error_stream_to(log):
             spark = builder.getOrCreate()
@@ -72,6 +78,7 @@ def start(settings: Settings) -> SparkSession:
             f"Spark could not start on `{settings.master}`: {_first_line(error)}",
             hint=f"Check the Spark master. What Spark said is in {log}.",
         ) from error
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return adopt(spark)
 
 
