@@ -260,7 +260,10 @@ def test_a_primary_key_table_holds_every_type_merged_or_not(
         assert found == expected, reader
     # The values of each key go one row up, by a job; then back: every reader has to merge.
     keys = [str(key) for key in range(len(rows))]
-    moved = [f"({key}, {row.split(', ', 1)[1]}" for key, row in zip([*keys[1:], "0"], values)]
+    moved = [
+        f"({key}, {row.split(', ', 1)[1]}"
+        for key, row in zip([*keys[1:], "0"], values, strict=True)
+    ]
     session.run(f"INSERT INTO t SELECT * FROM (VALUES {', '.join(moved)})")
     session.run(f"INSERT INTO t SELECT * FROM (VALUES {', '.join(values)})")
     for reader, found in read_by_everyone(session, java_paimon, warehouse, "t").items():

@@ -1,0 +1,454 @@
+"""Bad input: an error of ours names the thing and the next step, and nothing has started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    StatementSyntaxError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from tests.session.evidence import files, nothing_happens
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def shop(session: Session) -> Session:
+    session.run(
+        "CREATE TABLE orders (id BIGINT NOT NULL, item STRING, amount DECIMAL(5, 2), tiny TINYINT, "
+        "day DATE, dt STRING) PARTITIONED BY (dt); "
+        "CREATE TABLE users (name VARCHAR(5) NOT NULL, age INT) "
+        "TBLPROPERTIES ('primary-key' = 'name', 'bucket' = '2'); "
+        "INSERT INTO orders VALUES (1, 'tea', 1, 1, DATE'2026-01-01', 'x'); "
+        "INSERT INTO users VALUES ('ann', 1)"
+    )
+    return session
+
+
+ROW = "'tea', 1.5, 1, DATE'2026-01-01', 'x'"
+
+# (id, statement, class, what the message names, what the hint says, the text at the position)
+Case = tuple[str, str, type[PaimonMagicsError], tuple[str, ...], str, str | None]
+CASES: list[Case] = [
+    # ---- unknown names
+    ("table", "SELECT * FROM ordrs", UnknownNameError, ("ordrs",), "`orders`", "ordrs"),
+    (
+        "table of another database",
+        "SELECT * FROM shop.orders",
+        UnknownNameError,
+        ("shop",),
+        "default",
+        "shop.orders",
+    ),
+    (
+        "table in a join",
+        "SELECT *\nFROM orders o\nJOIN user u ON o.id = u.age",
+        UnknownNameError,
+        ("user",),
+        "`users`",
+        "user u",
+    ),
+    ("table to write", "INSERT INTO oders VALUES (1)", UnknownNameError, ("oders",), "orders", "oders"),
+    ("table to drop", "DROP TABLE oders", UnknownNameError, ("oders",), "orders", "oders"),
+    ("table to alter", "ALTER TABLE oders SET ('a' = 'b')", UnknownNameError, ("oders",), "orders", None),
+    ("table to describe", "DESCRIBE oders", UnknownNameError, ("oders",), "orders", "oders"),
+    ("table to truncate", "TRUNCATE TABLE oders", UnknownNameError, ("oders",), "orders", None),
+    ("system table", "SELECT * FROM orders$filez", UnknownNameError, ("filez",), "files", "orders$filez"),
+    ("database", "USE shp", UnknownNameError, ("shp",), "default", "shp"),
+    ("column", "SELECT itme FROM orders", UnknownNameError, ("itme",), "item", "itme"),
+    (
+        "qualified column",
+        "SELECT o.id, o.itme FROM orders AS o WHERE o.id > 0",
+        UnknownNameError,
+        ("itme",),
+        "item",
+        "o.itme",
+    ),
+    (
+        "column to write",
+        "INSERT INTO orders (id, itme) VALUES (1, 'x')",
+        UnknownNameError,
+        ("itme", "orders"),
+        "`item`",
+        "itme",
+    ),
+    (
+        "column by name",
+        "INSERT INTO users BY NAME SELECT 'bob' AS name, 1 AS aeg",
+        UnknownNameError,
+        ("aeg", "users"),
+        "`age`",
+        "aeg",
+    ),
+    (
+        "partition column",
+        "INSERT OVERWRITE orders PARTITION (d = 'x') SELECT 1",
+        UnknownNameError,
+        ("`d`", "orders"),
+        "dt",
+        "d = 'x'",
+    ),
+    (
+        "partition column to drop",
+        "ALTER TABLE orders DROP PARTITION (day = '2026-01-01')",
+        UnknownNameError,
+        ("`day`", "orders"),
+        "dt",
+        None,
+    ),
+    (
+        "column to rename",
+        "ALTER TABLE orders RENAME COLUMN itme TO thing",
+        UnknownNameError,
+        ("itme",),
+        "`item`",
+        None,
+    ),
+    (
+        "option of a new table",
+        "CREATE TABLE t (a INT) TBLPROPERTIES ('bukcet' = '1')",
+        UnknownNameError,
+        ("bukcet",),
+        "`bucket`",
+        None,
+    ),
+    (
+        "option of a table",
+        "ALTER TABLE orders SET TBLPROPERTIES ('target-file-sise' = '1 mb')",
+        UnknownNameError,
+        ("target-file-sise",),
+        "`target-file-size`",
+        None,
+    ),
+    ("function", "SELECT uper(item) FROM orders", UnknownNameError, ("uper",), "", "uper"),
+    (
+        "bind name",
+        "SELECT * FROM orders WHERE dt = :dya",
+        UnknownNameError,
+        (":dya",),
+        "`day`",
+        ":dya",
+    ),
+    # ---- numbers of columns
+    ("too few values", "INSERT INTO users VALUES ('a')", InvalidValueError, ("users", "2", "1"), "name", "VALUES"),
+    (
+        "too many values",
+        f"INSERT INTO orders VALUES (1, {ROW}, 7)",
+        InvalidValueError,
+        ("6", "7"),
+        "`item`",
+        "VALUES",
+    ),
+    (
+        "too few columns of a query",
+        "INSERT INTO users SELECT name FROM users",
+        InvalidValueError,
+        ("users", "2 columns", "1"),
+        "BY NAME",
+        "SELECT",
+    ),
+    (
+        "column list and values",
+        "INSERT INTO users (name) VALUES ('a', 1)",
+        InvalidValueError,
+        ("1 column", "2"),
+        "`name`",
+        "VALUES",
+    ),
+    (
+        "besides the partition",
+        "INSERT INTO orders PARTITION (dt = 'x') VALUES (1, 'tea')",
+        InvalidValueError,
+        ("5 columns", "`dt`", "2"),
+        "`item`",
+        "VALUES",
+    ),
+    # ---- values that do not fit
+    (
+        "text for a number",
+        "INSERT INTO users VALUES ('a', 'old')",
+        InvalidValueError,
+        ("age", "INT", "old"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "number out of range",
+        "INSERT INTO orders (id, tiny) VALUES (1, 300)",
+        InvalidValueError,
+        ("tiny", "TINYINT", "300"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "decimal out of range",
+        "INSERT INTO orders (id, amount) VALUES (1, 12345.6)",
+        InvalidValueError,
+        ("DECIMAL(5, 2)", "12345.6"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "no date",
+        "INSERT INTO orders (id, day) VALUES (1, '2026-02-30')",
+        InvalidValueError,
+        ("day", "DATE", "2026-02-30"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "too long a text",
+        "INSERT INTO users VALUES ('abcdef', 1)",
+        InvalidValueError,
+        ("name", "VARCHAR(5)", "6 characters"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "a type that can't be cast",
+        "INSERT INTO orders (id, day) SELECT id, array(id) FROM orders",
+        InvalidValueError,
+        ("day", "DATE", "ARRAY<BIGINT>"),
+        "Cast",
+        "SELECT",
+    ),
+    (
+        "partition value",
+        "INSERT INTO orders PARTITION (dt = nope) SELECT 1, 'a', 1, 1, NULL",
+        UnknownNameError,
+        ("nope",),
+        "",
+        None,
+    ),
+    (
+        "option value",
+        "CREATE TABLE t (a INT) TBLPROPERTIES ('bucket' = 'many')",
+        InvalidTableError,
+        ("bucket", "many"),
+        "",
+        None,
+    ),
+    (
+        "bind value",
+        "SELECT * FROM orders WHERE dt = :len",
+        InvalidValueError,
+        (":len",),
+        "Bind",
+        ":len",
+    ),
+    # ---- NULLs
+    (
+        "NULL for NOT NULL",
+        f"INSERT INTO orders VALUES (NULL, {ROW})",
+        InvalidValueError,
+        ("`id`", "NOT NULL"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "NULL for a key",
+        "INSERT INTO users VALUES ('bob', 1), (NULL, 2)",
+        InvalidValueError,
+        ("`name`", "NOT NULL"),
+        "Nothing was written",
+        None,
+    ),
+    (
+        "no value for NOT NULL",
+        "INSERT INTO orders (item) VALUES ('tea')",
+        InvalidValueError,
+        ("`id`", "NOT NULL"),
+        "`id`",
+        "orders",
+    ),
+    # ---- duplicate columns
+    (
+        "column twice in a list",
+        "INSERT INTO users (age, age) VALUES (1, 2)",
+        InvalidValueError,
+        ("`age`",),
+        "once",
+        "age",
+    ),
+    (
+        "column twice by name",
+        "INSERT INTO users BY NAME SELECT 'a' AS name, 1 AS age, 2 AS AGE",
+        InvalidValueError,
+        ("`age`",),
+        "once",
+        "age",
+    ),
+    (
+        "column twice in a table",
+        "CREATE TABLE t (a INT, b INT, a STRING)",
+        InvalidTableError,
+        ("`a`",),
+        "",
+        None,
+    ),
+    (
+        "partition column twice",
+        "INSERT INTO orders PARTITION (dt = 'x', dt = 'y') SELECT 1",
+        InvalidValueError,
+        ("`dt`",),
+        "once",
+        "dt = 'y'",
+    ),
+    # ---- text that is no SQL
+    ("unterminated text", "SELECT 'abc FROM orders", StatementSyntaxError, (), "", "'abc"),
+    ("unterminated name", "SELECT `id FROM orders", StatementSyntaxError, (), "", "`id"),
+    ("unterminated comment", "SELECT 1 /* FROM orders", StatementSyntaxError, (), "", "/*"),
+    ("open parenthesis", "SELECT (1 + 2 FROM orders", StatementSyntaxError, (), "", ""),
+    ("open VALUES", "INSERT INTO users VALUES ('a', 1", StatementSyntaxError, (), "", ""),
+    ("missing list", "SELECT id, FROM orders WHERE", StatementSyntaxError, (), "", ""),
+    ("misspelt verb", "SELCT * FROM orders", StatementSyntaxError, (), "", "SELCT"),
+    # ---- recognised, and not offered
+    ("DELETE", "DELETE FROM orders WHERE id = 1", UnsupportedStatementError, ("DELETE", "orders"), "%paimon help", "DELETE"),
+    ("UPDATE", "UPDATE orders SET id = 1", UnsupportedStatementError, ("UPDATE", "orders"), "%paimon help", "UPDATE"),
+    ("MERGE", "MERGE INTO users USING orders ON true WHEN MATCHED THEN DELETE", UnsupportedStatementError, ("MERGE", "users"), "%paimon help", "MERGE"),
+    ("CALL", "CALL sys.compact(table => 'orders')", UnsupportedStatementError, ("CALL",), "%paimon help", "CALL"),
+    ("COPY INTO", "COPY INTO orders FROM '/x'", UnsupportedStatementError, ("COPY",), "%paimon help", "COPY"),
+    ("ANALYZE", "ANALYZE TABLE orders COMPUTE STATISTICS", UnsupportedStatementError, ("ANALYZE", "orders"), "%paimon help", "ANALYZE"),
+    ("tag", "ALTER TABLE orders CREATE TAG monday", UnsupportedStatementError, ("TAG", "orders"), "", ""),
+    ("branch", "ALTER TABLE orders CREATE BRANCH b", UnsupportedStatementError, ("BRANCH", "orders"), "", ""),
+    ("writing a system table", "INSERT INTO orders$files SELECT 1", UnsupportedStatementError, ("orders$files",), "orders", "orders$files"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "named", "hint", "place"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_bad_input_is_named_before_anything_starts(
+    shop: Session,
+    warehouse: Path,
+    statement: str,
+    kind: type[PaimonMagicsError],
+    named: tuple[str, ...],
+    hint: str,
+    place: str | None,
+) -> None:
+    with nothing_happens(shop.spark, warehouse), pytest.raises(PaimonMagicsError) as caught:
+        shop.run(statement, {"day": "x", "len": len})
+    error = caught.value
+    assert type(error) is kind, error.text()
+    for name in named:
+        assert name in error.message, error.text()
+    assert hint in error.hint and error.hint, error.text()
+    if place is not None:
+        assert error.position is not None and error.statement is not None, error.text()
+        assert error.statement[error.position :].startswith(place), error.text()
+        assert "^" in error.text()
+    # The session goes on as if nothing had been said.
+    assert shop.run("SELECT count(*) AS n FROM orders").to_arrow().to_pylist() == [{"n": 1}]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '0')",
+        "CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'x')",
+        "CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('bucket' = '4')",
+        "CREATE TABLE t (k INT) PARTITIONED BY (nope)",
+        "CREATE TABLE t (v INT) TBLPROPERTIES ('merge-engine' = 'bogus')",
+        "CREATE TABLE t (k INT NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', 'sequence.field' = 'nope')",
+    ],
+)
+def test_a_definition_that_other_engines_refuse_makes_no_table(
+    shop: Session, warehouse: Path, definition: str
+) -> None:
+    with nothing_happens(shop.spark, warehouse), pytest.raises(StatementError) as caught:
+        shop.run(definition)
+    assert caught.value.hint
+
+
+def test_a_cell_stops_at_its_first_error(shop: Session) -> None:
+    with pytest.raises(UnknownNameError):
+        shop.run(
+            "INSERT INTO users VALUES ('bob', 2); SELECT * FROM nowhere; "
+            "INSERT INTO users VALUES ('cat', 3)"
+        )
+    rows = shop.run("SELECT name FROM users ORDER BY name").to_arrow().to_pylist()
+    assert [row["name"] for row in rows] == ["ann", "bob"]
+
+
+def test_a_syntax_error_anywhere_in_a_cell_runs_nothing_of_it(
+    shop: Session, warehouse: Path
+) -> None:
+    with nothing_happens(shop.spark, warehouse), pytest.raises(StatementSyntaxError):
+        shop.run("INSERT INTO users VALUES ('bob', 2); SELECT 'open")
+
+
+def test_a_second_warehouse_needs_the_first_session_closed(
+    session: Session, spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with pytest.raises(SetupError, match="connected to") as caught:
+        paimon_magics.connect(other, spark=spark)
+    assert str(warehouse) in caught.value.message and str(other) in caught.value.message
+    assert "session.close()" in caught.value.hint
+    assert paimon_magics.connect(warehouse, spark=spark) is session
+    session.close()
+    with paimon_magics.connect(other, spark=spark) as second:
+        assert second.warehouse != session.warehouse
+    with pytest.raises(SetupError, match="closed"):
+        session.run("SELECT 1")
+
+
+def test_a_warehouse_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        before = files(tmp_path)
+        with pytest.raises(SetupError) as caught:
+            paimon_magics.connect(path, spark=spark)
+        assert str(tmp_path / "file") in caught.value.message and caught.value.hint
+        assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("warehouse", ["sssh://somewhere/warehouse", "hdsf://host/x"])
+def test_a_warehouse_in_an_unknown_store_is_refused(spark: SparkSession, warehouse: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        paimon_magics.connect(warehouse, spark=spark)
+    assert warehouse.split(":")[0] in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "named", "hint"),
+    [
+        ({"displayrows": 5}, "displayrows", "`display_rows`"),
+        ({"display_rows": "5"}, "display_rows", "20"),
+        ({"display_rows": -1}, "display_rows", "20"),
+        ({"catalog": {"warehouse": "x"}}, "warehouse", "options"),
+    ],
+)
+def test_a_wrong_setting_is_refused(
+    spark: SparkSession, warehouse: Path, settings: dict[str, object], named: str, hint: str
+) -> None:
+    with pytest.raises(SetupError) as caught:
+        paimon_magics.connect(warehouse, spark=spark, **settings)
+    assert named in caught.value.message and hint in caught.value.hint
+    assert paimon_magics.active_session() is None
+    assert not os.path.exists(warehouse)
+
+
+def test_something_else_than_a_spark_session_is_refused(warehouse: Path) -> None:
+    with pytest.raises(SetupError, match="not a SparkSession"):
+        paimon_magics.connect(warehouse, spark="local[2]")  # type: ignore[arg-type]

@@ -1,0 +1,63 @@
+"""INSERT, OVERWRITE, TRUNCATE and DROP PARTITION, with the outcomes of Paimon's Spark connector.
+
+`tests/data/statements.json` holds what that connector (Paimon 2.0.0) answered, statement by
+statement: rows without regard to order, or that the statement fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import PaimonMagicsError
+
+pytestmark = pytest.mark.spark
+
+SCENARIOS = json.loads(Path(__file__).parents[1].joinpath("data", "statements.json").read_text())
+SETTINGS = ("spark.sql.sources.partitionOverwriteMode", "spark.sql.storeAssignmentPolicy")
+
+
+@pytest.fixture(autouse=True)
+def unchanged_settings(session: Session) -> Iterator[None]:
+    yield
+    for key in SETTINGS:
+        session.spark.conf.unset(key)
+
+
+def recorded(value: Any) -> Any:
+    """A value in the form in which the outcomes were recorded."""
+    match value:
+        case datetime.datetime():
+            return value.replace(tzinfo=None).isoformat(sep=" ")
+        case datetime.date() | Decimal():
+            return str(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=[s["scenario"] for s in SCENARIOS])
+def test_statements_come_to_what_the_connector_made_of_them(
+    session: Session, scenario: dict[str, Any]
+) -> None:
+    for step in scenario["steps"]:
+        sql = step["sql"]
+        if step.get("fails"):
+            with pytest.raises(PaimonMagicsError):
+                outcome = session.run(sql)
+                pytest.fail(f"{sql}: {outcome}")
+            continue
+        outcome = session.run(sql)
+        if "rows" in step:
+            rows = [tuple(map(recorded, row.values())) for row in outcome.to_arrow().to_pylist()]
+            expected = [tuple(row) for row in step["rows"]]
+            assert sorted(rows, key=repr) == sorted(expected, key=repr), sql
