@@ -28,6 +28,8 @@ class Settings:
     - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task's fixed costs
       are per batch too; 65,536 rows amortise them and keep a batch of wide rows in megabytes.
     - `display_rows`: rows that a displayed query shows.
+    - `overwrite_swallows_newer`: whether an overwrite replaces rows that others committed after it
+      was planned, as Paimon does by default; otherwise it fails and names their snapshot.
     - `kept_views_max`: tables whose frame is kept for the next query on the same snapshot; a frame
       holds the paths of its files on the driver.
     - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
@@ -40,6 +42,7 @@ class Settings:
     driver_memory: str = "2g"
     batch_rows: int = 65_536
     display_rows: int = 20
+    overwrite_swallows_newer: bool = False
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
 
@@ -66,4 +69,5 @@ class Settings:
 
 
 def _article(expected: type) -> str:
-    return {"int": "a whole number", "str": "a text"}.get(expected.__name__, expected.__name__)
+    names = {"int": "a whole number", "str": "a text", "bool": "true or false"}
+    return names.get(expected.__name__, expected.__name__)

@@ -13,8 +13,12 @@ __all__ = ["CoordinatorClient"]
 class CoordinatorClient(Protocol):
     """Begins, commits and aborts transactions on the tables of one warehouse."""
 
-    def begin(self, table: TableName) -> Transaction:
-        """Open a transaction with a commit user and a file prefix that nobody else has."""
+    def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
+        """Open a transaction with a commit user and a file prefix that nobody else has.
+
+        `base_snapshot_id` is the table's latest snapshot when the statement was planned; left out,
+        it is the latest one now. An overwrite is checked against what came after it.
+        """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """Publish the files as one snapshot, or find the snapshot that an earlier call published.

@@ -52,7 +52,7 @@ class EmbeddedCommitter:
         self._pause = pause
         self._turn = threading.Lock()
 
-    def begin(self, table: TableName) -> Transaction:
+    def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
         """See `CoordinatorClient.begin`.
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
@@ -67,7 +67,9 @@ class EmbeddedCommitter:
             table=table,
             commit_user=f"paimon-magics-{identity}",
             file_prefix=prefix,
-            base_snapshot_id=latest_snapshot_id(loaded),
+            base_snapshot_id=(
+                latest_snapshot_id(loaded) if base_snapshot_id is None else base_snapshot_id
+            ),
             attempts_folder=folder,
         )
 

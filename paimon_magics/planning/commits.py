@@ -51,15 +51,19 @@ class OverwritePartitions:
     """Replace everything in the partitions that one of `specs` describes; () is the whole table.
 
     A spec is (partition column, value as Paimon writes it in text, None for NULL) for some or all
-    partition columns. More than one spec only removes: there must be no files to add.
+    partition columns. More than one spec only removes: there must be no files to add. With
+    `swallow_newer`, rows that others added after the transaction's base are replaced too.
     """
 
     specs: tuple[tuple[tuple[str, str | None], ...], ...] = ()
+    swallow_newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OverwriteTouched:
     """Replace only the partitions that receive rows; with no rows nothing happens."""
+
+    swallow_newer: bool = False
 
 
 Change = Append | OverwritePartitions | OverwriteTouched

@@ -158,13 +158,13 @@ def _roads(plan: ReadPlan) -> str:
 def _insert_lines(
     connection: Connection, insert: Insert, parameters: Mapping[str, object]
 ) -> list[str]:
-    table, frame, change = prepare_insert(connection, insert, parameters)
+    prepared = prepare_insert(connection, insert, parameters)
+    table, change = prepared.table, prepared.change
     lines = [
         f"{table.name}: {_replaced(change, table.definition)}.",
         f"Distribution: {_distribution(table.definition, insert)}.",
     ]
     lines += [f"{line}." for line in _query_lines(connection, insert.text, insert.source)]
-    del frame
     return lines
 
 

@@ -8,6 +8,7 @@ Any other failure before the commit removes the statement's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError, UnknownNameError, nearest
@@ -40,6 +41,7 @@ from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
 from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.committing import committed_files, latest_snapshot_id
 from paimon_magics.tables.native import native_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
@@ -47,7 +49,27 @@ from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["change_of", "partition_specs", "prepare_insert", "remove_partitions", "run_insert"]
+__all__ = [
+    "PreparedInsert",
+    "change_of",
+    "partition_specs",
+    "prepare_insert",
+    "remove_partitions",
+    "run_insert",
+]
+
+
+@dataclass(frozen=True)
+class PreparedInsert:
+    """A planned INSERT: its rows in the table's columns, and what they do to it.
+
+    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none.
+    """
+
+    table: Table
+    frame: DataFrame
+    change: Change
+    base_snapshot_id: int
 
 
 def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, object]) -> Outcome:
@@ -56,7 +78,8 @@ def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, 
     Raises errors of ours: before anything is written for a statement that does not fit the table,
     JobError or InvalidValueError when the job fails, CommitConflictError when the commit does.
     """
-    table, frame, change = prepare_insert(connection, insert, parameters)
+    prepared = prepare_insert(connection, insert, parameters)
+    table, frame = prepared.table, prepared.frame
     rows = None
     if insert.source.is_values:
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
@@ -71,15 +94,17 @@ def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, 
             connection.spark, frame, task, slots=connection.slots, keep_order=keep_order
         )
 
-    receipt, written = _transact(connection, table, change, write, insert.text)
+    receipt, written = _transact(connection, prepared, write, insert.text)
     return _outcome(insert, table, receipt, written)
 
 
 def prepare_insert(
     connection: Connection, insert: Insert, parameters: Mapping[str, object]
-) -> tuple[Table, DataFrame, Change]:
-    """The table, the rows in the table's columns, and what they do to it; nothing runs."""
+) -> PreparedInsert:
+    """Plan an INSERT and check it against its table; nothing runs."""
     table = connection.load(insert.target, insert.text, insert.target_position)
+    # Before the source is planned: what it may read of this very table is no newer than that.
+    base_snapshot_id = latest_snapshot_id(table)
     definition = table.definition
     try:
         check_writable(table.name, definition)
@@ -99,7 +124,8 @@ def prepare_insert(
         projected = project(connection.spark, frame, definition.columns, sources, constants)
     except Exception as error:
         raise _place(translate(error), insert) from error
-    return table, projected, change_of(connection, insert, definition, constants)
+    change = change_of(connection, insert, definition, constants)
+    return PreparedInsert(table, projected, change, base_snapshot_id)
 
 
 def change_of(
@@ -112,11 +138,12 @@ def change_of(
     if not insert.overwrite:
         return Append()
     mode = connection.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    swallow = connection.settings.overwrite_swallows_newer
     if definition.is_partitioned and (mode or "static").lower() == "dynamic":
-        return OverwriteTouched()
+        return OverwriteTouched(swallow)
     if not constants:
-        return OverwritePartitions()
-    return OverwritePartitions((tuple(constants.items()),))
+        return OverwritePartitions((), swallow)
+    return OverwritePartitions((tuple(constants.items()),), swallow)
 
 
 def remove_partitions(
@@ -196,12 +223,12 @@ def truncate_specs(
 
 def _transact(
     connection: Connection,
-    table: Table,
-    change: Change,
+    prepared: PreparedInsert,
     write: Callable[[WriteTask], JobWritten],
     statement: str,
 ) -> tuple[CommitReceipt, JobWritten]:
-    transaction = connection.committer.begin(table.name)
+    table, change = prepared.table, prepared.change
+    transaction = connection.committer.begin(table.name, prepared.base_snapshot_id)
     try:
         task = _write_task(table, transaction, overwrite=not isinstance(change, Append))
         with cancellable(connection.spark):
@@ -293,8 +320,6 @@ def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
 
 
 def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritten) -> Outcome:
-    from paimon_magics.tables.committing import committed_files
-
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
     files = len(committed_files(table, job.written.messages))
     written = job.written.rows

@@ -8,14 +8,15 @@ A REST catalog publishes by its own compare-and-swap.
 
 from __future__ import annotations
 
-import contextlib
+import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pypaimon.common.json_util import JSON
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.schema.data_types import PyarrowFieldParser
-from pypaimon.snapshot.snapshot_commit import SnapshotCommit
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 from pypaimon.write.commit_message_serializer import deserialize_commit_message
 from pypaimon.write.file_store_commit import FileStoreCommit
@@ -37,6 +38,14 @@ from paimon_magics.planning.commits import (
 )
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.snapshot_publishers import (
+    Publish,
+    Publisher,
+    Refused,
+    publisher_for,
+    publishes_itself,
+    sync_files,
+)
 
 __all__ = [
     "Publish",
@@ -47,8 +56,7 @@ __all__ = [
     "latest_snapshot_id",
 ]
 
-Publish = Callable[[str, bytes], bool]
-"""Create a file with content if it does not exist; False when it did, with certainty."""
+_ADD = 0  # Paimon's FileKind
 
 
 def latest_snapshot_id(table: Table) -> int:
@@ -59,7 +67,7 @@ def latest_snapshot_id(table: Table) -> int:
 
 def check_can_publish(table: Table) -> None:
     """Raise UnsupportedStatementError where snapshots can't be created safely."""
-    if _publishes_itself(table) or local_path(table.location) is not None:
+    if publishes_itself(table) or local_path(table.location) is not None:
         return
     scheme = table.location.split(":", 1)[0]
     raise UnsupportedStatementError(
@@ -96,16 +104,20 @@ def commit(table: Table, request: CommitRequest, publish: Publish) -> CommitRece
     """Commit `request` to `table`; a request that was committed before gets the same receipt.
 
     Raises CommitConflictError when it certainly was not published, UnknownOutcomeError when that
-    can't be told, TableDamagedError for messages that contradict each other.
+    can't be told, TableDamagedError for messages that contradict each other. An overwrite fails
+    as a conflict when rows were added to what it replaces after it was planned.
     """
     found = find_commit(table, request.transaction)
     if found is not None:
         return found
     messages = _decode(table, request.messages)
     _check_owners(messages, table)
-    publisher = _publisher(table, publish)
+    _sync_data(table, messages)
+    publisher = publisher_for(table, publish, check_before=_overwrite_check(table, request))
     try:
         _run(table, request, messages, publisher)
+    except Refused as refused:
+        raise refused.error from refused.__cause__
     except PaimonMagicsError:
         raise
     except Exception as error:
@@ -126,6 +138,96 @@ def commit(table: Table, request: CommitRequest, publish: Publish) -> CommitRece
     return _receipt(publisher.published)
 
 
+def _sync_data(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Put the data files and their names on the disk, before a snapshot may name them."""
+    sync_files(
+        [
+            canonical_data_file_path(
+                table.paimon, tuple(message.partition), message.bucket, file.file_name
+            )
+            for message in messages
+            for file in [*message.new_files, *message.changelog_files]
+            if not file.external_path
+        ]
+    )
+
+
+def _overwrite_check(table: Table, request: CommitRequest) -> Callable[[int], None]:
+    """What must hold before snapshot N is published: nobody added rows, since the overwrite was
+    planned, to what it replaces. (Paimon replaces them silently unless
+    `commit.strict-mode.last-safe-snapshot` is set.)
+    """
+    checked_to = request.transaction.base_snapshot_id
+
+    def check(snapshot_id: int) -> None:
+        nonlocal checked_to
+        match request.change:
+            case Append():
+                return
+            case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
+                return
+        touched = _replaced_partitions(table, request)
+        for newer in range(checked_to + 1, snapshot_id):
+            added = _added_partitions(table, newer)
+            for values in added:
+                if touched(values):
+                    raise _newer_rows(table, newer, values)
+            checked_to = newer
+
+    return check
+
+
+def _replaced_partitions(table: Table, request: CommitRequest) -> Callable[[tuple[Any, ...]], bool]:
+    """Whether a partition, by its values, is among those that the request replaces."""
+    match request.change:
+        case OverwritePartitions(specs=specs):
+            keys = list(table.definition.partition_keys)
+            wanted = [
+                [(keys.index(name), value) for name, value in _typed(table, spec).items()]
+                for spec in specs
+            ]
+            return lambda values: (
+                not wanted
+                or any(
+                    all(values[position] == value for position, value in spec) for spec in wanted
+                )
+            )
+        case _:
+            touched = {tuple(message.partition) for message in _decode(table, request.messages)}
+            return lambda values: values in touched
+
+
+def _added_partitions(table: Table, snapshot_id: int) -> set[tuple[Any, ...]]:
+    """The partitions that the commit of a snapshot added rows to; a compaction adds none."""
+    paimon = table.paimon
+    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise CommitConflictError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the overwrite was running, so "
+            "what it added can't be told.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    if snapshot.commit_kind == "COMPACT":
+        return set()
+    manifests = ManifestListManager(paimon).read_delta(snapshot)
+    entries = ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True)
+    return {tuple(entry.partition.values) for entry in entries if entry.kind == _ADD}
+
+
+def _newer_rows(table: Table, snapshot_id: int, values: tuple[Any, ...]) -> CommitConflictError:
+    snapshot = table.paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
+    keys = table.definition.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
+    when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
+    return CommitConflictError(
+        f"Since this overwrite was planned, snapshot {snapshot_id} ({snapshot.commit_kind} by "
+        f"{snapshot.commit_user} at {when:%Y-%m-%d %H:%M:%S} UTC) added rows to "
+        + (f"the partition {where} of `{table.name}`." if where else f"`{table.name}`.")
+        + " Replacing them would lose them.",
+        hint="Nothing was written. Run the statement again: it then sees those rows.",
+    )
+
+
 def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
     """The leaf names of all files that the messages commit."""
     return frozenset(
@@ -135,70 +237,8 @@ def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
     )
 
 
-class _Publisher(SnapshotCommit):  # type: ignore[misc]
-    """What pypaimon publishes a prepared snapshot through; remembers what became of it."""
-
-    def __init__(self) -> None:
-        self.published: Any = None
-        self.uncertain = False
-
-    def close(self) -> None:
-        """Nothing is held open between attempts."""
-
-
-class _FilePublisher(_Publisher):
-    def __init__(self, table: Table, publish: Publish) -> None:
-        super().__init__()
-        self._table = table.paimon
-        self._publish = publish
-
-    def commit(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
-        manager = self._table.snapshot_manager()
-        path = local_path(manager.get_snapshot_path(snapshot.id))
-        assert path is not None  # check_can_publish came before
-        try:
-            created = self._publish(path, JSON.to_json(snapshot, indent=2).encode())
-        except BaseException:
-            self.uncertain = True
-            raise
-        if not created:
-            _remove_prepared(self._table, snapshot)
-            return False
-        self.published = snapshot
-        # A hint only: readers that find it stale list the folder.
-        with contextlib.suppress(Exception):
-            self._table.file_io.write_file(manager.latest_file, str(snapshot.id), overwrite=True)
-        return True
-
-
-class _CatalogPublisher(_Publisher):
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self._inner = table.paimon.catalog_environment.snapshot_commit(
-            table.paimon.snapshot_manager()
-        )
-
-    def commit(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
-        try:
-            created = bool(self._inner.commit(base_uuid, snapshot, statistics))
-        except BaseException:
-            self.uncertain = True
-            raise
-        if created:
-            self.published = snapshot
-        return created
-
-
-def _publishes_itself(table: Table) -> bool:
-    return bool(table.paimon.catalog_environment.supports_version_management)
-
-
-def _publisher(table: Table, publish: Publish) -> _Publisher:
-    return _CatalogPublisher(table) if _publishes_itself(table) else _FilePublisher(table, publish)
-
-
 def _run(
-    table: Table, request: CommitRequest, messages: list[CommitMessage], publisher: _Publisher
+    table: Table, request: CommitRequest, messages: list[CommitMessage], publisher: Publisher
 ) -> None:
     dynamic = isinstance(request.change, OverwriteTouched)
     paimon = table.paimon.copy({"dynamic-partition-overwrite": "true" if dynamic else "false"})
@@ -256,21 +296,6 @@ def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
                 hint="Run the statement again, and report this with the table's definition.",
             )
         seen.add(owner)
-
-
-def _remove_prepared(paimon: Any, snapshot: Any) -> None:
-    """Delete the manifests that a lost race leaves. Its data files stay for the next attempt."""
-    from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-    from pypaimon.manifest.manifest_list_manager import ManifestListManager
-
-    lists = ManifestListManager(paimon)
-    manifests = ManifestFileManager(paimon)
-    for name in (snapshot.delta_manifest_list, snapshot.changelog_manifest_list):
-        if name:
-            for meta in lists.read(name):
-                paimon.file_io.delete_quietly(f"{manifests.manifest_path}/{meta.file_name}")
-            paimon.file_io.delete_quietly(f"{lists.manifest_path}/{name}")
-    paimon.file_io.delete_quietly(f"{lists.manifest_path}/{snapshot.base_manifest_list}")
 
 
 def _receipt(snapshot: Any) -> CommitReceipt:
