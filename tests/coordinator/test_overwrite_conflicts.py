@@ -1,0 +1,135 @@
+"""An overwrite against what others commit between its planning and its commit."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import paimon_magics
+from paimon_magics.coordinator.client import CoordinatorClient
+from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits import (
+    Append,
+    Change,
+    CommitRequest,
+    OverwritePartitions,
+    OverwriteTouched,
+    Transaction,
+)
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.native import native_table
+from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.writing import WriteTask, write_batches
+
+pytestmark = pytest.mark.spark
+
+TABLE = TableName("t", database="default")
+PARTITION_A = OverwritePartitions(((("p", "a"),),))
+
+
+@pytest.fixture
+def committer(session: paimon_magics.Session) -> CoordinatorClient:
+    session.run(
+        "CREATE TABLE t (k INT, p STRING) PARTITIONED BY (p); "
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')"
+    )
+    return EmbeddedCommitter(session.catalog, session.settings)
+
+
+def write_row(
+    session: paimon_magics.Session, transaction: Transaction, k: int, p: str
+) -> tuple[bytes, ...]:
+    table = session.catalog.load(TABLE)
+    schema = arrow_schema(table.definition)
+    options = {"data-file.prefix": transaction.file_prefix + "data-"}
+    task = WriteTask(
+        table=native_table(table, options),
+        commit_user=transaction.commit_user,
+        schema=schema.serialize().to_pybytes(),
+        partition_keys=("p",),
+        bucket_rule=None,
+        overwrite=True,
+        attempts_folder=transaction.attempts_folder,
+    )
+    batch = pa.RecordBatch.from_pylist([{"k": k, "p": p}], schema=schema)
+    return write_batches(task, [batch]).messages
+
+
+def rows(session: paimon_magics.Session) -> list[tuple[int, str]]:
+    found = session.run("SELECT k, p FROM t ORDER BY k").to_arrow().to_pylist()
+    return [(row["k"], row["p"]) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("change", "newer", "expected"),
+    [
+        pytest.param(PARTITION_A, "INSERT INTO t VALUES (3, 'a')", None, id="same partition"),
+        pytest.param(
+            PARTITION_A,
+            "INSERT INTO t VALUES (3, 'b')",
+            [(2, "b"), (3, "b"), (9, "a")],
+            id="another partition",
+        ),
+        pytest.param(
+            OverwritePartitions(), "INSERT INTO t VALUES (3, 'c')", None, id="the whole table"
+        ),
+        pytest.param(
+            OverwriteTouched(), "INSERT INTO t VALUES (3, 'a')", None, id="dynamic, touched"
+        ),
+        pytest.param(
+            OverwriteTouched(),
+            "INSERT INTO t VALUES (3, 'b')",
+            [(2, "b"), (3, "b"), (9, "a")],
+            id="dynamic, not touched",
+        ),
+        pytest.param(
+            PARTITION_A,
+            "INSERT OVERWRITE t PARTITION (p = 'a') VALUES (3)",
+            None,
+            id="an overwrite that added rows",
+        ),
+        pytest.param(
+            PARTITION_A, "TRUNCATE TABLE t", [(9, "a")], id="a truncation, which added none"
+        ),
+        pytest.param(
+            OverwritePartitions(PARTITION_A.specs, swallow_newer=True),
+            "INSERT INTO t VALUES (3, 'a')",
+            [(2, "b"), (9, "a")],
+            id="last writer wins, as asked",
+        ),
+        pytest.param(
+            Append(),
+            "INSERT OVERWRITE t PARTITION (p = 'a') VALUES (3)",
+            [(2, "b"), (3, "a"), (9, "a")],
+            id="an append never fails",
+        ),
+    ],
+)
+def test_an_overwrite_does_not_replace_rows_that_it_could_not_know(
+    session: paimon_magics.Session,
+    committer: CoordinatorClient,
+    change: Change,
+    newer: str,
+    expected: list[tuple[int, str]] | None,
+) -> None:
+    transaction = committer.begin(TABLE)
+    messages = write_row(session, transaction, 9, "a")
+    session.run(newer)
+    before = rows(session)
+    request = CommitRequest(transaction, change, messages)
+    if expected is None:
+        with pytest.raises(CommitConflictError, match=r"snapshot 2 .*added rows to") as raised:
+            committer.commit(request)
+        assert "Run the statement again" in raised.value.hint
+        assert rows(session) == before
+        assert committer.abort(transaction) == 1
+    else:
+        committer.commit(request)
+        assert rows(session) == expected
+
+
+def test_the_session_setting_lets_the_last_writer_win(session: paimon_magics.Session) -> None:
+    assert session.settings.overwrite_swallows_newer is False
+    chosen = session.settings.with_changes({"overwrite_swallows_newer": True})
+    assert chosen.overwrite_swallows_newer is True
