@@ -74,6 +74,11 @@ class PaimonMagics(Magics):
     batch_rows = Int(
         _DEFAULTS.batch_rows, min=1, help="Rows of an Arrow batch between the JVM and Python."
     ).tag(config=True)
+    overwrite_swallows_newer = Bool(
+        False,
+        help="Whether an overwrite replaces rows that others committed after it was planned; "
+        "otherwise it fails and names their snapshot.",
+    ).tag(config=True)
     kept_views_max = Int(
         _DEFAULTS.kept_views_max,
         min=0,

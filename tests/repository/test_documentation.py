@@ -1,0 +1,178 @@
+"""The documentation names everything that is offered, and its examples do what it says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+
+from paimon_magics import errors
+from paimon_magics.magics.configuration import PaimonMagics
+from paimon_magics.magics.help import REFUSED, STATEMENTS, StatementHelp
+from paimon_magics.magics.line import VERBS, Verb
+from paimon_magics.magics.options import CELL_OPTIONS, CellOption
+from paimon_magics.settings import Settings
+from paimon_magics.statements import statement as values
+from paimon_magics.statements.parsing import parse_cell, parse_statement
+from paimon_magics.statements.splitting import split_cell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from paimon_magics.session.session import Session
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+README = DOCS.parent / "README.md"
+PARAMETERS = {"day": "2026-11-20"}
+
+_FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def read(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def examples(text: str, language: str = "sql") -> list[str]:
+    return [body for found, body in _FENCE.findall(text) if found == language]
+
+
+def offered_and_refused() -> tuple[str, str]:
+    offered, _, refused = read("statements.md").partition("\n## Not offered yet\n")
+    assert refused
+    return offered, refused
+
+
+def table_rows(text: str) -> dict[str, list[str]]:
+    """The rows of a page's tables, by the text of their first cell."""
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return {row[0].strip(" `"): [cell.strip(" `") for cell in row[1:]] for row in rows}
+
+
+@pytest.fixture
+def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
+    from paimon_magics.session.session import connect
+
+    with connect(tmp_path / "warehouse", spark=spark) as session:
+        yield session
+
+
+@pytest.mark.parametrize("option", CELL_OPTIONS, ids=lambda option: option.flags[-1])
+def test_every_option_of_a_cell_is_documented(option: CellOption) -> None:
+    assert option.usage in table_rows(read("magics.md"))
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_verb_is_documented(verb: Verb) -> None:
+    assert f"%paimon {verb.usage}" in table_rows(read("magics.md"))
+
+
+@pytest.mark.parametrize(
+    ("name", "trait"),
+    PaimonMagics.class_traits(config=True).items(),
+    ids=PaimonMagics.class_traits(config=True),
+)
+def test_every_configured_name_is_documented_with_its_default(name: str, trait: Any) -> None:
+    default = {} if name == "catalog" else trait.default_value
+    assert table_rows(read("magics.md"))[name][0] == repr(default)
+
+
+def test_every_setting_is_documented() -> None:
+    assert {field.name for field in fields(Settings)} <= set(table_rows(read("magics.md")))
+
+
+def test_the_tree_of_errors_is_documented_as_it_is() -> None:
+    tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
+    assert tree in read("errors.md")
+    classes = [name for name in errors.__all__ if name.endswith("Error")]
+    headings = re.findall(r"^##+ (\w+)$", read("errors.md"), re.MULTILINE)
+    assert sorted(headings) == sorted(set(classes) - {"PaimonMagicsError"})
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: statement.name)
+def test_every_statement_of_the_help_is_documented(statement: StatementHelp) -> None:
+    assert statement.name in offered_and_refused()[0]
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_every_refusal_of_the_help_is_documented(kind: str) -> None:
+    assert kind in " ".join(offered_and_refused()[1].split())
+
+
+def test_every_kind_of_statement_and_change_has_an_example() -> None:
+    found: set[str] = set()
+    for example in examples(offered_and_refused()[0]):
+        for statement in parse_cell(example):
+            found.add(type(statement).__name__)
+            if isinstance(statement, values.AlterTable):
+                found.update(type(change).__name__ for change in statement.changes)
+    kinds = {kind.__name__ for kind in values.Statement.__subclasses__()}
+    kinds |= {kind.__name__ for kind in get_args(values.TableChange)}
+    assert kinds - found == {"Refused"}
+
+
+def test_every_metadata_table_is_documented() -> None:
+    from paimon_magics.tables.system_tables import METADATA_TABLES
+
+    offered = offered_and_refused()[0]
+    assert [name for name in METADATA_TABLES if f"`{name}`" not in offered] == []
+
+
+@pytest.mark.spark
+def test_the_examples_of_statements_run(session: Session) -> None:
+    for example in examples(offered_and_refused()[0]):
+        for statement, _ in split_cell(example):
+            outcome = session.run(statement, PARAMETERS)
+            assert str(outcome), statement
+
+
+@pytest.mark.spark
+def test_the_examples_of_what_is_not_offered_are_refused(session: Session) -> None:
+    session.run(
+        "CREATE DATABASE shop; USE shop;"
+        "CREATE TABLE orders (id BIGINT NOT NULL, day STRING NOT NULL) PARTITIONED BY (day) "
+        "TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1');"
+        "INSERT INTO orders VALUES (1, 'x');"
+        "CREATE TABLE happenings (id BIGINT)"
+    )
+    *refused, dynamic = examples(offered_and_refused()[1])
+    for example in refused:
+        for statement, _ in split_cell(example):
+            with pytest.raises(errors.UnsupportedStatementError):
+                session.run(statement)
+    session.run(dynamic)
+    assert isinstance(parse_statement(dynamic), values.CreateTable)
+    with pytest.raises(errors.UnsupportedStatementError):
+        session.run("INSERT INTO dynamic VALUES (1)")
+
+
+@pytest.mark.spark
+def test_the_examples_of_errors_say_what_is_documented(session: Session) -> None:
+    import paimon_magics
+
+    fences = _FENCE.findall(read("errors.md"))
+    (_, setup), *rest = fences
+    session.run(setup)
+    pairs = list(zip(rest[::2], rest[1::2], strict=True))
+    assert len(pairs) == 8
+    for (language, example), (shown_as, expected) in pairs:
+        assert shown_as == "text"
+        with pytest.raises(errors.PaimonMagicsError) as raised:
+            if language == "python":
+                eval(example, {"paimon_magics": paimon_magics})
+            else:
+                session.run(example).page()
+        assert raised.value.text() == expected.rstrip("\n")
+
+
+@pytest.mark.spark
+def test_the_readmes_first_cell_runs(session: Session) -> None:
+    first = examples(README.read_text(encoding="utf-8"))[0]
+    magic, _, body = first.partition("\n")
+    assert magic == "%%paimon"
+    assert session.run(body).to_arrow().to_pylist()[0]["dt"] == "2026-11-20"
+    assert str(session.table("orders").count()) == "2"
