@@ -7,6 +7,8 @@ from paimon_magics.statements.statement import PartitionItem
 
 __all__ = ["read_partition", "read_properties", "read_property_key", "read_property_keys"]
 
+_ONE_OF_THEM = "Leave one of them out."
+
 
 def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     """Reads `(key = value, …)`; keys are strings or names with dots, values any literal."""
@@ -16,7 +18,7 @@ def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
         position = cursor.position
         key = read_property_key(cursor)
         if any(k == key for k, _ in properties):
-            cursor.fail_at(position, f"The key '{key}' occurs twice.", "Leave one of them out.")
+            cursor.fail_at(position, f"The key '{key}' occurs twice.", _ONE_OF_THEM)
         if not cursor.accept("="):
             cursor.accept("==")
         properties.append((key, _property_value(cursor)))
@@ -59,7 +61,7 @@ def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[Part
         position = cursor.position
         column = cursor.identifier("a partition column")
         if any(i.column.lower() == column.lower() for i in items):
-            cursor.fail_at(position, f"The partition column `{column}` occurs twice.", "")
+            cursor.fail_at(position, f"The partition column `{column}` occurs twice.", _ONE_OF_THEM)
         value = None
         if cursor.accept_any("=", "=="):
             value = cursor.text_until(",", what="the partition's value")
