@@ -15,14 +15,23 @@ pytestmark = [pytest.mark.spark, pytest.mark.java]
 
 ROWS = [
     (
-        1, True, -128, 2**63 - 1, 1.5, Decimal("-12345678901234567890.123456789"), "ünï😀",
+        1,
+        True,
+        -128,
+        2**63 - 1,
+        1.5,
+        Decimal("-12345678901234567890.123456789"),
+        "ünï😀",
         b"\x00\xff",
-        datetime.date(1600, 2, 29), datetime.datetime(1901, 1, 1, 0, 0, 0, 1),
+        datetime.date(1600, 2, 29),
+        datetime.datetime(1901, 1, 1, 0, 0, 0, 1),
         datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=datetime.UTC),
-        [1, None, 3], [("a", 1), ("b", None)], {"x": 7, "y": {"z": "deep"}},
+        [1, None, 3],
+        [("a", 1), ("b", None)],
+        {"x": 7, "y": {"z": "deep"}},
     ),
     (2, *[None] * 13),
-]  # fmt: skip
+]
 
 
 def test_java_reads_what_java_wrote(

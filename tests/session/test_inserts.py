@@ -1,0 +1,286 @@
+"""What an INSERT does to rows that are there: upserts, order, merge engines, odd partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
+from tests.oracle.java_reader import JavaPaimon
+from tests.session.evidence import jobs
+
+pytestmark = pytest.mark.spark
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
+
+
+@pytest.fixture
+def dynamic(session: Session) -> Iterator[None]:
+    """Spark's dynamic partition overwrite."""
+    session.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    yield
+    session.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+@pytest.mark.cluster
+@pytest.mark.java
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_the_last_row_of_a_key_wins_in_the_statements_order(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
+) -> None:
+    """20,000 rows in eight partitions of input, 100 keys in three buckets: any other order of the
+    rows, anywhere on the way, leaves a smaller value."""
+    session.run(
+        "CREATE TABLE t (k BIGINT, dt STRING, v BIGINT) "
+        + ("PARTITIONED BY (dt) " if partitioned else "")
+        + f"TBLPROPERTIES ('primary-key' = '{'dt,' if partitioned else ''}k', 'bucket' = '3')"
+    )
+    session.run(
+        "INSERT INTO t SELECT id % 100, IF(id % 2 = 0, 'even', 'odd'), id "
+        "FROM range(0, 20000, 1, 8)"
+    )
+    expected = [(k, "odd" if k % 2 else "even", 19_900 + k) for k in range(100)]
+    assert rows(session, "SELECT * FROM t ORDER BY k") == expected
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == expected
+
+
+def test_the_last_row_of_a_key_wins_in_values(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '4')")
+    values = ", ".join(f"({n % 7}, {n})" for n in range(500))
+    session.run(f"INSERT INTO t VALUES {values}")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [
+        (k, max(n for n in range(500) if n % 7 == k)) for k in range(7)
+    ]
+
+
+def test_an_ordered_query_keeps_its_order(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
+    session.run("INSERT INTO t SELECT id % 10, id FROM range(0, 1000, 1, 6) ORDER BY id DESC")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(k, k) for k in range(10)]
+
+
+def test_many_upserts_leave_one_row_a_key(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
+    for turn in range(5):
+        session.run(f"INSERT INTO t SELECT id, {turn} FROM range({turn * 10}, {turn * 10 + 30})")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(k, min(k // 10, 4)) for k in range(70)]
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("options", "statements", "expected"),
+    [
+        pytest.param(
+            "'sequence.field' = 'n'",
+            [
+                "VALUES (1, 5, 'new'), (1, 3, 'old'), (2, 1, 'a')",
+                "VALUES (1, 4, 'older'), (2, 1, 'b')",
+            ],
+            [(1, 5, "new"), (2, 1, "b")],
+            id="sequence field",
+        ),
+        pytest.param(
+            "'merge-engine' = 'partial-update'",
+            [
+                "VALUES (1, 5, NULL), (1, NULL, 'x'), (2, NULL, NULL)",
+                "VALUES (1, NULL, 'y'), (2, 7, NULL)",
+            ],
+            [(1, 5, "y"), (2, 7, None)],
+            id="partial update",
+        ),
+        pytest.param(
+            "'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum', "
+            "'fields.s.aggregate-function' = 'max'",
+            [
+                "VALUES (1, 5, 'b'), (1, 6, 'a'), (2, NULL, NULL)",
+                "VALUES (1, 1, NULL), (2, 7, 'z')",
+            ],
+            [(1, 12, "b"), (2, 7, "z")],
+            id="aggregation",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "SELECT * FROM ({})"], ids=["values", "select"])
+def test_merge_engines_merge_as_in_java(
+    session: Session,
+    java_paimon: JavaPaimon,
+    warehouse: Path,
+    options: str,
+    statements: list[str],
+    expected: list[tuple[Any, ...]],
+    form: str,
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, n INT, s STRING) "
+        f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', {options})"
+    )
+    for statement in statements:
+        session.run(f"INSERT INTO t {form.format(statement)}")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == expected
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == expected
+
+
+@pytest.mark.java
+def test_we_and_java_take_turns_at_one_table(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, v STRING) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '3')"
+    )
+    session.run("INSERT INTO t SELECT id, 'ours' FROM range(100)")
+    java_paimon.write(warehouse, "default.t", [(k, "java") for k in range(50, 150)])
+    session.run("INSERT INTO t SELECT id, 'ours again' FROM range(140, 160)")
+    expected = (
+        [(k, "ours") for k in range(50)]
+        + [(k, "java") for k in range(50, 140)]
+        + [(k, "ours again") for k in range(140, 160)]
+    )
+    assert rows(session, "SELECT * FROM t ORDER BY k") == expected
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == expected
+
+
+@pytest.mark.cluster
+def test_an_overwrite_reads_the_table_that_it_replaces(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, dt STRING) PARTITIONED BY (dt)")
+    session.run("INSERT INTO t SELECT id, 'd' || id % 3 FROM range(30)")
+    session.run("INSERT OVERWRITE t SELECT k + 1, dt FROM t WHERE dt <> 'd0'")
+    assert rows(session, "SELECT k FROM t ORDER BY k") == [(k + 1,) for k in range(30) if k % 3]
+    session.run("INSERT OVERWRITE t PARTITION (dt = 'd1') SELECT k FROM t WHERE dt = 'd2'")
+    assert rows(session, "SELECT count(*), count(DISTINCT k) FROM t") == [(20, 10)]
+
+
+@pytest.mark.java
+def test_null_and_blank_partition_values_are_kept_apart(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE t (k INT, s STRING, n INT) PARTITIONED BY (s, n)")
+    stored = [(1, None, 1), (2, "", 1), (3, " ", None), (4, "null", 1), (5, "a/b=c%d", -1)]
+    values = "(1, NULL, 1), (2, '', 1), (3, ' ', NULL), (4, 'null', 1), (5, 'a/b=c%d', -1)"
+    session.run(f"INSERT INTO t VALUES {values}")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == stored
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == stored
+    session.run("INSERT OVERWRITE t PARTITION (s = NULL, n = 1) VALUES (10)")
+    session.run("INSERT OVERWRITE t PARTITION (s = ' ', n = NULL) SELECT 30")
+    expected = [(2, "", 1), (4, "null", 1), (5, "a/b=c%d", -1), (10, None, 1), (30, " ", None)]
+    assert rows(session, "SELECT * FROM t ORDER BY k") == expected
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == expected
+    session.run("TRUNCATE TABLE t PARTITION (s = NULL)")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [
+        row for row in expected if row[1] is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "stored"),
+    [
+        ("DATE", "'2026-11-21'", "DATE'2026-11-21'"),
+        ("INT", "'007'", "7"),
+        ("BIGINT", "2 * 3", "6"),
+        ("BOOLEAN", "'true'", "true"),
+        ("STRING", "upper('x')", "'X'"),
+        ("DECIMAL(5, 2)", "1.5", "1.50"),
+    ],
+)
+def test_a_partition_value_is_cast_to_its_column(
+    session: Session, column: str, value: str, stored: str
+) -> None:
+    session.run(f"CREATE TABLE t (k INT, p {column}) PARTITIONED BY (p)")
+    session.run(f"INSERT INTO t PARTITION (p = {value}) VALUES (1)")
+    session.run(f"INSERT OVERWRITE t PARTITION (p = {value}) VALUES (2)")
+    assert rows(session, f"SELECT k, p = {stored} FROM t") == [(2, True)]
+    session.run(f"ALTER TABLE t DROP PARTITION (p = {stored})")
+    assert rows(session, "SELECT * FROM t") == []
+
+
+@pytest.mark.usefixtures("dynamic")
+def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, dt STRING, v INT) PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'dt,k', 'bucket' = '2')"
+    )
+    session.run("INSERT INTO t VALUES (1, 'a', 1), (2, 'a', 1), (1, 'b', 1), (1, 'c', 1)")
+    session.run("INSERT OVERWRITE t VALUES (9, 'b', 2), (9, 'd', 2)")
+    assert rows(session, "SELECT k, dt, v FROM t ORDER BY dt, k") == [
+        (1, "a", 1),
+        (2, "a", 1),
+        (9, "b", 2),
+        (1, "c", 1),
+        (9, "d", 2),
+    ]
+
+
+def test_values_run_at_most_one_job_and_a_query_two(session: Session) -> None:
+    """Spark fetches folded values by at most one job of its own; adaptive execution runs the stage
+    before a shuffle as a job."""
+    session.run("CREATE TABLE t (k INT, v STRING)")
+    before = jobs(session.spark)
+    session.run("INSERT INTO t VALUES (1, 'a'), (2, upper('b'))")
+    assert len(jobs(session.spark) - before) <= 1
+    before = jobs(session.spark)
+    session.run("INSERT INTO t SELECT id, 'c' FROM range(3, 5)")
+    assert len(jobs(session.spark) - before) in (1, 2)
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(1, "a"), (2, "B"), (3, "c"), (4, "c")]
+
+
+def test_parameters_are_bound_and_never_pasted(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, v STRING)")
+    nasty = "'); DROP TABLE t; --"
+    session.run("INSERT INTO t VALUES (:k, :v)", {"k": 1, "v": nasty})
+    session.run("INSERT INTO t SELECT k + :k, v FROM t WHERE v = :v", {"k": 1, "v": nasty})
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(1, nasty), (2, nasty)]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("'primary-key' = 'k'", "dynamic buckets"),
+        ("'primary-key' = 'k', 'bucket' = '-2'", "postpones"),
+        ("'primary-key' = 'k', 'bucket' = '1', 'merge-engine' = 'first-row'", "first-row"),
+        (
+            "'primary-key' = 'k', 'bucket' = '1', 'deletion-vectors.enabled' = 'true'",
+            "deletion-vectors",
+        ),
+        ("'file.format' = 'orc'", "orc"),
+        ("'row-tracking.enabled' = 'true'", "row-tracking"),
+    ],
+)
+def test_a_table_that_can_not_be_written_yet_says_why(
+    session: Session, options: str, named: str
+) -> None:
+    session.run(f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({options})")
+    for statement in ("INSERT INTO t VALUES (1, 'a')", "INSERT OVERWRITE t SELECT 1, 'a'"):
+        with pytest.raises(UnsupportedStatementError) as caught:
+            session.run(statement)
+        assert named in caught.value.message and caught.value.hint
+
+
+def test_null_in_a_query_for_a_not_null_column_is_refused_by_the_job(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT NOT NULL, v STRING)")
+    with pytest.raises(InvalidValueError, match="`k` is NOT NULL"):
+        session.run("INSERT INTO t SELECT IF(id = 7, NULL, id), 'v' FROM range(10)")
+    assert rows(session, "SELECT * FROM t") == []
+
+
+@pytest.mark.xfail(reason="DEFAULT in a VALUES list is not read yet", strict=True)
+def test_default_stands_for_a_columns_default_in_values(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, v STRING DEFAULT 'none')")
+    session.run("INSERT INTO t VALUES (1, DEFAULT), (DEFAULT, 'some')")
+    assert rows(session, "SELECT * FROM t ORDER BY v") == [(1, "none"), (None, "some")]
+
+
+def test_create_table_as_select_fills_the_table_or_leaves_none(session: Session) -> None:
+    outcome = session.run(
+        "CREATE TABLE t PARTITIONED BY (p) AS SELECT id AS k, id % 2 AS p FROM range(6)"
+    )
+    assert (outcome.kind, outcome.rows_written) == ("CREATE TABLE", 6)
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(k, k % 2) for k in range(6)]
+    with pytest.raises(InvalidValueError):
+        session.run("CREATE TABLE u AS SELECT CAST(IF(id = 3, 'x', '1') AS INT) AS k FROM range(6)")
+    assert rows(session, "SHOW TABLES") == [("default", "t", False)]

@@ -1,0 +1,158 @@
+"""Which table a name means: ours, Spark's, a view's or a CTE's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import UnknownNameError
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def shop(session: Session) -> Iterator[Session]:
+    """Paimon's `orders` in two databases, and views and tables of Spark's beside them."""
+    session.run(
+        "CREATE TABLE orders (id INT, user INT); INSERT INTO orders VALUES (1, 10), (2, 20); "
+        "CREATE DATABASE shop; CREATE TABLE shop.orders (id INT, user INT); "
+        "INSERT INTO shop.orders VALUES (100, 10)"
+    )
+    session.spark.sql("SELECT 10 AS uid, 'ann' AS name").createOrReplaceTempView("people")
+    session.spark.sql("CREATE TABLE spark_cities (uid INT, city STRING) USING parquet")
+    session.spark.sql("INSERT INTO spark_cities VALUES (10, 'Oslo'), (20, 'Rome')")
+    yield session
+    for view in ("people", "orders", "files"):
+        session.spark.catalog.dropTempView(view)
+    session.spark.sql("DROP TABLE spark_cities")
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT count(*) FROM orders", [(2,)]),
+        ("SELECT count(*) FROM default.orders", [(2,)]),
+        ("SELECT count(*) FROM paimon.default.orders", [(2,)]),
+        ("SELECT count(*) FROM `paimon`.`default`.`orders`", [(2,)]),
+        ("SELECT count(*) FROM ORDERS", None),
+        ("SELECT orders.id FROM shop.orders", [(100,)]),
+        ("SELECT shop.orders.id FROM shop.orders", [(100,)]),
+        ("SELECT o.id FROM paimon.shop.orders AS o", [(100,)]),
+        ("SELECT orders.* FROM shop.orders", [(100, 10)]),
+        (
+            "SELECT a.id AS a, b.id AS b FROM orders a JOIN shop.orders b ON a.user = b.user",
+            [(1, 100)],
+        ),
+        (
+            "SELECT default.orders.id + s.id FROM default.orders, shop.orders AS s ORDER BY 1",
+            [(101,), (102,)],
+        ),
+        ("TABLE shop.orders", [(100, 10)]),
+        ("FROM shop.orders SELECT id", [(100,)]),
+        # A name that a query defines is that query's, wherever it stands.
+        ("WITH orders AS (SELECT 7 AS id) SELECT id FROM orders", [(7,)]),
+        ("WITH orders AS (SELECT 7 AS id) SELECT id FROM shop.orders", [(100,)]),
+        (
+            "WITH a AS (SELECT id FROM orders), b AS (SELECT max(id) AS m FROM a) SELECT m FROM b",
+            [(2,)],
+        ),
+        ("SELECT id FROM (WITH orders AS (SELECT 7 AS id) SELECT * FROM orders)", [(7,)]),
+        # Spark's own, alone and joined.
+        ("SELECT name FROM people", [("ann",)]),
+        ("SELECT o.id, p.name FROM orders o JOIN people p ON o.user = p.uid", [(1, "ann")]),
+        (
+            "SELECT id, city FROM orders JOIN spark_cities ON user = uid ORDER BY id",
+            [(1, "Oslo"), (2, "Rome")],
+        ),
+        ("SELECT id FROM orders WHERE user IN (SELECT uid FROM people)", [(1,)]),
+        ("SELECT (SELECT max(id) FROM shop.orders) AS m", [(100,)]),
+        (
+            "SELECT id FROM orders UNION ALL SELECT id FROM shop.orders ORDER BY 1",
+            [(1,), (2,), (100,)],
+        ),
+        ("SELECT * FROM range(2)", [(0,), (1,)]),
+        ("VALUES (1), (2)", [(1,), (2,)]),
+        # System tables, quoted or not.
+        ("SELECT count(*) FROM orders$files", [(1,)]),
+        ("SELECT count(*) FROM `orders$files`", [(1,)]),
+        ("SELECT count(*) FROM shop.orders$snapshots", [(1,)]),
+        ("SELECT count(*) FROM paimon.shop.`orders$snapshots` s WHERE s.snapshot_id = 1", [(1,)]),
+        ("SELECT `orders$files`.record_count FROM orders$files", [(2,)]),
+        (
+            "SELECT commit_kind, record_count FROM orders$snapshots CROSS JOIN orders$files",
+            [("APPEND", 2)],
+        ),
+        ("SELECT 'orders$files' AS text", [("orders$files",)]),
+    ],
+)
+def test_a_name_means_the_table_that_a_reader_would_expect(
+    shop: Session, query: str, expected: list[tuple[Any, ...]] | None
+) -> None:
+    if expected is None:
+        with pytest.raises(UnknownNameError, match="ORDERS"):
+            shop.run(query)
+        return
+    assert rows(shop, query) == expected
+
+
+def test_use_changes_what_an_unqualified_name_means(shop: Session) -> None:
+    assert rows(shop, "USE shop; SELECT id FROM orders") == [(100,)]
+    assert rows(shop, "SELECT count(*) FROM default.orders") == [(2,)]
+    shop.run("INSERT INTO orders VALUES (101, 1)")
+    assert rows(shop, "SELECT count(*) FROM shop.orders") == [(2,)]
+    assert rows(shop, "USE default; SELECT count(*) FROM orders") == [(2,)]
+
+
+def test_a_temporary_view_shadows_a_table_and_gives_it_back(shop: Session) -> None:
+    shop.run("CREATE TEMPORARY VIEW orders AS SELECT 'view' AS what")
+    assert rows(shop, "SELECT what FROM orders") == [("view",)]
+    assert rows(shop, "SELECT count(*) FROM default.orders") == [(2,)]
+    shop.spark.catalog.dropTempView("orders")
+    assert rows(shop, "SELECT count(*) FROM orders") == [(2,)]
+
+
+def test_a_paimon_table_shadows_one_of_sparks_catalog(shop: Session) -> None:
+    shop.run("CREATE TABLE spark_cities (paimon STRING); INSERT INTO spark_cities VALUES ('ours')")
+    assert rows(shop, "SELECT * FROM spark_cities") == [("ours",)]
+    assert rows(shop, "SELECT count(*) FROM spark_catalog.default.spark_cities") == [(2,)]
+
+
+def test_a_temporary_view_of_a_query_over_paimon_tables_can_be_read(shop: Session) -> None:
+    shop.run("CREATE OR REPLACE TEMPORARY VIEW files AS SELECT sum(id) AS n FROM shop.orders")
+    assert rows(shop, "SELECT n FROM files") == [(100,)]
+
+
+def test_the_views_that_stand_for_tables_are_gone_when_the_session_closes(shop: Session) -> None:
+    before = {table.name for table in shop.spark.catalog.listTables()}
+    frame = shop.run("SELECT * FROM orders JOIN shop.orders AS s USING (user)").dataframe
+    with pytest.raises(UnknownNameError):
+        shop.run("SELECT nope FROM orders")
+    shop.close()
+    assert {table.name for table in shop.spark.catalog.listTables()} <= before
+    assert not any(
+        table.name.startswith("paimon_magics") for table in shop.spark.catalog.listTables()
+    )
+    assert frame is not None and frame.count() == 1
+
+
+def test_a_table_is_a_frame_of_its_own(shop: Session) -> None:
+    assert shop.table("orders").count() == 2
+    assert shop.table("shop.orders").join(shop.table("orders"), "user").count() == 1
+    assert shop.table("shop.orders$snapshots").select("snapshot_id").collect()[0][0] == 1
+    with pytest.raises(UnknownNameError, match="oders"):
+        shop.table("oders")
+
+
+def test_odd_names_of_tables_and_columns(session: Session) -> None:
+    session.run("CREATE DATABASE `my db`")
+    session.run("CREATE TABLE `my db`.`order` (`select` INT, `a b` STRING, `größe` INT)")
+    session.run("INSERT INTO `my db`.`order` (`größe`, `select`, `a b`) VALUES (3, 1, 'x')")
+    query = "SELECT `my db`.`order`.`a b`, `order`.`select`, `größe` FROM `my db`.`order`"
+    assert rows(session, query) == [("x", 1, 3)]
