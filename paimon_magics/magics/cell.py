@@ -52,7 +52,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
     limit = magics.limit if options.limit is None else options.limit
     outcome = session.run(text, variables, limit=limit, dry_run=options.dry_run)
     if options.limit is None:
-        outcome.show_at_most(magics.display_rows)
+        outcome.show_at_most(magics.shown_rows(session))
     return outcome
 
 

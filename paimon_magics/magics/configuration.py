@@ -100,6 +100,12 @@ class PaimonMagics(Magics):
         """The configured fields of `Settings`."""
         return {field.name: getattr(self, field.name) for field in fields(Settings)}
 
+    def shown_rows(self, session: Session) -> int:
+        """Rows that a cell shows: what the notebook says, else what the connection was told."""
+        if self.display_rows == _DEFAULTS.display_rows:
+            return session.settings.display_rows
+        return int(self.display_rows)
+
     def session(self) -> Session:
         """The process's open session, else a new one as configured, which a printed line tells."""
         from paimon_magics.session.session import active_session, connect

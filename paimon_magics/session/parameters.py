@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import re
 from collections.abc import Mapping, Sequence
 
@@ -9,12 +11,17 @@ from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 
 __all__ = ["bind"]
 
-_TABLE_LIKE = ("DataFrame", "Series", "Table", "RecordBatch", "Outcome")
+# What Spark makes a literal of, besides its own columns and numpy's arrays.
+_BOUND_AS_THEY_ARE = (
+    *(bool, int, float, decimal.Decimal, str, bytes, bytearray),
+    *(datetime.date, datetime.time, datetime.timedelta, list, type(None)),
+)
+_MISSING = ("NAType", "NaTType")
 
 
 def bind(names: Sequence[str], values: Mapping[str, object], statement: str) -> dict[str, object]:
     """The values of `names`; raises UnknownNameError for a missing one, InvalidValueError for what
-    is no value (a DataFrame, a function, …)."""
+    Spark can't bind (a DataFrame, a dict, a function, …)."""
     bound: dict[str, object] = {}
     for name in names:
         if name not in values:
@@ -25,17 +32,29 @@ def bind(names: Sequence[str], values: Mapping[str, object], statement: str) -> 
                 statement=statement,
                 position=_position(statement, name),
             )
-        value = values[name]
-        if type(value).__name__ in _TABLE_LIKE or callable(value):
+        value = _plain(values[name])
+        if not isinstance(value, _BOUND_AS_THEY_ARE) and type(value).__name__ not in (
+            "Column",
+            "ndarray",
+        ):
             raise InvalidValueError(
                 f"The parameter `:{name}` is a {type(value).__name__}, not a value.",
-                hint="Bind numbers, texts, dates, lists or dicts; read a DataFrame through a "
-                "temporary view.",
+                hint="Bind numbers, texts, dates or lists; read a DataFrame through a temporary "
+                "view.",
                 statement=statement,
                 position=_position(statement, name),
             )
         bound[name] = value
     return bound
+
+
+def _plain(value: object) -> object:
+    """Python's own value for a number of numpy's, pandas' missing values, and a tuple."""
+    if type(value).__name__ in _MISSING:
+        return None
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        return value.item()  # type: ignore[attr-defined]
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _hint(name: str, visible: Sequence[str]) -> str:

@@ -68,8 +68,16 @@ def shown_value(value: Any) -> str:
 
 def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
     shown = page.slice(0, rows_max)
-    columns = [[shown_value(value) for value in column.to_pylist()] for column in shown.columns]
+    columns = [[shown_value(value) for value in _values(column)] for column in shown.columns]
     return [list(row) for row in zip(*columns, strict=True)] if columns else []
+
+
+def _values(column: pyarrow.ChunkedArray) -> list[Any]:
+    """The values as Python's; dates and times beyond its year 9999 as Arrow's text."""
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        return [str(value) if value.is_valid else None for value in column.cast("string")]
 
 
 def _footer(page: pyarrow.Table, rows_max: int) -> str:
@@ -85,6 +93,7 @@ def _footer(page: pyarrow.Table, rows_max: int) -> str:
         zone = getattr(column.type, "tz", None)
         if zone is not None:
             zones.setdefault(zone, []).append(f"`{column.name}`")
+    zones = {zone: list(dict.fromkeys(names)) for zone, names in zones.items()}
     return "; ".join([count, *(f"{', '.join(names)} in {zone}" for zone, names in zones.items())])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,6 +168,34 @@ def test_bind_parameters_are_variables_of_the_notebook(
     run("hostile = \"' OR 'a' = 'a\"")
     value = run("%%paimon -t arrow\nSELECT id FROM orders WHERE day = :hostile")
     assert value.to_pylist() == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("value", "bound"),
+    [
+        ("numpy.int64(3)", 3),
+        ("numpy.float64(0.5)", 0.5),
+        ("numpy.bool_(True)", True),
+        ("pandas.NA", None),
+        ("pandas.NaT", None),
+        ("pandas.Timestamp('2026-11-20').date()", datetime.date(2026, 11, 20)),
+        ("decimal.Decimal('1.50')", decimal.Decimal("1.50")),
+        ("(1, 2)", [1, 2]),
+        ("b'x'", b"x"),
+    ],
+)
+def test_values_of_numpy_and_pandas_are_bound(run: Run, value: str, bound: object) -> None:
+    run(f"import decimal, numpy, pandas\nvalue = {value}")
+    table = run("%%paimon -t arrow\nSELECT :value AS v")
+    assert table.to_pylist() == [{"v": bound}]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("value", ["{'a': 1}", "{1}", "object()", "1j", "lambda: 1", "spark"])
+def test_what_is_no_value_is_not_bound(connected: InteractiveShell, run: Run, value: str) -> None:
+    run(f"value = {value}")
+    failed = connected.run_cell("%%paimon\nSELECT :value").error_in_exec
+    assert isinstance(failed, InvalidValueError)
+    assert "`:value` is a " in failed.message
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from paimon_magics.errors import (
     UnknownNameError,
 )
 from paimon_magics.magics.line import VERBS
-from paimon_magics.session.session import Session, active_session
+from paimon_magics.session.session import Session, active_session, connect
 from tests.magics.conftest import Run
 
 if TYPE_CHECKING:
@@ -125,6 +125,28 @@ def test_connecting_elsewhere_needs_the_connection_closed(
     assert capsys.readouterr().out == (
         f"{tmp_path / 'other'} is closed.\nNo connection was open.\n"
     )
+
+
+@pytest.mark.spark
+def test_an_open_connection_keeps_its_settings(connected: InteractiveShell, run: Run) -> None:
+    failed = connected.run_cell("%paimon connect warehouse=warehouse batch_rows=7").error_in_exec
+    assert isinstance(failed, SetupError)
+    assert "`batch_rows` = 65536" in failed.message
+    assert "--close" in failed.hint
+    run("%paimon connect --close warehouse=warehouse batch_rows=7 display_rows=1")
+    session = active_session()
+    assert session is not None
+    assert session.settings.batch_rows == 7
+    assert "the first row; more follow" in str(run("%%paimon\nSELECT * FROM orders"))
+
+
+@pytest.mark.spark
+def test_cells_show_as_many_rows_as_the_connection_was_told(
+    shell: InteractiveShell, spark: SparkSession, tmp_path: Path
+) -> None:
+    with connect(tmp_path / "lake", spark=spark, display_rows=1):
+        shown = shell.run_cell("%%paimon\nVALUES (1), (2)").result
+    assert str(shown).endswith("the first row; more follow")
 
 
 @pytest.mark.spark
