@@ -1,0 +1,158 @@
+"""The committer in the session's process: what may be called twice, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.errors import JobError, UnknownNameError, UnknownOutcomeError
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog
+from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
+from tests.session.evidence import files
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    opened = open_catalog(tmp_path / "warehouse")
+    columns = (Column(0, "a", AtomicType("INT")), Column(1, "b", AtomicType("INT")))
+    opened.create_table(TABLE, TableDefinition(columns))
+    return opened
+
+
+@pytest.fixture
+def committer(catalog: Catalog) -> EmbeddedCommitter:
+    return committer_of(catalog)
+
+
+def snapshots(catalog: Catalog) -> int:
+    latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
+    return latest.id if latest is not None else 0
+
+
+def row_count(catalog: Catalog) -> int:
+    builder = catalog.load(TABLE).paimon.new_read_builder()
+    return builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_committing_a_request_again_finds_its_snapshot(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path, others: int
+) -> None:
+    append(catalog, committer, [(0, 0)])
+    request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1), (1, 2)])
+    first = committer.commit(request)
+    assert (first.snapshot_id, first.commit_kind, first.delta_rows) == (2, "APPEND", 2)
+    for number in range(others):
+        append(catalog, committer, [(2, number)])
+    before = files(tmp_path)
+    assert committer.commit(request) == first
+    assert committer_of(open_catalog(tmp_path / "warehouse")).commit(request) == first
+    assert files(tmp_path) == before
+    assert (snapshots(catalog), row_count(catalog)) == (2 + others, 3 + others)
+
+
+def test_an_append_without_files_makes_no_snapshot(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    before = files(tmp_path)
+    receipt = committer.commit(CommitRequest(committer.begin(TABLE), Append()))
+    assert (receipt.snapshot_id, receipt.commit_kind) == (None, None)
+    assert files(tmp_path).keys() == before.keys()
+
+
+def test_abort_removes_the_files_of_its_transaction_alone(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    append(catalog, committer, [(0, 0)])
+    before = files(tmp_path)
+    transaction = committer.begin(TABLE)
+    written(catalog.load(TABLE), transaction, [(1, 1)])
+    other = written(catalog.load(TABLE), committer.begin(TABLE), [(2, 2)])
+    assert len(files(tmp_path)) > len(before)
+    assert committer.abort(transaction) == 1
+    assert committer.abort(transaction) == 0
+    assert committer.commit(other).snapshot_id == 2
+    assert row_count(catalog) == 2
+
+
+def test_abort_leaves_nothing_behind(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    before = files(tmp_path)
+    transaction = committer.begin(TABLE)
+    written(catalog.load(TABLE), transaction, [(1, 1)])
+    committer.abort(transaction)
+    assert files(tmp_path).keys() == before.keys()
+
+
+def test_a_committed_transaction_can_not_be_aborted(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1)])
+    committer.commit(request)
+    before = files(tmp_path)
+    with pytest.raises(UnknownOutcomeError, match="committed after all"):
+        committer.abort(request.transaction)
+    assert files(tmp_path) == before
+
+
+def test_nobody_writes_for_a_transaction_that_has_ended(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    before = files(tmp_path)
+    transaction = committer.begin(TABLE)
+    committer.abort(transaction)
+    with pytest.raises(JobError, match="has ended"):
+        written(catalog.load(TABLE), transaction, [(1, 1)])
+    assert files(tmp_path).keys() == before.keys()
+
+
+def test_sweep_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    table, transaction = catalog.load(TABLE), committer.begin(TABLE)
+    written(table, transaction, [(9, 9)])
+    request = written(table, transaction, [(1, 1)])
+    committer.commit(request)
+    assert committer.sweep(request) == 1
+    assert committer.sweep(request) == 0
+    assert row_count(catalog) == 1
+
+
+def test_an_expired_snapshot_leaves_the_outcome_unknown(
+    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+) -> None:
+    request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1)])
+    committer.commit(request)
+    append(catalog, committer, [(2, 2)])
+    (tmp_path / "warehouse" / "default.db" / "t" / "snapshot" / "snapshot-1").unlink()
+    with pytest.raises(UnknownOutcomeError, match="expired"):
+        committer.commit(request)
+    with pytest.raises(UnknownOutcomeError, match="expired"):
+        committer.abort(request.transaction)
+
+
+def test_properties_go_into_the_snapshot(catalog: Catalog, committer: EmbeddedCommitter) -> None:
+    request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1)])
+    committer.commit(replace(request, properties=(("label", "Monday's load"),)))
+    snapshot = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
+    assert snapshot.properties["label"] == "Monday's load"
+
+
+def test_two_transactions_never_share_a_name(committer: EmbeddedCommitter) -> None:
+    first, second = committer.begin(TABLE), committer.begin(TABLE)
+    assert first.commit_user != second.commit_user
+    assert not first.file_prefix.startswith(second.file_prefix)
+    assert not second.file_prefix.startswith(first.file_prefix)
+
+
+def test_there_is_nothing_to_begin_on_an_unknown_table(committer: EmbeddedCommitter) -> None:
+    with pytest.raises(UnknownNameError, match="nowhere"):
+        committer.begin(TableName("nowhere", "default"))

@@ -1,0 +1,73 @@
+"""Writers of their own, in this process or in others: transactions without Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.native import native_table
+from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.writing import WriteTask, write_batches
+
+TABLE = TableName("t", "default")
+
+
+def open_catalog(warehouse: Path | str) -> Catalog:
+    return Catalog.open({"warehouse": str(warehouse)})
+
+
+def committer_of(catalog: Catalog) -> EmbeddedCommitter:
+    return EmbeddedCommitter(catalog, Settings())
+
+
+def written(
+    table: Table, transaction: Transaction, rows: Sequence[tuple[object, ...]]
+) -> CommitRequest:
+    """Write `rows` of an unpartitioned append table under `transaction`, and ask to append them."""
+    schema = arrow_schema(table.definition)
+    task = WriteTask(
+        table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
+        commit_user=transaction.commit_user,
+        schema=schema.serialize().to_pybytes(),
+        partition_keys=(),
+        bucket_rule=None,
+        overwrite=False,
+        attempts_folder=transaction.attempts_folder,
+    )
+    columns = [
+        pa.array(column, type=field.type)
+        for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    return CommitRequest(transaction, Append(), write_batches(task, [batch]).messages)
+
+
+def append(
+    catalog: Catalog, committer: EmbeddedCommitter, rows: Sequence[tuple[object, ...]]
+) -> CommitReceipt:
+    """One whole transaction on `TABLE`."""
+    transaction = committer.begin(TABLE)
+    return committer.commit(written(catalog.load(TABLE), transaction, rows))
+
+
+def main(warehouse: str, writer: str, commits: str) -> None:
+    """Append (writer, n) for every n below `commits`, each in a commit of its own."""
+    catalog = open_catalog(warehouse)
+    committer = committer_of(catalog)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(int(commits)):
+        receipt = append(catalog, committer, [(int(writer), number)])
+        print(receipt.snapshot_id, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

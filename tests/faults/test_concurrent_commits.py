@@ -1,0 +1,135 @@
+"""Writers that race: of any number of commits none is lost, none is doubled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.tables.committing import commit
+from paimon_magics.tables.publishing import publish_local_file
+from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
+
+ROOT = Path(__file__).parents[2]
+COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicType("INT")))
+
+PUBLISHER = """
+import os, sys
+from paimon_magics.tables.publishing import publish_local_file
+folder, me, names = sys.argv[1], sys.argv[2], int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+for name in range(names):
+    if publish_local_file(os.path.join(folder, f"snapshot-{name}"), me.encode() * 100):
+        print(name)
+"""
+
+
+def run_together(commands: list[list[str]]) -> list[list[int]]:
+    """Start the processes, let them go at the same moment, and return the numbers they printed."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, *command],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for command in commands
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        printed = [process.communicate(timeout=300)[0] for process in started]
+        assert [process.returncode for process in started] == [0] * len(started)
+    finally:
+        for process in started:
+            process.kill()
+    return [[int(line) for line in text.split()] for text in printed]
+
+
+def test_of_four_processes_exactly_one_publishes_each_name(tmp_path: Path) -> None:
+    names = 500
+    won = run_together(
+        [["-c", PUBLISHER, str(tmp_path), str(writer), str(names)] for writer in range(4)]
+    )
+    assert sorted(name for names_won in won for name in names_won) == list(range(names))
+    assert sum(map(bool, won)) > 1, "one process did everything: they did not race"
+    for writer, names_won in enumerate(won):
+        for name in names_won:
+            assert (tmp_path / f"snapshot-{name}").read_text() == str(writer) * 100
+    assert len(list(tmp_path.iterdir())) == names, "temporary files were left"
+
+
+def test_two_processes_append_to_one_table_and_lose_nothing(tmp_path: Path) -> None:
+    catalog = open_catalog(tmp_path / "warehouse")
+    catalog.create_table(TABLE, TableDefinition(COLUMNS))
+    commits = 25
+    snapshots = run_together(
+        [
+            ["-m", "tests.faults.appending", str(tmp_path / "warehouse"), str(writer), str(commits)]
+            for writer in range(2)
+        ]
+    )
+    assert sorted(snapshots[0] + snapshots[1]) == list(range(1, 2 * commits + 1))
+    assert all(ids == sorted(ids) for ids in snapshots)
+    assert stored_rows(catalog) == [(w, n) for w in range(2) for n in range(commits)]
+    assert unreferenced_metadata(tmp_path / "warehouse", catalog) == set()
+
+
+def test_a_commit_that_loses_the_race_is_planned_again_on_top(tmp_path: Path) -> None:
+    """Another writer publishes the very snapshot that this commit has prepared, three times."""
+    catalog = open_catalog(tmp_path / "warehouse")
+    catalog.create_table(TABLE, TableDefinition(COLUMNS))
+    ours, theirs = committer_of(catalog), committer_of(open_catalog(tmp_path / "warehouse"))
+    append(catalog, ours, [(0, 0)])
+    lost: list[str] = []
+
+    def publish_too_late(path: str, content: bytes) -> bool:
+        if len(lost) < 3:
+            lost.append(path)
+            append(catalog, theirs, [(1, len(lost))])
+            assert Path(path).exists()
+        return publish_local_file(path, content)
+
+    request = written(catalog.load(TABLE), ours.begin(TABLE), [(0, 1)])
+    receipt = commit(catalog.load(TABLE), request, publish_too_late)
+    assert [Path(path).name for path in lost] == ["snapshot-2", "snapshot-3", "snapshot-4"]
+    assert (receipt.snapshot_id, receipt.total_rows, receipt.delta_rows) == (5, 5, 1)
+    assert stored_rows(catalog) == [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
+    assert unreferenced_metadata(tmp_path / "warehouse", catalog) == set()
+
+
+def stored_rows(catalog: object) -> list[tuple[int, int]]:
+    builder = catalog.load(TABLE).paimon.new_read_builder()  # type: ignore[attr-defined]
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
+    return sorted((row["writer"], row["number"]) for row in rows)
+
+
+def unreferenced_metadata(warehouse: Path, catalog: object) -> set[str]:
+    """Files of the manifest folder that no snapshot leads to."""
+    from pypaimon.manifest.manifest_list_manager import ManifestListManager
+
+    paimon = catalog.load(TABLE).paimon  # type: ignore[attr-defined]
+    lists = ManifestListManager(paimon)
+    manager = paimon.snapshot_manager()
+    referenced: set[str] = set()
+    for snapshot_id in range(1, manager.get_latest_snapshot().id + 1):
+        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        for name in (
+            snapshot.base_manifest_list,
+            snapshot.delta_manifest_list,
+            snapshot.changelog_manifest_list,
+        ):
+            if name:
+                referenced.add(name)
+                referenced |= {meta.file_name for meta in lists.read(name)}
+    found = {path.name for path in (warehouse / "default.db" / "t" / "manifest").iterdir()}
+    assert referenced <= found
+    return found - referenced
