@@ -6,6 +6,7 @@ import datetime
 import decimal
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 
@@ -53,7 +54,11 @@ def _plain(value: object) -> object:
     if type(value).__name__ in _MISSING:
         return None
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
-        return value.item()  # type: ignore[attr-defined]
+        number: Any = value
+        if type(value).__name__ in ("datetime64", "timedelta64"):
+            # In nanoseconds, numpy's default from pandas, `item` would give a plain number.
+            number = number.astype(f"{type(value).__name__}[us]")
+        return number.item()
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -44,12 +44,13 @@ def shell(make_shell: Callable[[Config], InteractiveShell]) -> InteractiveShell:
 
 @pytest.fixture
 def closed_at_the_end() -> Iterator[None]:
-    """Closes the process's connection after the test, whoever opened it."""
+    """After the test, closes the process's connection and takes back what it told Spark."""
     from paimon_magics.session.session import active_session
 
     yield
     session = active_session()
     if session is not None:
+        session.spark.conf.unset("spark.sql.session.timeZone")
         session.close()
 
 

@@ -176,6 +176,9 @@ def test_bind_parameters_are_variables_of_the_notebook(
         ("numpy.int64(3)", 3),
         ("numpy.float64(0.5)", 0.5),
         ("numpy.bool_(True)", True),
+        ("numpy.datetime64('2026-11-20T01:02:03', 'ns')", datetime.datetime(2026, 11, 20, 1, 2, 3)),
+        ("numpy.timedelta64(90, 's')", datetime.timedelta(seconds=90)),
+        ("numpy.datetime64('NaT')", None),
         ("pandas.NA", None),
         ("pandas.NaT", None),
         ("pandas.Timestamp('2026-11-20').date()", datetime.date(2026, 11, 20)),
@@ -186,8 +189,12 @@ def test_bind_parameters_are_variables_of_the_notebook(
 )
 def test_values_of_numpy_and_pandas_are_bound(run: Run, value: str, bound: object) -> None:
     run(f"import decimal, numpy, pandas\nvalue = {value}")
+    run("%%paimon\nSET spark.sql.session.timeZone = UTC")
     table = run("%%paimon -t arrow\nSELECT :value AS v")
-    assert table.to_pylist() == [{"v": bound}]  # type: ignore[attr-defined]
+    (found,) = table["v"].to_pylist()  # type: ignore[index]
+    if isinstance(found, datetime.datetime):
+        found = found.replace(tzinfo=None)
+    assert (found, type(found)) == (bound, type(bound))
 
 
 @pytest.mark.parametrize("value", ["{'a': 1}", "{1}", "object()", "1j", "lambda: 1", "spark"])

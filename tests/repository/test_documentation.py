@@ -59,6 +59,8 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
 
     with connect(tmp_path / "warehouse", spark=spark) as session:
         yield session
+    for key in ("spark.sql.session.timeZone", "spark.sql.sources.partitionOverwriteMode"):
+        spark.conf.unset(key)  # the examples set them
 
 
 @pytest.mark.parametrize("option", CELL_OPTIONS, ids=lambda option: option.flags[-1])
