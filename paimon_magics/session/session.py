@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
@@ -57,6 +58,8 @@ def connect(
     warehouse: str | os.PathLike[str] | None = None,
     *,
     catalog: Mapping[str, str] | None = None,
+    coordinator: str | None = None,
+    token: str | None = None,
     spark: SparkSession | None = None,
     **settings: object,
 ) -> Session:
@@ -65,6 +68,8 @@ def connect(
     - `warehouse`: a folder or URI. With nothing given: the folder that PAIMON_WAREHOUSE names, else
       `paimon-warehouse` in the current folder.
     - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
+    - `coordinator`: the address of a coordinator to commit through, as `http://127.0.0.1:8123`; the
+      warehouse is the one that it owns. `token` is its token, else PAIMON_COORDINATOR_TOKEN.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 
@@ -73,6 +78,10 @@ def connect(
     """
     global _active
     with _lock:
+        remote = None
+        if coordinator is not None:
+            remote = _remote(coordinator, token)
+            warehouse = warehouse or remote.warehouse()
         options = _catalog_options(warehouse, catalog)
         wanted = Settings().with_changes(settings)
         opened = Catalog.open(options)
@@ -91,7 +100,7 @@ def connect(
             Connection(
                 spark=active_spark,
                 catalog=opened,
-                committer=EmbeddedCommitter(opened, wanted),
+                committer=remote or EmbeddedCommitter(opened, wanted),
                 settings=wanted,
                 database=wanted.database,
                 views=Views(active_spark, wanted.kept_views_max),
@@ -266,6 +275,17 @@ def refused(statement: Refused) -> PaimonMagicsError:
         statement=statement.text,
         position=0,
     )
+
+
+def _remote(address: str, token: str | None) -> RemoteCoordinator:
+    token = token or os.environ.get("PAIMON_COORDINATOR_TOKEN")
+    if not token:
+        raise SetupError(
+            f"The coordinator at {address} asks for a token, and none is given.",
+            hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
+            "that holds it when it starts.",
+        )
+    return RemoteCoordinator(address, token)
 
 
 def _catalog_options(

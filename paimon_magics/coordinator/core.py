@@ -1,0 +1,552 @@
+"""What a coordinator decides about transactions, without doing anything: a pure state machine.
+
+`step(state, event)` gives the next state and the effects that a shell must carry out, in their
+order; an effect that takes time comes back as an event. Time arrives inside events.
+
+A transaction's life:
+
+    ACTIVE ── commit asked ──> COMMITTING ── published ──> COMMITTED
+      │                          │   └── no clear answer ──> UNCLEAR ── looked up ──> COMMITTED
+      │                          └── refused ──┐               └── certainly absent ──> COMMITTING
+      └── abort asked, lease expired ──────────┴──> ABORTING ── files removed ──> ABORTED
+
+Invariants: per table at most one commit is under way; a committed transaction never leaves that
+state, and its files are never removed; an answer is given only after what it says was saved; the
+same question about a transaction gets the same answer, also after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from paimon_magics.planning.commits import CommitReceipt
+
+__all__ = [
+    "AbortAsked",
+    "Aborted",
+    "Answer",
+    "Begun",
+    "CommitAsked",
+    "CommitPublished",
+    "CommitRefused",
+    "CommitUnclear",
+    "Committed",
+    "Effect",
+    "Event",
+    "FilesRemoved",
+    "Forget",
+    "Gone",
+    "HeartbeatAsked",
+    "Held",
+    "Limits",
+    "LookUpCommit",
+    "Mismatch",
+    "NotCommitted",
+    "Opened",
+    "Phase",
+    "Refusal",
+    "RemoveFiles",
+    "Reply",
+    "Restored",
+    "RunCommit",
+    "Save",
+    "State",
+    "Ticked",
+    "Unknown",
+    "step",
+]
+
+
+class Phase(StrEnum):
+    """Where a transaction is in its life; the values are stored."""
+
+    ACTIVE = "active"
+    COMMITTING = "committing"
+    UNCLEAR = "unclear"
+    COMMITTED = "committed"
+    ABORTING = "aborting"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in milliseconds.
+
+    - `lease_ms`: without a heartbeat for so long, a transaction is aborted.
+    - `cleanup_grace_ms`: how long the files of an expired transaction stay, for its tasks to end.
+    - `receipt_retention_ms`: how long the answer to a finished transaction is kept.
+    """
+
+    lease_ms: int = 60_000
+    cleanup_grace_ms: int = 600_000
+    receipt_retention_ms: int = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A transaction as the coordinator holds it; the whole of it is stored.
+
+    `digest` tells a repeated commit request from another one. `expires_at_ms` is the end of the
+    lease while ACTIVE, the time of removing files while ABORTING, and the end of retention after.
+    """
+
+    id: str
+    table: str
+    phase: Phase
+    expires_at_ms: int
+    owner: str = ""
+    digest: str = ""
+    receipt: CommitReceipt | None = None
+    reason: str = ""
+
+
+# ---------------------------------------------------------------------------------- answers
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The transaction is open until `expires_at_ms` unless a heartbeat comes before."""
+
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The transaction's commit, whoever asked first."""
+
+    receipt: CommitReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The commit was refused and the transaction is over."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The transaction is over without a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The transaction was ended before: by its owner, by its lease, or by an administrator."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The transaction is being committed, or was, with other files than these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is no such transaction, or its answer is no longer kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotCommitted:
+    """An abort that came too late: the commit is under way or has happened."""
+
+    phase: Phase
+
+
+Answer = Opened | Committed | Refusal | Aborted | Gone | Mismatch | Unknown | NotCommitted
+
+
+# ----------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Somebody asks for a new transaction; `id` is fresh."""
+
+    id: str
+    table: str
+    owner: str
+    now_ms: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAsked:
+    """The owner says that it is alive."""
+
+    id: str
+    now_ms: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAsked:
+    """The owner hands over its files; `digest` is of everything that is to be committed."""
+
+    id: str
+    digest: str
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPublished:
+    """The commit is in the table, by this attempt or an earlier one."""
+
+    id: str
+    receipt: CommitReceipt
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRefused:
+    """The commit is certainly not in the table and never will be."""
+
+    id: str
+    reason: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUnclear:
+    """Neither success nor failure is known, or a look-up did not succeed either."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAsked:
+    """The owner or an administrator ends the transaction."""
+
+    id: str
+    reason: str
+    now_ms: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRemoved:
+    """Nothing that the transaction wrote is left."""
+
+    id: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was stored when the coordinator last stopped; the first event of its life."""
+
+    held: tuple[Held, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed; comes at least once a second."""
+
+    now_ms: int
+
+
+Event = (
+    Begun
+    | HeartbeatAsked
+    | CommitAsked
+    | CommitPublished
+    | CommitRefused
+    | CommitUnclear
+    | AbortAsked
+    | FilesRemoved
+    | Restored
+    | Ticked
+)
+
+
+# ---------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Store the transaction, durably, before any effect that follows."""
+
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Give the answer to whoever asked with that number."""
+
+    ask: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommit:
+    """Publish; CommitPublished, CommitRefused or CommitUnclear comes back."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpCommit:
+    """Look for the commit in the table's snapshots, and run it when it is certainly not there;
+    the same events as for RunCommit come back."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFiles:
+    """Remove the files that the transaction wrote; FilesRemoved comes back."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete what is stored of the transaction."""
+
+    id: str
+
+
+Effect = Save | Reply | RunCommit | LookUpCommit | RemoveFiles | Forget
+
+
+# ------------------------------------------------------------------------------------ state
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All transactions that an answer is kept for.
+
+    `running` has the transaction whose commit is under way for each busy table, `queues` those
+    that wait behind it in the order of asking, `asks` who waits for a transaction's commit.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    held: Mapping[str, Held] = field(default_factory=dict)
+    running: Mapping[str, str] = field(default_factory=dict)
+    queues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
+    """The next state, and what must be done, in this order."""
+    match event:
+        case Begun():
+            return _begin(state, event)
+        case HeartbeatAsked():
+            return _heartbeat(state, event)
+        case CommitAsked():
+            return _ask_commit(state, event)
+        case CommitPublished():
+            return _published(state, event)
+        case CommitRefused():
+            return _refused(state, event)
+        case CommitUnclear(id=id):
+            return _unclear(state, id)
+        case AbortAsked():
+            return _ask_abort(state, event)
+        case FilesRemoved():
+            return _files_removed(state, event)
+        case Restored():
+            return _restored(state, event)
+        case Ticked(now_ms=now_ms):
+            return _ticked(state, now_ms)
+
+
+def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
+    if event.id in state.held:
+        return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
+    opened = Held(
+        id=event.id,
+        table=event.table,
+        phase=Phase.ACTIVE,
+        owner=event.owner,
+        expires_at_ms=event.now_ms + state.limits.lease_ms,
+    )
+    return _with(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
+
+
+def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id)
+    if held is None:
+        return state, (Reply(event.ask, Unknown()),)
+    if held.phase is not Phase.ACTIVE:
+        return state, (Reply(event.ask, _answer_about(held)),)
+    # Not saved: after a restart every open transaction gets a whole lease anyway.
+    renewed = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
+    return _with(state, renewed), (Reply(event.ask, Opened(renewed.expires_at_ms)),)
+
+
+def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id)
+    if held is None:
+        return state, (Reply(event.ask, Unknown()),)
+    if held.digest and held.digest != event.digest:
+        return state, (Reply(event.ask, Mismatch()),)
+    match held.phase:
+        case Phase.ACTIVE:
+            pass
+        case Phase.COMMITTING | Phase.UNCLEAR:
+            return _waiting(state, event.id, event.ask), ()
+        case _:
+            return state, (Reply(event.ask, _answer_about(held)),)
+    committing = replace(held, phase=Phase.COMMITTING, digest=event.digest)
+    state = _waiting(_with(state, committing), event.id, event.ask)
+    if held.table in state.running:
+        queue = (*state.queues.get(held.table, ()), event.id)
+        return replace(state, queues={**state.queues, held.table: queue}), (Save(committing),)
+    state = replace(state, running={**state.running, held.table: event.id})
+    return state, (Save(committing), RunCommit(event.id))
+
+
+def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held[event.id]
+    committed = replace(
+        held,
+        phase=Phase.COMMITTED,
+        receipt=event.receipt,
+        expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+    )
+    state, replies = _answered(_with(state, committed), event.id, Committed(event.receipt))
+    state, following = _next(state, held.table)
+    return state, (Save(committed), *replies, *following)
+
+
+def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held[event.id]
+    aborting = replace(held, phase=Phase.ABORTING, reason=event.reason, expires_at_ms=event.now_ms)
+    state, replies = _answered(_with(state, aborting), event.id, Refusal(event.reason))
+    state, following = _next(state, held.table)
+    return state, (Save(aborting), *replies, RemoveFiles(event.id), *following)
+
+
+def _unclear(state: State, id: str) -> tuple[State, tuple[Effect, ...]]:
+    # The table stays busy: nothing may be published before the outcome is known.
+    unclear = replace(state.held[id], phase=Phase.UNCLEAR)
+    return _with(state, unclear), (Save(unclear), LookUpCommit(id))
+
+
+def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id)
+    if held is None:
+        return state, (Reply(event.ask, Unknown()),)
+    match held.phase:
+        case Phase.ACTIVE:
+            aborting = replace(
+                held, phase=Phase.ABORTING, reason=event.reason, expires_at_ms=event.now_ms
+            )
+            state = _with(state, aborting)
+            return state, (Save(aborting), Reply(event.ask, Aborted()), RemoveFiles(event.id))
+        case Phase.ABORTING | Phase.ABORTED:
+            return state, (Reply(event.ask, Aborted()),)
+        case phase:
+            return state, (Reply(event.ask, NotCommitted(phase)),)
+
+
+def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held[event.id]
+    aborted = replace(
+        held,
+        phase=Phase.ABORTED,
+        expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+    )
+    return _with(state, aborted), (Save(aborted),)
+
+
+def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
+    effects: list[Effect] = []
+    for held in event.held:
+        match held.phase:
+            case Phase.ACTIVE:
+                # Its owner could not renew it while nobody was there to ask.
+                lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
+                state = _with(state, lease)
+            case Phase.COMMITTING | Phase.UNCLEAR:
+                unclear = replace(held, phase=Phase.UNCLEAR)
+                state = _with(state, unclear)
+                if held.table in state.running:
+                    queue = (*state.queues.get(held.table, ()), held.id)
+                    state = replace(state, queues={**state.queues, held.table: queue})
+                else:
+                    state = replace(state, running={**state.running, held.table: held.id})
+                    effects.append(LookUpCommit(held.id))
+            case Phase.ABORTING:
+                state = _with(state, held)
+            case _:
+                state = _with(state, held)
+    return state, tuple(effects)
+
+
+def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
+    effects: list[Effect] = []
+    for held in tuple(state.held.values()):
+        if held.expires_at_ms > now_ms:
+            continue
+        match held.phase:
+            case Phase.ACTIVE:
+                expired = replace(
+                    held,
+                    phase=Phase.ABORTING,
+                    reason="its lease expired",
+                    expires_at_ms=now_ms + state.limits.cleanup_grace_ms,
+                )
+                state = _with(state, expired)
+                effects.append(Save(expired))
+            case Phase.ABORTING:
+                # Again and again until it succeeds, once in a grace period.
+                later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
+                state = _with(state, later)
+                effects.append(RemoveFiles(held.id))
+            case Phase.COMMITTED | Phase.ABORTED:
+                kept = {key: value for key, value in state.held.items() if key != held.id}
+                state = replace(state, held=kept)
+                effects.append(Forget(held.id))
+            case _:
+                pass
+    return state, tuple(effects)
+
+
+def _next(state: State, table: str) -> tuple[State, tuple[Effect, ...]]:
+    """Start the next commit of a table whose commit has ended."""
+    queue = state.queues.get(table, ())
+    queues = {key: value for key, value in state.queues.items() if key != table}
+    running = {key: value for key, value in state.running.items() if key != table}
+    if not queue:
+        return replace(state, running=running, queues=queues), ()
+    first, *rest = queue
+    if rest:
+        queues[table] = tuple(rest)
+    state = replace(state, running={**running, table: first}, queues=queues)
+    # One that was waiting when the coordinator stopped may have been published before that.
+    if state.held[first].phase is Phase.UNCLEAR:
+        return state, (LookUpCommit(first),)
+    return state, (RunCommit(first),)
+
+
+def _answered(state: State, id: str, answer: Answer) -> tuple[State, tuple[Effect, ...]]:
+    asks = {key: value for key, value in state.asks.items() if key != id}
+    replies = tuple(Reply(ask, answer) for ask in state.asks.get(id, ()))
+    return replace(state, asks=asks), replies
+
+
+def _answer_about(held: Held) -> Answer:
+    match held.phase:
+        case Phase.ACTIVE:
+            return Opened(held.expires_at_ms)
+        case Phase.COMMITTED:
+            assert held.receipt is not None
+            return Committed(held.receipt)
+        case Phase.COMMITTING | Phase.UNCLEAR:
+            return NotCommitted(held.phase)
+        case Phase.ABORTING | Phase.ABORTED:
+            return Gone(held.reason)
+
+
+def _waiting(state: State, id: str, ask: int) -> State:
+    return replace(state, asks={**state.asks, id: (*state.asks.get(id, ()), ask)})
+
+
+def _with(state: State, held: Held) -> State:
+    return replace(state, held={**state.held, held.id: held})

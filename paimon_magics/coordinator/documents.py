@@ -1,0 +1,182 @@
+"""Requests and replies of the transaction protocol as JSON documents, both ways.
+
+A codec: nothing here acts. A document that is not of the form raises InvalidValueError, which names
+the member.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.commits import (
+    Append,
+    Change,
+    CommitReceipt,
+    CommitRequest,
+    OverwritePartitions,
+    OverwriteTouched,
+    Transaction,
+)
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "digest_of",
+    "member",
+    "receipt_document",
+    "receipt_of",
+    "request_document",
+    "request_of",
+    "table_document",
+    "table_of",
+    "transaction_document",
+    "transaction_of",
+]
+
+
+def table_document(name: TableName) -> dict[str, Any]:
+    """A table's full name."""
+    document = {"database": name.database, "table": name.table}
+    return document if name.branch is None else {**document, "branch": name.branch}
+
+
+def table_of(document: Any) -> TableName:
+    """The name in a document; every part must be a plain name."""
+    branch = None
+    if isinstance(document, Mapping) and document.get("branch") is not None:
+        branch = _name(document, "branch")
+    return TableName(_name(document, "table"), database=_name(document, "database"), branch=branch)
+
+
+def transaction_document(transaction: Transaction) -> dict[str, Any]:
+    """An open transaction, as its owner needs it."""
+    return {**asdict(transaction), "table": table_document(transaction.table)}
+
+
+def transaction_of(document: Any) -> Transaction:
+    """The transaction in a document."""
+    folder = document.get("attempts_folder") if isinstance(document, Mapping) else None
+    return Transaction(
+        table=table_of(member(document, "table", Mapping)),
+        commit_user=member(document, "commit_user", str),
+        file_prefix=member(document, "file_prefix", str),
+        base_snapshot_id=member(document, "base_snapshot_id", int),
+        attempts_folder=None if folder is None else member(document, "attempts_folder", str),
+        commit_identifier=member(document, "commit_identifier", int),
+    )
+
+
+def request_document(request: CommitRequest) -> dict[str, Any]:
+    """What is to be committed, without the transaction, which the address names."""
+    return {
+        "change": _change_document(request.change),
+        "messages": [base64.b64encode(message).decode() for message in request.messages],
+        "properties": dict(request.properties),
+    }
+
+
+def request_of(transaction: Transaction, document: Any) -> CommitRequest:
+    """The commit request in a document."""
+    messages = member(document, "messages", Sequence)
+    properties = member(document, "properties", Mapping)
+    try:
+        bodies = tuple(base64.b64decode(message, validate=True) for message in messages)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise InvalidValueError("`messages` must be texts in Base64.") from error
+    return CommitRequest(
+        transaction=transaction,
+        change=_change_of(member(document, "change", Mapping)),
+        messages=bodies,
+        properties=tuple((str(key), str(value)) for key, value in properties.items()),
+    )
+
+
+def digest_of(request: CommitRequest) -> str:
+    """Tells a repeated request from another one for the same transaction."""
+    canonical = json.dumps(request_document(request), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def receipt_document(receipt: CommitReceipt) -> dict[str, Any]:
+    """A receipt."""
+    return asdict(receipt)
+
+
+def receipt_of(document: Any) -> CommitReceipt:
+    """The receipt in a document."""
+    if not isinstance(document, Mapping):
+        raise InvalidValueError("A receipt must be an object.")
+    snapshot_id, kind, total = (
+        document.get(key) for key in ("snapshot_id", "commit_kind", "total_rows")
+    )
+    return CommitReceipt(snapshot_id, kind, total, member(document, "delta_rows", int))
+
+
+def member(document: Any, key: str, kind: type) -> Any:
+    """The member `key`, which must be of `kind`; raises InvalidValueError otherwise."""
+    if not isinstance(document, Mapping):
+        raise InvalidValueError(f"An object with the member `{key}` is expected.")
+    if key not in document:
+        raise InvalidValueError(f"The member `{key}` is missing.")
+    value = document[key]
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        raise InvalidValueError(f"The member `{key}` must be {_KINDS.get(kind, kind.__name__)}.")
+    if kind is Sequence and isinstance(value, str):
+        raise InvalidValueError(f"The member `{key}` must be a list.")
+    return value
+
+
+_KINDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    Mapping: "an object",
+    Sequence: "a list",
+}
+
+
+def _name(document: Any, key: str) -> str:
+    value: str = member(document, key, str)
+    if not value or value in (".", "..") or any(c in value for c in "/\\\0$"):
+        raise InvalidValueError(f"{value!r} can't be the name of a {key}.")
+    return value
+
+
+def _change_document(change: Change) -> dict[str, Any]:
+    match change:
+        case Append():
+            return {"kind": "append"}
+        case OverwriteTouched(swallow_newer=swallow):
+            return {"kind": "overwrite-touched", "swallow_newer": swallow}
+        case OverwritePartitions(specs=specs, swallow_newer=swallow):
+            return {
+                "kind": "overwrite-partitions",
+                "specs": [dict(spec) for spec in specs],
+                "swallow_newer": swallow,
+            }
+
+
+def _change_of(document: Mapping[str, Any]) -> Change:
+    match document.get("kind"):
+        case "append":
+            return Append()
+        case "overwrite-touched":
+            return OverwriteTouched(member(document, "swallow_newer", bool))
+        case "overwrite-partitions":
+            specs = member(document, "specs", Sequence)
+            if not all(isinstance(spec, Mapping) for spec in specs):
+                raise InvalidValueError("`specs` must be a list of objects.")
+            return OverwritePartitions(
+                tuple(
+                    tuple((str(k), None if v is None else str(v)) for k, v in spec.items())
+                    for spec in specs
+                ),
+                member(document, "swallow_newer", bool),
+            )
+        case kind:
+            raise InvalidValueError(f"There is no change of the kind {kind!r}.")

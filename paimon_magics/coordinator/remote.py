@@ -1,0 +1,172 @@
+"""The client of a coordinator in another process.
+
+Repeats what is safe to repeat: every request names its transaction, and a coordinator answers the
+same question the same way, also after a restart. While a transaction is open a thread renews its
+lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import threading
+import time
+from typing import Any
+
+import httpx
+
+from paimon_magics.coordinator.documents import (
+    member,
+    receipt_of,
+    request_document,
+    table_document,
+    transaction_of,
+)
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    PaimonMagicsError,
+    SetupError,
+    UnknownNameError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["RemoteCoordinator"]
+
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 120.0
+_REPEAT_SECONDS_MAX = 60.0
+_PAUSE_SECONDS_MAX = 2.0
+_HEARTBEATS_PER_LEASE = 4
+
+
+class RemoteCoordinator:
+    """A `CoordinatorClient` that talks HTTP. Safe for several threads."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self._address = address.rstrip("/")
+        self._http = httpx.Client(
+            base_url=self._address,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            trust_env=False,
+        )
+        self._ids: dict[str, str] = {}
+        self._leases: dict[str, threading.Event] = {}
+
+    def warehouse(self) -> str:
+        """The warehouse whose commits the coordinator owns."""
+        about = self._call("GET", "/v1/coordinator")
+        return str(member(about, "warehouse", str))
+
+    def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
+        """See `CoordinatorClient.begin`."""
+        document = {
+            "table": table_document(table),
+            "base_snapshot_id": base_snapshot_id,
+            "owner": getpass.getuser(),
+        }
+        opened = self._call("POST", "/v1/transactions", document)
+        transaction = transaction_of(member(opened, "transaction", dict))
+        id = str(member(opened, "id", str))
+        self._ids[transaction.commit_user] = id
+        lease_ms = int(member(opened, "expires_at_ms", int)) - int(time.time() * 1000)
+        self._renew(id, transaction.commit_user, max(lease_ms, 1000) / 1000)
+        return transaction
+
+    def commit(self, request: CommitRequest) -> CommitReceipt:
+        """See `CoordinatorClient.commit`."""
+        id = self._ids[request.transaction.commit_user]
+        answer = self._call("POST", f"/v1/transactions/{id}/commit", request_document(request))
+        self._end(request.transaction)
+        return receipt_of(member(answer, "receipt", dict))
+
+    def abort(self, transaction: Transaction) -> int:
+        """See `CoordinatorClient.abort`; the coordinator removes the files, so the count is 0."""
+        self._end(transaction)
+        id = self._ids[transaction.commit_user]
+        with contextlib.suppress(CommitConflictError):  # it has ended by itself
+            self._call("POST", f"/v1/transactions/{id}/abort", {"reason": "its owner ended it"})
+        return 0
+
+    def sweep(self, request: CommitRequest) -> int:
+        """See `CoordinatorClient.sweep`: the coordinator does it when it commits."""
+        return 0
+
+    def close(self) -> None:
+        """Give the connections up and stop renewing leases."""
+        for stop in self._leases.values():
+            stop.set()
+        self._http.close()
+
+    def _end(self, transaction: Transaction) -> None:
+        stop = self._leases.pop(transaction.commit_user, None)
+        if stop is not None:
+            stop.set()
+
+    def _renew(self, id: str, commit_user: str, lease_seconds: float) -> None:
+        stop = threading.Event()
+        self._leases[commit_user] = stop
+
+        def renew() -> None:
+            while not stop.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
+                with contextlib.suppress(Exception):
+                    self._http.post(f"/v1/transactions/{id}/heartbeat")
+
+        threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
+
+    def _call(self, method: str, path: str, document: Any = None) -> Any:
+        """The answer's document; repeated while the coordinator can't be reached or is starting."""
+        deadline = time.monotonic() + _REPEAT_SECONDS_MAX
+        pause = 0.05
+        while True:
+            try:
+                response = self._http.request(method, path, json=document)
+                if response.status_code not in (423, 503):
+                    return _document(response)
+                problem = _problem(response)
+            except httpx.TransportError as error:
+                problem = SetupError(
+                    f"The coordinator at {self._address} can't be reached: {error}",
+                    hint="Check that it runs, and its address and token.",
+                )
+            if path == "/v1/transactions":
+                # A second one would be opened; an unanswered one is ended by its lease.
+                raise problem
+            if time.monotonic() > deadline:
+                raise UnknownOutcomeError(
+                    f"No clear answer came within {_REPEAT_SECONDS_MAX:.0f} s: {problem.message}",
+                    hint="Look at the table's snapshots before running the statement again.",
+                ) from problem
+            time.sleep(pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+
+def _document(response: httpx.Response) -> Any:
+    if response.is_success:
+        return response.json()
+    raise _problem(response)
+
+
+def _problem(response: httpx.Response) -> PaimonMagicsError:
+    try:
+        error = response.json()["error"]
+        message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])
+    except (ValueError, KeyError, TypeError):
+        message, hint, kind = f"The coordinator answered {response.status_code}.", "", ""
+    match response.status_code:
+        case 400 if kind == "UnsupportedStatementError":
+            return UnsupportedStatementError(message, hint=hint)
+        case 400 | 413:
+            return InvalidValueError(message, hint=hint)
+        case 401:
+            return SetupError(message, hint="Connect with the coordinator's token.")
+        case 404:
+            return UnknownNameError(message, hint=hint)
+        case 409 | 410:
+            return CommitConflictError(message, hint=hint or "Run the statement again.")
+        case _:
+            return SetupError(message, hint=hint)

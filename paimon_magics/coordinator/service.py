@@ -1,0 +1,324 @@
+"""The coordinator at work: carries out what its core decides.
+
+One thread owns the state and the store: it takes events from a queue, asks the core, saves, and
+only then answers or starts something. Commits, look-ups and removals run in a pool of threads and
+come back as events; the core sees to it that a table has one commit at a time.
+
+If the process dies: a transaction that was answered is stored; a commit that was under way is
+looked up in the table's snapshots at the next start, before anything else happens to its table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.coordinator.core import (
+    AbortAsked,
+    Answer,
+    Begun,
+    CommitAsked,
+    CommitPublished,
+    CommitRefused,
+    CommitUnclear,
+    Effect,
+    Event,
+    FilesRemoved,
+    Forget,
+    HeartbeatAsked,
+    Held,
+    Limits,
+    LookUpCommit,
+    Opened,
+    RemoveFiles,
+    Reply,
+    Restored,
+    RunCommit,
+    Save,
+    State,
+    Ticked,
+    step,
+)
+from paimon_magics.coordinator.documents import (
+    digest_of,
+    request_document,
+    request_of,
+    transaction_document,
+    transaction_of,
+)
+from paimon_magics.coordinator.store import Store
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    SetupError,
+    UnknownOutcomeError,
+)
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.attempts import attempts_folder, close_attempts, open_attempts
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.cleaning import delete_files
+from paimon_magics.tables.committing import (
+    check_can_publish,
+    commit,
+    find_commit,
+    latest_snapshot_id,
+)
+from paimon_magics.tables.publishing import publish_local_file
+
+__all__ = ["Coordinator"]
+
+_WORKERS = 8
+_TICK_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An event with what must be stored with it, and who waits for the answer."""
+
+    event: Event
+    opened: Transaction | None = None
+    request: CommitRequest | None = None
+
+
+class Coordinator:
+    """Owns the commits of one warehouse. Every method may be called from any thread."""
+
+    def __init__(
+        self, catalog: Catalog, store: Store, settings: Settings, limits: Limits | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._settings = settings
+        self._state = State(limits or Limits())
+        self._events: queue.Queue[_Asked | None] = queue.Queue()
+        self._asks: dict[int, Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+        self._opened: dict[str, Transaction] = {}
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
+        self._failure: BaseException | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="coordinator", daemon=True)
+        self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
+
+    def start(self) -> None:
+        """Restore what was stored and begin to work."""
+        stored = self._store.load()
+        for held, opened in stored:
+            self._opened[held.id] = transaction_of(opened)
+        self._put(_Asked(Restored(tuple(held for held, _ in stored), _now_ms())))
+        self._thread.start()
+        self._ticker.start()
+
+    def stop(self) -> None:
+        """End after the commits under way; open transactions stay stored."""
+        self._stopping = True
+        self._pool.shutdown(wait=True)
+        self._put(None)
+        self._thread.join()
+        self._store.close()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the coordinator's thread, if it has ended: nothing is answered any more."""
+        return self._failure
+
+    @property
+    def state(self) -> State:
+        """The state of this moment; a value, so safe to look at."""
+        return self._state
+
+    def transaction(self, id: str) -> Transaction | None:
+        """What was agreed when a transaction was opened."""
+        return self._opened.get(id)
+
+    def begin(
+        self, table: TableName, base_snapshot_id: int | None, owner: str
+    ) -> tuple[str, Transaction, Opened]:
+        """Open a transaction; raises errors of ours for a table that can't be committed to."""
+        loaded = self._catalog.load(table)
+        check_can_publish(loaded)
+        identity = uuid.uuid4()
+        prefix = f"pm-{identity.hex}-"
+        folder = attempts_folder(loaded.location, prefix)
+        latest = latest_snapshot_id(loaded)
+        transaction = Transaction(
+            table=table,
+            commit_user=f"paimon-magics-{identity}",
+            file_prefix=prefix,
+            base_snapshot_id=latest if base_snapshot_id is None else base_snapshot_id,
+            attempts_folder=folder,
+        )
+        # Made before it is stored: at worst an empty folder stays behind.
+        open_attempts(folder)
+        id = identity.hex
+        answer = self._ask(
+            lambda ask: _Asked(
+                Begun(id, f"{loaded.location}", owner, _now_ms(), ask), opened=transaction
+            )
+        )
+        assert isinstance(answer, Opened)
+        return id, transaction, answer
+
+    def heartbeat(self, id: str) -> Answer:
+        """Renew a transaction's lease."""
+        return self._ask(lambda ask: _Asked(HeartbeatAsked(id, _now_ms(), ask)))
+
+    def commit(self, id: str, request: CommitRequest) -> Answer:
+        """Commit a transaction, or learn what became of it."""
+        digest = digest_of(request)
+        return self._ask(lambda ask: _Asked(CommitAsked(id, digest, ask), request=request))
+
+    def abort(self, id: str, reason: str) -> Answer:
+        """End a transaction without a commit."""
+        return self._ask(lambda ask: _Asked(AbortAsked(id, reason, _now_ms(), ask)))
+
+    # ---- the thread that owns the state ----
+
+    def _ask(self, make: Callable[[int], _Asked]) -> Answer:
+        if self._failure is not None or self._stopping:
+            raise SetupError(
+                "The coordinator has stopped.", hint="Start it again; nothing was lost."
+            )
+        ask = next(self._numbers)
+        future: Future[Answer] = Future()
+        self._asks[ask] = future
+        self._put(make(ask))
+        return future.result()
+
+    def _put(self, asked: _Asked | None) -> None:
+        self._events.put(asked)
+
+    def _work(self) -> None:
+        try:
+            while True:
+                asked = self._events.get()
+                if asked is None:
+                    return
+                self._handle(asked)
+        except BaseException as error:
+            # A store that can't save must not answer: everybody who waits is told.
+            self._failure = error
+            for future in list(self._asks.values()):
+                with contextlib.suppress(Exception):
+                    future.set_exception(
+                        SetupError(
+                            f"The coordinator stopped: {error}",
+                            hint="Repair the cause and start it again.",
+                        )
+                    )
+
+    def _handle(self, asked: _Asked) -> None:
+        state, effects = step(self._state, asked.event)
+        with self._store.together():
+            for effect in effects:
+                match effect:
+                    case Save(held=held):
+                        self._save(held, asked)
+                    case Forget(id=id):
+                        self._store.forget(id)
+                        self._opened.pop(id, None)
+                    case _:
+                        pass
+        self._state = state
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _save(self, held: Held, asked: _Asked) -> None:
+        if asked.opened is not None:
+            self._opened[held.id] = asked.opened
+            self._store.open(held, transaction_document(asked.opened))
+            return
+        request = None
+        if asked.request is not None:
+            request = json.dumps(request_document(asked.request)).encode()
+        self._store.save(held, request)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Reply(ask=ask, answer=answer):
+                self._asks.pop(ask).set_result(answer)
+            case RunCommit(id=id):
+                self._run(self._commit, id, self._request(id))
+            case LookUpCommit(id=id):
+                self._run(self._look_up, id, self._request(id))
+            case RemoveFiles(id=id):
+                self._run(self._remove, id, None)
+            case _:
+                pass
+
+    def _request(self, id: str) -> CommitRequest:
+        body = self._store.request(id)
+        assert body is not None
+        return request_of(self._opened[id], json.loads(body))
+
+    def _tick(self) -> None:
+        while self._failure is None and not self._stopping:
+            time.sleep(_TICK_SECONDS)
+            self._put(_Asked(Ticked(_now_ms())))
+
+    # ---- the pool ----
+
+    def _run(self, action: Callable[[str, Any], Event], id: str, argument: Any) -> None:
+        def work() -> None:
+            self._put(_Asked(action(id, argument)))
+
+        with contextlib.suppress(RuntimeError):  # stopping: it is found again at the next start
+            self._pool.submit(work)
+
+    def _commit(self, id: str, request: CommitRequest) -> Event:
+        try:
+            return CommitPublished(id, self._publish(request), _now_ms())
+        except UnknownOutcomeError:
+            return CommitUnclear(id)
+        except PaimonMagicsError as error:
+            return CommitRefused(id, str(error), _now_ms())
+        except Exception:
+            return CommitUnclear(id)
+
+    def _look_up(self, id: str, request: CommitRequest) -> Event:
+        try:
+            table = self._catalog.load(request.transaction.table)
+            found = find_commit(table, request.transaction)
+        except Exception:
+            time.sleep(_RETRY_SECONDS)
+            return CommitUnclear(id)
+        if found is not None:
+            return CommitPublished(id, found, _now_ms())
+        return self._commit(id, request)
+
+    def _publish(self, request: CommitRequest) -> CommitReceipt:
+        table = self._catalog.load(request.transaction.table)
+        receipt = commit(table, request, publish_local_file)
+        close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
+        return receipt
+
+    def _remove(self, id: str, _: None) -> Event:
+        transaction = self._opened[id]
+        try:
+            table = self._catalog.load(transaction.table)
+            if find_commit(table, transaction) is None:
+                close_attempts(transaction.attempts_folder, self._settings.attempt_wait_ms_max)
+                delete_files(table, transaction.file_prefix, frozenset())
+        except PaimonMagicsError as error:
+            if not isinstance(error, CommitConflictError | UnknownOutcomeError):
+                return FilesRemoved(id, _now_ms())  # the table itself is gone
+            return Ticked(_now_ms())
+        except Exception:
+            return Ticked(_now_ms())  # tried again after the grace period
+        return FilesRemoved(id, _now_ms())
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
