@@ -23,6 +23,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.session.writing import partition_specs, remove_partitions, run_insert
 from paimon_magics.spark.types import columns_of
+from paimon_magics.spark.views import temporary_views
 from paimon_magics.statements.statement import (
     AlterTable,
     CreateDatabase,
@@ -283,14 +284,15 @@ def _use(connection: Connection, statement: UseDatabase) -> Outcome:
 def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
     database = statement.database or connection.database
     names = _matching(connection.catalog.list_tables(database), statement.pattern)
+    views = _matching(temporary_views(connection.spark), statement.pattern)
     return _listing(
         connection,
         statement,
         "SHOW TABLES",
         {
-            "namespace": [database] * len(names),
-            "tableName": names,
-            "isTemporary": [False] * len(names),
+            "namespace": [database] * len(names) + [""] * len(views),
+            "tableName": names + views,
+            "isTemporary": [False] * len(names) + [True] * len(views),
         },
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.alterations import plan_alter_table
 from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
@@ -18,11 +19,14 @@ from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.statement import (
     AlterTable,
     CreateTable,
+    DropPartitions,
+    DropTable,
     Explain,
     Insert,
     Query,
     QueryText,
     Refused,
+    RenameTable,
     Statement,
     TruncateTable,
 )
@@ -30,27 +34,72 @@ from paimon_magics.statements.statement import (
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["explain_statement", "plan_without_running"]
+__all__ = ["dry_run_of", "explain_statement", "explanation_of", "plan_without_running"]
+
+
+def explanation_of(
+    connection: Connection,
+    text: str,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """How the statements would run, one after the other."""
+    planned: set[str] = set()
+    lines: list[str] = []
+    for statement in statements:
+        lines += ([""] if lines else []) + _explained(connection, statement, parameters, planned)
+    return _text(connection, text, lines)
 
 
 def explain_statement(
     connection: Connection, statement: Statement, parameters: Mapping[str, object]
 ) -> Outcome:
     """One line per decision; for a query, Spark's own plan follows as EXPLAIN gives it."""
+    return _text(connection, statement.text, _explained(connection, statement, parameters, set()))
+
+
+def dry_run_of(
+    connection: Connection,
+    text: str,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """What each of the statements would do, one line each; raises the first one's errors."""
+    planned: set[str] = set()
+    lines = [
+        plan_without_running(connection, statement, parameters, planned) for statement in statements
+    ]
+    return Outcome(text, "dry run", message="\n".join(lines))
+
+
+def _explained(
+    connection: Connection,
+    statement: Statement,
+    parameters: Mapping[str, object],
+    planned: set[str],
+) -> list[str]:
     mode = ""
     if isinstance(statement, Explain):
         mode, statement = statement.mode, statement.inner
-    match statement:
-        case Query():
-            lines = _query_lines(connection, statement.text, statement.query)
-            frame = frame_of_query(connection, statement.text, statement.query, parameters)
-            lines += ["", *_spark_plan(frame, mode)]
-        case Insert():
-            lines = _insert_lines(connection, statement, parameters)
-        case _:
-            planned = plan_without_running(connection, statement, parameters, set())
-            lines = [planned.message]
-    return _text(connection, statement, "EXPLAIN", lines)
+    if not _waits_for(connection, statement, planned):
+        match statement:
+            case Query():
+                lines = _query_lines(connection, statement.text, statement.query)
+                frame = frame_of_query(connection, statement.text, statement.query, parameters)
+                return [*lines, *([""] if lines else []), *_spark_plan(frame, mode)]
+            case Insert():
+                return _insert_lines(connection, statement, parameters)
+            case _:
+                pass
+    return [plan_without_running(connection, statement, parameters, planned)]
+
+
+def _waits_for(connection: Connection, statement: Statement, planned: set[str]) -> list[str]:
+    """The tables among `planned` that the statement is about."""
+    if isinstance(statement, CreateTable):
+        return []
+    names = {str(connection.full_name(n)) for n in _tables_named(connection, statement)}
+    return sorted(names & planned)
 
 
 def plan_without_running(
@@ -58,41 +107,54 @@ def plan_without_running(
     statement: Statement,
     parameters: Mapping[str, object],
     planned: set[str],
-) -> Outcome:
+) -> str:
     """Check and plan a statement; raise the errors that it would raise before its job starts.
 
     `planned` collects the tables that earlier statements of the cell would create: what is said
     about those can't be checked yet.
     """
-    names = {str(connection.full_name(n)) for n in _tables_named(connection, statement)}
-    waiting = sorted(names & planned)
-    if isinstance(statement, CreateTable):
-        planned.add(str(connection.full_name(statement.name)))
-    if waiting and not isinstance(statement, CreateTable):
+    waiting = _waits_for(connection, statement, planned)
+    if waiting:
         shown = ", ".join(f"`{name}`" for name in waiting)
-        message = f"Not checked: an earlier statement would create {shown} first."
-        return Outcome(statement.text, "dry run", message=message)
+        return f"Not checked: an earlier statement would create {shown} first."
     match statement:
         case Query():
             frame = frame_of_query(connection, statement.text, statement.query, parameters)
-            message = f"Would return {len(frame.columns)} columns: {', '.join(frame.columns)}."
+            return f"Would return {_columns(len(frame.columns))}: {', '.join(frame.columns)}."
         case Insert():
-            message = "Would run. " + " ".join(_insert_lines(connection, statement, parameters))
+            return "Would run. " + " ".join(_insert_lines(connection, statement, parameters))
         case CreateTable():
-            message = _checked_create(connection, statement, parameters)
+            said = _checked_create(connection, statement, parameters)
+            planned.add(str(connection.full_name(statement.name)))
+            return said
         case AlterTable():
-            connection.load(statement.name, statement.text, statement.name_position)
-            message = f"Would alter `{connection.full_name(statement.name)}`."
+            return _checked_alter(connection, statement)
+        case DropTable(if_exists=False):
+            table = connection.load(statement.name, statement.text, 0)
+            return f"Would drop `{table.name}`."
         case TruncateTable():
             table = connection.load(statement.name, statement.text, 0)
-            message = f"Would remove rows of `{table.name}`."
+            return f"Would remove rows of `{table.name}`."
         case Refused():
             raise UnsupportedStatementError(
                 f"{statement.kind} is not offered yet.", statement=statement.text, position=0
             )
         case _:
-            message = "Would run."
-    return Outcome(statement.text, "dry run", message=message)
+            return "Would run."
+
+
+def _checked_alter(connection: Connection, statement: AlterTable) -> str:
+    table = connection.load(statement.name, statement.text, statement.name_position)
+    changes = [
+        change
+        for change in statement.changes
+        if not isinstance(change, RenameTable | DropPartitions)
+    ]
+    try:
+        plan_alter_table(table.definition, changes)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.name_position) from None
+    return f"Would alter `{table.name}`."
 
 
 def _tables_named(connection: Connection, statement: Statement):  # type: ignore[no-untyped-def]
@@ -123,7 +185,7 @@ def _checked_create(
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
     kind = "primary-key" if definition.is_primary_key_table else "append"
-    return f"Would create the {kind} table `{name}` with {len(definition.columns)} columns."
+    return f"Would create the {kind} table `{name}` with {_columns(len(definition.columns))}."
 
 
 def _query_lines(connection: Connection, statement: str, query: QueryText) -> list[str]:
@@ -207,13 +269,17 @@ def _spark_plan(frame: object, mode: str) -> list[str]:
     return captured.getvalue().rstrip().splitlines()
 
 
-def _text(connection: Connection, statement: Statement, kind: str, lines: list[str]) -> Outcome:
+def _text(connection: Connection, statement: str, lines: list[str]) -> Outcome:
     import pyarrow as pa
 
     rows: pyarrow.Table = pa.table({"plan": pa.array(["\n".join(lines)], type=pa.string())})
-    outcome = Outcome.of_rows(connection.spark, statement.text, kind, rows)
+    outcome = Outcome.of_rows(connection.spark, statement, "EXPLAIN", rows)
     outcome.message = "\n".join(lines)
     return outcome
+
+
+def _columns(number: int) -> str:
+    return "1 column" if number == 1 else f"{number} columns"
 
 
 def _files(number: int) -> str:

@@ -22,7 +22,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
-from paimon_magics.session.explaining import explain_statement, plan_without_running
+from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.reading import frame_of_query, frame_of_table
@@ -89,6 +89,7 @@ def connect(
             _active.close()  # somebody stopped its Spark
         if _active is not None and not _active.closed:
             if _active.catalog_options == opened.options:
+                _check_settings(_active.settings, wanted, settings)
                 return _active
             raise SetupError(
                 f"This process is connected to {_active.warehouse}; it can't be connected to "
@@ -174,27 +175,23 @@ class Session:
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         values = dict(parameters or {})
-        outcome = None
-        planned: set[str] = set()
+        if dry_run:
+            return dry_run_of(self._connection, text, statements, values)
         for statement in statements:
             started = time.monotonic()
-            if dry_run:
-                outcome = plan_without_running(self._connection, statement, values, planned)
-            else:
-                outcome = self._run(statement, values)
+            outcome = self._run(statement, values)
             outcome.seconds = time.monotonic() - started
-        assert outcome is not None
         if limit is not None and outcome.dataframe is not None:
             outcome = _limited(outcome, limit)
         return outcome
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Outcome:
-        """How the last statement of `text` would run: snapshots, files, roads, writers."""
+        """How the statements of `text` would run: snapshots, files, roads, writers."""
         self._check_open()
         statements = parse_cell(text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
-        return explain_statement(self._connection, statements[-1], dict(parameters or {}))
+        return explanation_of(self._connection, text, statements, dict(parameters or {}))
 
     def table(self, name: str, **options: str) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
@@ -275,6 +272,17 @@ def refused(statement: Refused) -> PaimonMagicsError:
         statement=statement.text,
         position=0,
     )
+
+
+def _check_settings(opened: Settings, wanted: Settings, given: Mapping[str, object]) -> None:
+    for name in given:
+        if getattr(opened, name) != getattr(wanted, name):
+            raise SetupError(
+                f"The open session has `{name}` = {getattr(opened, name)!r}, not "
+                f"{getattr(wanted, name)!r}.",
+                hint="Settings are given when a session is opened: close it first with "
+                "session.close().",
+            )
 
 
 def _remote(address: str, token: str | None) -> RemoteCoordinator:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import CommitConflictError, PaimonMagicsError, UnknownNameError, nearest
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError, UnknownOutcomeError, nearest
 from paimon_magics.planning.commits import (
     Append,
     Change,
@@ -248,7 +248,9 @@ def _transact(
 def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
     try:
         return connection.committer.commit(request)
-    except CommitConflictError:
+    except UnknownOutcomeError:
+        raise
+    except PaimonMagicsError:  # certainly not committed
         connection.committer.abort(request.transaction)
         raise
     except KeyboardInterrupt:

@@ -14,9 +14,19 @@ from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Views"]
+__all__ = ["Views", "temporary_views"]
 
+_PREFIX = "paimon_magics_"
 _numbers = itertools.count(1)
+
+
+def temporary_views(spark: SparkSession) -> list[str]:
+    """The user's own temporary views, sorted."""
+    return sorted(
+        table.name
+        for table in spark.catalog.listTables()
+        if table.isTemporary and not table.name.startswith(_PREFIX)
+    )
 
 
 class Views:
@@ -72,6 +82,6 @@ class Views:
                 self._spark.catalog.dropTempView(name)
 
     def _create(self, frame: DataFrame) -> str:
-        name = f"paimon_magics_{next(_numbers)}"
+        name = f"{_PREFIX}{next(_numbers)}"
         frame.createOrReplaceTempView(name)
         return name
