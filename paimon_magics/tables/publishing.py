@@ -26,16 +26,23 @@ def publish_local_file(path: str, content: bytes) -> bool:
     False means that the path existed, with certainty. When it returns, the content and the name
     are on the disk. A process that dies here leaves either nothing or a temporary file, or the
     published file with its temporary name as a second link; readers ignore temporary names.
-    Raises SetupError where the file system has no hard links, OSError for a full or broken disk.
+    Raises SetupError where it certainly created nothing, because the disk is full or the file
+    system has no hard links; OSError where that can't be told.
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
     try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise SetupError(
+                f"{target} could not be written: {error}",
+                hint="Make room on the disk or mend the folder, then run the statement again.",
+            ) from error
         try:
             os.link(temporary, target)
         except FileExistsError:
@@ -51,7 +58,7 @@ def publish_local_file(path: str, content: bytes) -> bool:
         _sync_directory(target.parent)
         return True
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             temporary.unlink()
 
 
