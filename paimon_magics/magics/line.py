@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import (
     InvalidValueError,
-    SetupError,
     StatementSyntaxError,
     UnknownNameError,
     nearest,
@@ -25,7 +24,6 @@ from paimon_magics.settings import Settings
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
-    from paimon_magics.session.session import Session
 
 __all__ = ["VERBS", "Verb", "run_line"]
 
@@ -96,26 +94,15 @@ def _connect(magics: PaimonMagics, argument: str) -> object:
         if not pairs:
             print(f"{session.warehouse} is closed." if session else "No connection was open.")
             return None
-    before = active_session()
+    if active_session() is not None:
+        # The open session keeps its settings; only what this line says is compared with them.
+        settings = {key: settings[key] for key in given if key not in _AT_ONCE}
     session = connect(
         None if catalog else warehouse or None, catalog=catalog or None, spark=spark, **settings
     )
-    if session is before:
-        _check_unchanged(session, {key: settings[key] for key in given})
     if "display_rows" in given:
-        magics.display_rows = settings["display_rows"]
+        magics.display_rows = int(given["display_rows"])
     return session
-
-
-def _check_unchanged(session: Session, settings: dict[str, object]) -> None:
-    """Raise SetupError for a setting that the session, open already, does not have."""
-    for key, value in settings.items():
-        found = getattr(session.settings, key)
-        if key not in _AT_ONCE and found != value:
-            raise SetupError(
-                f"The connection to {session.warehouse} is open already, with `{key}` = {found!r}.",
-                hint=f"To have {value!r}, add --close to this line.",
-            )
 
 
 def _given(pairs: list[str]) -> dict[str, str]:

@@ -280,8 +280,8 @@ def _check_settings(opened: Settings, wanted: Settings, given: Mapping[str, obje
             raise SetupError(
                 f"The open session has `{name}` = {getattr(opened, name)!r}, not "
                 f"{getattr(wanted, name)!r}.",
-                hint="Settings are given when a session is opened: close it first with "
-                "session.close().",
+                hint="Settings belong to the opening of a session. Close it first: "
+                "session.close(), or %paimon connect --close.",
             )
 
 
