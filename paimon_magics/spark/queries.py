@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from pyspark.errors import AnalysisException
@@ -13,6 +13,8 @@ from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
 from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import QueryText, TableReference
+
+_OnTag = Callable[[str], object]
 
 __all__ = ["cancellable", "is_temporary_view", "known_to_spark", "query_frame"]
 
@@ -68,13 +70,13 @@ def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
 def cancellable(spark: SparkSession) -> Iterator[None]:
     """Spark jobs that start in the body end with it: any exception cancels what still runs."""
     tag = f"paimon-magics-{uuid.uuid4()}"
-    with suppress(AttributeError, NotImplementedError):
-        spark.addTag(tag)
+    add, cancel, remove = _tags(spark)
+    add(tag)
     try:
         yield
     except BaseException as error:
         with suppress(Exception):
-            spark.interruptTag(tag)
+            cancel(tag)
         if (
             isinstance(error, Exception)
             and "cancelled" in str(error)
@@ -83,8 +85,20 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
         raise
     finally:
-        with suppress(AttributeError, NotImplementedError):
-            spark.removeTag(tag)
+        with suppress(Exception):  # Spark may have been stopped
+            remove(tag)
+
+
+def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
+    """How jobs of this thread get a tag, are cancelled by it, and get it no longer.
+
+    A session in this process is asked through its context: its own `interruptTag` knows only the
+    tags of the JVM thread that asks, and an interrupt costs Python the connection to that thread.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return spark.addTag, spark.interruptTag, spark.removeTag
+    context = spark.sparkContext
+    return context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
 
 
 def _quoted(name: str) -> str:
