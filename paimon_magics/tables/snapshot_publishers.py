@@ -19,10 +19,19 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.snapshot.snapshot_commit import SnapshotCommit
 
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.faults import reach
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
 
-__all__ = ["Publish", "Publisher", "Refused", "publisher_for", "publishes_itself", "sync_files"]
+__all__ = [
+    "Publish",
+    "Publisher",
+    "Refused",
+    "publisher_for",
+    "publishes_itself",
+    "sync_files",
+    "write_hint",
+]
 
 Publish = Callable[[str, bytes], bool]
 """Create a file with content if it does not exist; False when it did, with certainty."""
@@ -100,6 +109,7 @@ class _FilePublisher(Publisher):
         assert path is not None  # check_can_publish came before
         try:
             sync_files(self._prepared(snapshot))
+            reach("commit.prepared")
             created = self._create(path, JSON.to_json(snapshot, indent=2).encode())
         except PaimonMagicsError as error:
             self._remove_prepared(snapshot)
@@ -108,7 +118,7 @@ class _FilePublisher(Publisher):
             self.uncertain = True
             raise
         if created:
-            _write_hint(local_path(manager.latest_file), snapshot.id)
+            write_hint(local_path(manager.latest_file), snapshot.id)
         return created
 
 
@@ -166,7 +176,7 @@ def _sync_path(path: str) -> None:
         os.close(descriptor)
 
 
-def _write_hint(path: str | None, snapshot_id: int) -> None:
+def write_hint(path: str | None, snapshot_id: int) -> None:
     """The LATEST file: a hint only, readers that find it stale or missing list the folder."""
     if path is None:
         return

@@ -1,0 +1,115 @@
+"""What all endpoints of the REST catalog share, and how an endpoint is made of a plain function.
+
+A handler gets the decoded request and returns a JSON value; it runs in a thread, because catalogs
+and disks block. It raises errors, which become Paimon's error bodies in one place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.rest_errors import error_response, not_found
+from paimon_magics.coordinator.rest_requests import path_names, read_body
+from paimon_magics.errors import UnknownNameError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.prepared_snapshots import RecentCommits
+from paimon_magics.tables.snapshot_publishers import Publish
+from paimon_magics.tables.stored_tables import StoredTable, load_stored
+
+__all__ = ["Authorise", "Call", "Context", "Handler", "Turn", "Turns", "endpoint"]
+
+Authorise = Callable[[Request], None]
+"""Refuses a request by raising RestError 401 or 403."""
+
+Turn = Callable[[str], AbstractContextManager[None]]
+"""Gives one caller at a time the table at a location; a location is as in `StoredTable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: the names in its path, its body (an empty one for GET and DELETE), the rest."""
+
+    names: dict[str, str]
+    body: dict[str, Any]
+    request: Request
+
+
+Handler = Callable[["Context", Call], Any]
+"""Does what an endpoint is for and returns its JSON answer, None for an empty one."""
+
+
+class Turns:
+    """A `Turn` for this process."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._waiting: dict[str, tuple[threading.RLock, int]] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, location: str) -> Iterator[None]:
+        """Wait for the location, and hold it until the end of the `with` block."""
+        with self._guard:
+            lock, users = self._waiting.get(location, (threading.RLock(), 0))
+            self._waiting[location] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, users = self._waiting[location]
+                if users == 1:
+                    del self._waiting[location]
+                else:
+                    self._waiting[location] = lock, users - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The catalog that is served, and by what its snapshots are published."""
+
+    catalog: Catalog
+    publish: Publish
+    turn: Turn
+    prefix: str
+    authorise: Authorise | None = None
+    recent: RecentCommits = field(default_factory=RecentCommits)
+
+    def table(self, name: TableName) -> StoredTable:
+        """The table as it is now; 404 TABLE where it, its branch or its database is not there."""
+        try:
+            return load_stored(self.catalog, name)
+        except UnknownNameError as error:
+            raise not_found("TABLE", f"{name.database}.{name.object_name}", str(error)) from None
+
+    def require_database(self, database: str) -> None:
+        """404 DATABASE where it is not there."""
+        if not self.catalog.database_exists(database):
+            raise not_found("DATABASE", database)
+
+
+def endpoint(context: Context, method: str, template: str, handler: Handler) -> Route:
+    """A route that answers `method` on `template` by the handler."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            if context.authorise is not None:
+                context.authorise(request)
+            names = path_names(request, template)
+            body = await read_body(request) if method == "POST" else {}
+            result = await run_in_threadpool(handler, context, Call(names, body, request))
+        except Exception as error:
+            return error_response(error)
+        return JSONResponse({} if result is None else result)
+
+    return Route(template, answer, methods=[method])

@@ -1,0 +1,244 @@
+"""The snapshots and tags of a table as JSON documents, and rolling the table back.
+
+Documents are handed on as they are stored, with keys that this project does not know. Whoever
+rolls back must hold the table still among the processes it knows of: nothing here locks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+from pypaimon.common import time_utils
+from pypaimon.common.json_util import JSON
+
+from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.snapshot_publishers import Publish, write_hint
+from paimon_magics.tables.stored_tables import StoredTable
+
+__all__ = [
+    "create_tag",
+    "delete_tag",
+    "latest_snapshot",
+    "list_snapshots",
+    "list_tags",
+    "load_snapshot",
+    "load_tag",
+    "published_path",
+    "roll_back",
+    "snapshot_by_id",
+    "tag_document",
+]
+
+Document = dict[str, Any]
+_TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
+
+
+# ---- snapshots ----
+
+
+def latest_snapshot(table: StoredTable) -> Document | None:
+    """The latest snapshot, None for a table without any."""
+    manager = table.paimon.snapshot_manager()
+    latest = manager.get_latest_snapshot()
+    if latest is None:
+        return None
+    stored = snapshot_by_id(table, latest.id)
+    if stored is not None and stored.get("uuid") == latest.uuid:
+        return stored
+    document: Document = json.loads(JSON.to_json(latest))
+    return document
+
+
+def snapshot_by_id(table: StoredTable, snapshot_id: int) -> Document | None:
+    """The snapshot of that id, None where there is none (or none any more)."""
+    manager = table.paimon.snapshot_manager()
+    return _read(table, manager.get_snapshot_path(snapshot_id))
+
+
+def load_snapshot(table: StoredTable, version: str) -> Document | None:
+    """The snapshot that `version` means: EARLIEST, LATEST, an id, or the name of a tag."""
+    match version:
+        case "LATEST":
+            return latest_snapshot(table)
+        case "EARLIEST":
+            ids = _snapshot_ids(table)
+            return snapshot_by_id(table, ids[0]) if ids else None
+        case _ if version.isascii() and version.isdigit():
+            return snapshot_by_id(table, int(version))
+        case _:
+            tag = load_tag(table, version)
+            return None if tag is None else _trimmed(tag)
+
+
+def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Document]:
+    """Up to `count` snapshots with ids above `after`, oldest first."""
+    found: list[Document] = []
+    for snapshot_id in _snapshot_ids(table):
+        if snapshot_id > after and (count is None or len(found) < count):
+            document = snapshot_by_id(table, snapshot_id)
+            if document is not None:  # else it expired meanwhile
+                found.append(document)
+    return found
+
+
+def roll_back(
+    table: StoredTable, publish: Publish, *, snapshot_id: int | None = None, tag: str | None = None
+) -> None:
+    """Make an earlier snapshot, or the one of a tag, the latest again.
+
+    Later snapshots and tags of them are removed, newest first, so that the chain has no hole if
+    this is cut short; their data files stay. A snapshot that has expired can come back from a tag.
+    Raises UnknownNameError where neither is there.
+    """
+    _refuse_remote(table, "rolled back")
+    tags = {name: _read_tag(table, name) for name in list_tags(table)}
+    if tag is not None:
+        tagged = tags.get(tag)
+        if tagged is None:
+            raise UnknownNameError(f"There is no tag `{tag}` of `{table.name}`.")
+        target = _trimmed(tagged)
+    else:
+        assert snapshot_id is not None
+        stored = snapshot_by_id(table, snapshot_id) or next(
+            (_trimmed(t) for t in tags.values() if t is not None and t["id"] == snapshot_id), None
+        )
+        if stored is None:
+            raise UnknownNameError(f"There is no snapshot {snapshot_id} of `{table.name}`.")
+        target = stored
+    manager = table.paimon.snapshot_manager()
+    kept: int = target["id"]
+    expired = snapshot_by_id(table, kept) is None
+    if expired:
+        path = published_path(manager.get_snapshot_path(kept))
+        publish(path, json.dumps(target, indent=2).encode())
+    write_hint(local_path(manager.latest_file), kept)
+    for newer in reversed(_snapshot_ids(table)):
+        if newer > kept:
+            table.paimon.file_io.delete(manager.get_snapshot_path(newer))
+    for name, document in tags.items():
+        if document is not None and document["id"] > kept:
+            delete_tag(table, name)
+    if expired:
+        write_hint(local_path(f"{manager.snapshot_dir}/EARLIEST"), kept)
+
+
+def _snapshot_ids(table: StoredTable) -> list[int]:
+    manager = table.paimon.snapshot_manager()
+    return sorted(
+        int(name.removeprefix("snapshot-"))
+        for name in _names(table, manager.snapshot_dir)
+        if name.removeprefix("snapshot-").isdigit() and name.startswith("snapshot-")
+    )
+
+
+# ---- tags ----
+
+
+def list_tags(table: StoredTable) -> list[str]:
+    """The names of all tags, sorted."""
+    folder = table.paimon.tag_manager().tag_directory()
+    return sorted(n.removeprefix("tag-") for n in _names(table, folder) if n.startswith("tag-"))
+
+
+def load_tag(table: StoredTable, name: str) -> Document | None:
+    """The tag as it is stored (a snapshot with up to two keys more), None where it is not there."""
+    return _read_tag(table, name)
+
+
+def tag_document(name: str, tag: Document) -> Document:
+    """A stored tag as the REST protocol answers it (`GetTagResponse`)."""
+    created, retained = (tag.get(key) for key in _TAG_KEYS)
+    return {
+        "tagName": name,
+        "snapshot": _trimmed(tag),
+        "tagCreateTime": None
+        if created is None
+        else time_utils.local_datetime_to_system_zone_millis(
+            time_utils.json_array_to_local_datetime(created)
+        ),
+        "tagTimeRetained": None
+        if retained is None
+        else time_utils.duration_to_iso8601(time_utils.json_seconds_to_duration(retained)),
+    }
+
+
+def create_tag(
+    table: StoredTable,
+    name: str,
+    publish: Publish,
+    *,
+    snapshot_id: int | None,
+    time_retained: str | None,
+) -> bool:
+    """Name a snapshot, the latest one by default; False when the tag existed.
+
+    `time_retained` is a duration in Paimon's writing, as `12 h`. Raises UnknownNameError for a
+    snapshot that is not there, StatementError for what is no duration.
+    """
+    _refuse_remote(table, "tagged")
+    document = latest_snapshot(table) if snapshot_id is None else snapshot_by_id(table, snapshot_id)
+    if document is None:
+        shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
+        raise UnknownNameError(f"There is no {shown} of `{table.name}`.")
+    if time_retained is not None:
+        created = time_utils.local_datetime_to_json_array(datetime.datetime.now())
+        document = document | dict(zip(_TAG_KEYS, (created, _seconds(time_retained)), strict=True))
+    path = published_path(table.paimon.tag_manager().tag_path(name))
+    return publish(path, json.dumps(document).encode())
+
+
+def delete_tag(table: StoredTable, name: str) -> bool:
+    """Remove a tag; False when there was none. Its snapshot and files stay."""
+    path = table.paimon.tag_manager().tag_path(name)
+    if not table.paimon.file_io.exists(path):
+        return False
+    table.paimon.file_io.delete(path)
+    return True
+
+
+def published_path(path: str) -> str:
+    """The path of pypaimon's as `Publish` takes it: a plain one on this machine's disks."""
+    return local_path(path) or path
+
+
+def _seconds(duration: str) -> float:
+    try:
+        return float(time_utils.parse_duration_nanos(duration) / 1_000_000_000)
+    except (ValueError, OverflowError) as error:
+        raise StatementError(
+            f"'{duration}' is no duration: {error}", hint="Write it as `1 d`, `12 h` or `30 min`."
+        ) from error
+
+
+def _trimmed(tag: Document) -> Document:
+    return {key: value for key, value in tag.items() if key not in _TAG_KEYS}
+
+
+def _read_tag(table: StoredTable, name: str) -> Document | None:
+    return _read(table, table.paimon.tag_manager().tag_path(name))
+
+
+def _read(table: StoredTable, path: str) -> Document | None:
+    try:
+        text = table.paimon.file_io.read_file_utf8(path)
+    except FileNotFoundError:
+        return None
+    document: Document = json.loads(text)
+    return document
+
+
+def _names(table: StoredTable, folder: str) -> list[str]:
+    if not table.paimon.file_io.exists(folder):
+        return []
+    return [str(info.path).rsplit("/", 1)[-1] for info in table.paimon.file_io.list_status(folder)]
+
+
+def _refuse_remote(table: StoredTable, done: str) -> None:
+    if table.paimon.catalog_environment.supports_version_management:
+        raise UnsupportedStatementError(
+            f"`{table.name}` belongs to a REST catalog behind this one: it can't be {done} here.",
+            hint="Do it through that catalog.",
+        )

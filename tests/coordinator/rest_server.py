@@ -1,0 +1,62 @@
+"""A REST catalog on a real server for tests: uvicorn in a thread, on a free port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
+from paimon_magics.coordinator.rest_errors import RestError
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.publishing import publish_local_file
+from paimon_magics.tables.snapshot_publishers import Publish
+
+TOKEN = "a-token-of-the-test's"
+
+
+def check_token(request: Request) -> None:
+    if request.headers.get("authorization") != f"Bearer {TOKEN}":
+        raise RestError(401, "No or a wrong token.")
+
+
+def client_options(url: str, warehouse: Path) -> dict[str, str]:
+    """The catalog options by which Paimon's clients find the server."""
+    return {
+        "metastore": "rest",
+        "uri": url,
+        "warehouse": str(warehouse),
+        "token.provider": "bear",
+        "token": TOKEN,
+    }
+
+
+@contextlib.contextmanager
+def served(
+    options: dict[str, str],
+    publish: Publish = publish_local_file,
+    authorise: Callable[[Request], None] | None = check_token,
+) -> Iterator[str]:
+    """The URL of a server for the catalog of these options, until the end of the block."""
+    routes = rest_catalog_routes(Catalog.open(options), publish, authorise=authorise)
+    config = uvicorn.Config(
+        Starlette(routes=routes), host="127.0.0.1", port=0, log_level="warning", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started:
+        assert thread.is_alive() and time.monotonic() < deadline
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)

@@ -1,0 +1,535 @@
+"""The REST catalog with pypaimon's own client, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from pypaimon import CatalogFactory, Schema
+from pypaimon.catalog import catalog_exception as missing
+from pypaimon.common.identifier import Identifier
+from pypaimon.common.json_util import JSON
+from pypaimon.schema.data_types import AtomicType
+from pypaimon.schema.schema_change import Move, SchemaChange
+from pypaimon.snapshot.snapshot_commit import PartitionStatistics
+from pypaimon.table.instant import Instant
+
+from paimon_magics.tables.publishing import publish_local_file
+from tests.coordinator.rest_server import TOKEN, client_options, served
+
+ARROW = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def url(warehouse: Path) -> Iterator[str]:
+    with served({"warehouse": str(warehouse)}) as address:
+        yield address
+
+
+@pytest.fixture
+def catalog(url: str, warehouse: Path) -> Any:
+    return CatalogFactory.create(client_options(url, warehouse))
+
+
+@pytest.fixture
+def table(catalog: Any) -> Any:
+    return make_table(catalog)
+
+
+@pytest.fixture
+def http(url: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"{url}/v1/paimon", headers=HEADERS) as client:
+        yield client
+
+
+def make_table(catalog: Any, name: str = "shop.t", **arguments: Any) -> Any:
+    catalog.create_database("shop", True)
+    catalog.create_table(name, Schema.from_pyarrow_schema(ARROW, **arguments), False)
+    return catalog.get_table(name)
+
+
+def write(table: Any, *rows: tuple[int, str, str]) -> None:
+    builder = table.new_batch_write_builder()
+    writer, committer = builder.new_write(), builder.new_commit()
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    writer.write_arrow(pa.Table.from_arrays([pa.array(c) for c in columns], schema=ARROW))
+    committer.commit(writer.prepare_commit())
+    writer.close()
+    committer.close()
+
+
+def read(table: Any) -> list[tuple[Any, ...]]:
+    builder = table.new_read_builder()
+    found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def snapshot_files(warehouse: Path, table: str = "shop.db/t") -> list[str]:
+    return sorted(path.name for path in (warehouse / table / "snapshot").glob("snapshot-*"))
+
+
+# ---- databases and tables ----
+
+
+def test_databases_are_created_listed_and_dropped(catalog: Any, warehouse: Path) -> None:
+    catalog.create_database("shop", False)
+    catalog.create_database("a space", False)
+    assert catalog.list_databases() == ["a space", "default", "shop"]
+    assert catalog.list_databases_paged(database_name_pattern="sh%").elements == ["shop"]
+    assert catalog.get_database("shop").options["location"] == str(warehouse / "shop.db")
+    with pytest.raises(missing.DatabaseAlreadyExistException):
+        catalog.create_database("shop", False)
+    with pytest.raises(missing.DatabaseNotExistException):
+        catalog.get_database("missing")
+    make_table(catalog)
+    catalog.drop_database("shop", cascade=True)
+    catalog.drop_database("a space")
+    assert catalog.list_databases() == ["default"]
+
+
+def test_pages_come_in_order_and_none_is_left_out(catalog: Any) -> None:
+    for name in "cadb":
+        make_table(catalog, f"shop.{name}")
+    page = catalog.list_tables_paged("shop", max_results=3)
+    assert page.elements == ["a", "b", "c"]
+    rest = catalog.list_tables_paged("shop", max_results=3, page_token=page.next_page_token)
+    assert rest.elements == ["d"]
+    assert rest.next_page_token is None
+    assert catalog.list_tables_paged("shop", table_name_pattern="b%").elements == ["b"]
+    assert catalog.list_tables_paged("shop", table_type="format-table").elements == []
+
+
+def test_a_table_is_what_was_created(catalog: Any, warehouse: Path) -> None:
+    table = make_table(
+        catalog,
+        partition_keys=["p"],
+        primary_keys=["k", "p"],
+        options={"bucket": "2", "merge-engine": "deduplicate"},
+        comment="rows of a shop",
+    )
+    assert table.table_path == str(warehouse / "shop.db" / "t")
+    assert [str(field.type) for field in table.fields] == ["BIGINT NOT NULL", "STRING",
+                                                           "STRING NOT NULL"]  # fmt: skip
+    assert table.table_schema.options["bucket"] == "2"
+    assert table.table_schema.comment == "rows of a shop"
+    plain = CatalogFactory.create({"warehouse": str(warehouse)}).get_table("shop.t")
+    assert plain.table_schema.fields == table.table_schema.fields
+    assert plain.table_schema.primary_keys == ["k", "p"]
+    assert set(plain.table_schema.options) == {"bucket", "merge-engine"}
+
+
+def test_rows_are_written_and_read(table: Any, catalog: Any, warehouse: Path) -> None:
+    write(table, (1, "a", "x"), (2, "b", "y"))
+    write(table, (3, "c", "x"))
+    assert read(catalog.get_table("shop.t")) == [(1, "a", "x"), (2, "b", "y"), (3, "c", "x")]
+    assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2"]
+    snapshot = catalog.load_snapshot("shop.t")
+    assert (snapshot.snapshot.id, snapshot.record_count) == (2, 3)
+
+
+def test_keys_are_upserted_and_partitions_listed(catalog: Any) -> None:
+    table = make_table(catalog, partition_keys=["p"], primary_keys=["k", "p"],
+                       options={"bucket": "1"})  # fmt: skip
+    write(table, (1, "a", "x"), (2, "b", "y"))
+    write(table, (1, "z", "x"))
+    assert read(table) == [(1, "z", "x"), (2, "b", "y")]
+    partitions = catalog.list_partitions_paged("shop.t").elements
+    assert [(p.spec, p.record_count, p.file_count, p.total_buckets) for p in partitions] == [
+        ({"p": "x"}, 2, 2, 1),
+        ({"p": "y"}, 1, 1, 1),
+    ]
+    catalog.drop_partitions("shop.t", [{"p": "x"}])
+    assert read(table) == [(2, "b", "y")]
+
+
+def test_columns_and_options_are_altered(table: Any, catalog: Any) -> None:
+    write(table, (1, "a", "x"))
+    catalog.alter_table(
+        "shop.t",
+        [
+            SchemaChange.add_column("n", AtomicType("INT"), "a number", None),
+            SchemaChange.rename_column("v", "w"),
+            SchemaChange.update_column_comment("k", "the key"),
+            SchemaChange.set_option("snapshot.num-retained.max", "20"),
+        ],
+    )
+    altered = catalog.get_table("shop.t")
+    assert [field.name for field in altered.fields] == ["k", "w", "p", "n"]
+    assert altered.fields[0].description == "the key"
+    assert altered.table_schema.options["snapshot.num-retained.max"] == "20"
+    assert altered.table_schema.id == 1
+    assert read(altered) == [(1, "a", "x", None)]
+    catalog.alter_table(
+        "shop.t",
+        [
+            SchemaChange.drop_column("n"),
+            SchemaChange.remove_option("snapshot.num-retained.max"),
+            SchemaChange.update_comment("said later"),
+        ],
+    )
+    altered = catalog.get_table("shop.t")
+    assert [field.name for field in altered.fields] == ["k", "w", "p"]
+    assert "snapshot.num-retained.max" not in altered.table_schema.options
+    assert altered.table_schema.comment == "said later"
+
+
+@pytest.mark.parametrize(
+    ("move", "expected"),
+    [
+        (Move.first("p"), ["p", "k", "v"]),
+        (Move.after("k", "p"), ["v", "p", "k"]),
+        (Move.before("p", "v"), ["k", "p", "v"]),
+        (Move.before("v", "k"), ["v", "k", "p"]),
+        (Move.last("k"), ["v", "p", "k"]),
+    ],
+)
+def test_columns_are_moved(table: Any, catalog: Any, move: Any, expected: list[str]) -> None:
+    move.type = move.type.value  # pypaimon's client can't write its own enumeration as JSON
+    catalog.alter_table("shop.t", [SchemaChange.update_column_position(move)])
+    assert [field.name for field in catalog.get_table("shop.t").fields] == expected
+
+
+def test_a_table_is_renamed_and_dropped(table: Any, catalog: Any) -> None:
+    write(table, (1, "a", "x"))
+    make_table(catalog, "shop.other")
+    with pytest.raises(missing.TableAlreadyExistException):
+        catalog.rename_table("shop.t", "shop.other")
+    with pytest.raises(missing.TableNotExistException):
+        catalog.rename_table("shop.missing", "shop.new")
+    catalog.rename_table("shop.t", "shop.new")
+    assert catalog.list_tables("shop") == ["new", "other"]
+    assert read(catalog.get_table("shop.new")) == [(1, "a", "x")]
+    catalog.drop_table("shop.new")
+    assert catalog.list_tables("shop") == ["other"]
+    with pytest.raises(missing.TableNotExistException):
+        catalog.drop_table("shop.new")
+
+
+def test_a_writer_of_a_table_that_was_created_again_is_refused(table: Any, catalog: Any) -> None:
+    catalog.drop_table("shop.t")
+    make_table(catalog)
+    with pytest.raises(missing.TableNotExistException):
+        commit(table, catalog, snapshot_of_a_write(table))
+    assert read(catalog.get_table("shop.t")) == []
+
+
+# ---- tags, branches, roll-back ----
+
+
+def test_tags_name_snapshots(table: Any, catalog: Any) -> None:
+    write(table, (1, "a", "x"))
+    catalog.create_tag("shop.t", "first")
+    write(table, (2, "b", "x"))
+    catalog.create_tag("shop.t", "second", snapshot_id=2, time_retained="12 h")
+    with pytest.raises(missing.TagAlreadyExistException):
+        catalog.create_tag("shop.t", "first")
+    catalog.create_tag("shop.t", "first", ignore_if_exists=True)
+    assert catalog.list_tags_paged("shop.t").elements == ["first", "second"]
+    assert catalog.list_tags_paged("shop.t", tag_name_prefix="se").elements == ["second"]
+    assert catalog.get_tag("shop.t", "first").snapshot.id == 1
+    second = catalog.get_tag("shop.t", "second")
+    assert (second.snapshot.id, second.tag_time_retained) == (2, "PT12H")
+    assert second.tag_create_time is not None
+    assert table.tag_manager().get("second").trim_to_snapshot().id == 2
+    catalog.delete_tag("shop.t", "first")
+    with pytest.raises(missing.TagNotExistException):
+        catalog.get_tag("shop.t", "first")
+    with pytest.raises(ValueError, match="99"):
+        catalog.create_tag("shop.t", "third", snapshot_id=99)
+
+
+def test_a_branch_is_written_and_the_table_taken_forward_to_it(table: Any, catalog: Any) -> None:
+    write(table, (1, "a", "x"))
+    catalog.create_tag("shop.t", "start")
+    catalog.create_branch("shop.t", "b", "start")
+    with pytest.raises(missing.BranchAlreadyExistException):
+        catalog.create_branch("shop.t", "b", "start")
+    with pytest.raises(missing.TagNotExistException):
+        catalog.create_branch("shop.t", "c", "missing")
+    branch = catalog.get_table(Identifier.create("shop", "t", branch="b"))
+    write(branch, (2, "b", "x"))
+    assert read(branch) == [(1, "a", "x"), (2, "b", "x")]
+    assert read(table) == [(1, "a", "x")]
+    assert catalog.list_branches("shop.t") == ["b"]
+    catalog.rename_branch("shop.t", "b", "c")
+    assert catalog.list_branches("shop.t") == ["c"]
+    catalog.fast_forward("shop.t", "c")
+    assert read(catalog.get_table("shop.t")) == [(1, "a", "x"), (2, "b", "x")]
+    catalog.drop_branch("shop.t", "c")
+    assert catalog.list_branches("shop.t") == []
+    with pytest.raises(missing.BranchNotExistException):
+        catalog.drop_branch("shop.t", "c")
+    write(table, (3, "c", "x"))
+    assert len(read(table)) == 3
+
+
+def test_taking_forward_never_drops_commits(table: Any, catalog: Any) -> None:
+    write(table, (1, "a", "x"))
+    catalog.create_tag("shop.t", "start")
+    catalog.create_branch("shop.t", "b", "start")
+    write(catalog.get_table(Identifier.create("shop", "t", branch="b")), (2, "b", "x"))
+    write(table, (3, "c", "x"))
+    with pytest.raises(Exception, match="would be lost"):
+        catalog.fast_forward("shop.t", "b")
+    assert read(table) == [(1, "a", "x"), (3, "c", "x")]
+
+
+def test_a_table_is_rolled_back_and_written_again(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    for k in range(1, 5):
+        write(table, (k, "a", "x"))
+    catalog.create_tag("shop.t", "two", snapshot_id=2)
+    catalog.create_tag("shop.t", "four", snapshot_id=4)
+    with pytest.raises(Exception, match="is 4, not 3"):
+        catalog.rollback_to("shop.t", Instant.snapshot(1), from_snapshot=3)
+    with pytest.raises(ValueError, match="99"):
+        catalog.rollback_to("shop.t", Instant.snapshot(99))
+    with pytest.raises(ValueError, match="missing"):
+        catalog.rollback_to("shop.t", Instant.tag("missing"))
+    catalog.rollback_to("shop.t", Instant.snapshot(3), from_snapshot=4)
+    assert [row[0] for row in read(catalog.get_table("shop.t"))] == [1, 2, 3]
+    assert catalog.list_tags_paged("shop.t").elements == ["two"]
+    catalog.rollback_to("shop.t", Instant.tag("two"))
+    assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2"]
+    write(table, (9, "z", "x"))
+    assert [row[0] for row in read(table)] == [1, 2, 9]
+
+
+def test_an_expired_snapshot_comes_back_from_its_tag(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    for k in range(1, 4):
+        write(table, (k, "a", "x"))
+    catalog.create_tag("shop.t", "one", snapshot_id=1)
+    (warehouse / "shop.db/t/snapshot/snapshot-1").unlink()
+    catalog.rollback_to("shop.t", Instant.tag("one"))
+    assert snapshot_files(warehouse) == ["snapshot-1"]
+    assert read(catalog.get_table("shop.t")) == [(1, "a", "x")]
+
+
+def test_snapshots_are_listed_and_found_by_version(table: Any, http: httpx.Client) -> None:
+    for k in range(1, 4):
+        write(table, (k, "a", "x"))
+    root = "/databases/shop/tables/t/snapshots"
+    page = http.get(root, params={"maxResults": 2}).json()
+    assert [snapshot["id"] for snapshot in page["snapshots"]] == [1, 2]
+    rest = http.get(root, params={"maxResults": 2, "pageToken": page["nextPageToken"]}).json()
+    assert [snapshot["id"] for snapshot in rest["snapshots"]] == [3]
+    assert rest["nextPageToken"] is None
+    http.post("/databases/shop/tables/t/tags", json={"tagName": "mid", "snapshotId": 2})
+    found = {v: http.get(f"{root}/{v}").json()["snapshot"]["id"]
+             for v in ("EARLIEST", "LATEST", "2", "mid")}  # fmt: skip
+    assert found == {"EARLIEST": 1, "LATEST": 3, "2": 2, "mid": 2}
+    missing_one = http.get(f"{root}/77")
+    assert missing_one.status_code == 404
+    assert missing_one.json()["resourceType"] == "SNAPSHOT"
+
+
+# ---- commits ----
+
+
+class Caught(Exception):
+    pass
+
+
+def snapshot_of_a_write(table: Any, *rows: tuple[int, str, str]) -> tuple[Any, Any]:
+    """What a pypaimon client would send for a write: base uuid and snapshot, not sent."""
+    caught: list[Any] = []
+
+    def catch(base_uuid: Any, snapshot: Any, statistics: Any) -> bool:
+        caught.append((base_uuid, snapshot))
+        raise Caught
+
+    builder = table.new_batch_write_builder()
+    writer, committer = builder.new_write(), builder.new_commit()
+    rows = rows or ((7, "g", "x"),)
+    columns = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+    writer.write_arrow(pa.Table.from_arrays(columns, schema=ARROW))
+    committer.file_store_commit.snapshot_commit.commit = catch
+    committer.file_store_commit.commit_max_retries = 0
+    with pytest.raises(Exception):  # noqa: B017
+        committer.commit(writer.prepare_commit())
+    writer.close()
+    return caught[0]
+
+
+def commit(table: Any, catalog: Any, prepared: tuple[Any, Any]) -> bool:
+    base_uuid, snapshot = prepared
+    uuid = table.catalog_environment.uuid
+    result: bool = catalog.commit_snapshot(
+        Identifier.from_string("shop.t"), uuid, base_uuid, snapshot, [PartitionStatistics.create()]
+    )
+    return result
+
+
+def test_a_commit_that_is_sent_again_is_one_snapshot(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    write(table, (1, "a", "x"))
+    prepared = snapshot_of_a_write(table)
+    assert commit(table, catalog, prepared)
+    assert commit(table, catalog, prepared)
+    write(table, (8, "h", "x"))
+    assert commit(table, catalog, prepared)
+    assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2", "snapshot-3"]
+    assert [row[0] for row in read(table)] == [1, 7, 8]
+
+
+def test_a_commit_that_is_prepared_again_is_one_snapshot(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    base_uuid, snapshot = snapshot_of_a_write(table)
+    assert commit(table, catalog, (base_uuid, snapshot))
+    again = JSON.from_json(JSON.to_json(snapshot), type(snapshot))
+    again.uuid, again.id = "another-uuid", 2
+    assert commit(table, catalog, (snapshot.uuid, again))
+    assert snapshot_files(warehouse) == ["snapshot-1"]
+
+
+def test_two_commits_of_one_user_and_number_are_two_snapshots(table: Any, warehouse: Path) -> None:
+    builder = table.new_batch_write_builder()
+    for k in (1, 2):
+        writer, committer = builder.new_write(), builder.new_commit()
+        writer.write_arrow(pa.table([[k], ["a"], ["x"]], schema=ARROW))
+        committer.commit(writer.prepare_commit())
+    assert [row[0] for row in read(table)] == [1, 2]
+    users = [json.loads((warehouse / "shop.db/t/snapshot" / name).read_text())["commitUser"]
+             for name in snapshot_files(warehouse)]  # fmt: skip
+    assert len(users) == 2
+    assert len(set(users)) == 1
+
+
+def test_a_commit_on_an_outdated_base_is_told_to_prepare_again(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    prepared = snapshot_of_a_write(table)
+    write(table, (1, "a", "x"))
+    assert not commit(table, catalog, prepared)
+    prepared[1].id = 2
+    assert not commit(table, catalog, prepared)  # the id fits, the base does not
+    assert snapshot_files(warehouse) == ["snapshot-1"]
+
+
+def test_of_commits_at_the_same_moment_on_one_base_one_wins(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    write(table, (1, "a", "x"))
+    prepared = [snapshot_of_a_write(table, (k, "a", "x")) for k in range(8)]
+    results: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda p=p: results.append(commit(table, catalog, p)))
+        for p in prepared
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [False] * 7 + [True]
+    assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2"]
+
+
+def test_a_lost_reply_is_one_snapshot(warehouse: Path) -> None:
+    lost = [True]
+
+    def publish(path: str, content: bytes) -> bool:
+        created = publish_local_file(path, content)
+        if created and "/snapshot/" in path and lost:
+            lost.clear()
+            raise OSError("the reply is lost")
+        return created
+
+    with served({"warehouse": str(warehouse)}, publish) as url:
+        table = make_table(CatalogFactory.create(client_options(url, warehouse)))
+        write(table, (1, "a", "x"))
+        assert not lost
+        assert read(table) == [(1, "a", "x")]
+        assert snapshot_files(warehouse) == ["snapshot-1"]
+
+
+def test_a_snapshot_keeps_what_this_version_does_not_know(
+    table: Any, http: httpx.Client, warehouse: Path
+) -> None:
+    base_uuid, snapshot = snapshot_of_a_write(table)
+    document = json.loads(JSON.to_json(snapshot)) | {"operation": "WRITE"}
+    answer = http.post(
+        "/databases/shop/tables/t/commit",
+        json={"baseSnapshotUuid": base_uuid, "snapshot": document},
+    )
+    assert answer.json() == {"success": True}
+    stored = json.loads((warehouse / "shop.db/t/snapshot/snapshot-1").read_text())
+    assert stored == document
+
+
+def test_clients_that_do_not_tell_the_base_go_by_the_id(table: Any, http: httpx.Client) -> None:
+    write(table, (1, "a", "x"))
+    first, second = (json.loads(JSON.to_json(snapshot_of_a_write(table)[1])) for _ in range(2))
+    for document, expected in [(first, True), (second, False)]:
+        answer = http.post("/databases/shop/tables/t/commit", json={"snapshot": document})
+        assert answer.json() == {"success": expected}
+
+
+def broken(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda snapshot: {"snapshot": snapshot | changes}
+
+
+BAD_COMMITS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda snapshot: {}, "snapshot must be an object"),
+    (lambda snapshot: {"snapshot": []}, "snapshot must be an object"),
+    (lambda snapshot: {"snapshot": {}}, "snapshot.id"),
+    (lambda snapshot: {"snapshot": snapshot, "baseSnapshotUuid": 7}, "baseSnapshotUuid"),
+    (lambda snapshot: {"snapshot": snapshot, "tableId": 7}, "tableId"),
+    (lambda snapshot: {"snapshot": snapshot, "statistics": {}}, "statistics"),
+    (lambda snapshot: {"snapshot": snapshot, "statistics": [1]}, "statistics[0]"),
+    (broken(id=0), "snapshot.id"),
+    (broken(id=True), "snapshot.id"),
+    (broken(id="1"), "snapshot.id"),
+    (broken(id=2**63), "snapshot.id"),
+    (broken(version=99), "version 99"),
+    (broken(schemaId=5), "no schema 5"),
+    (broken(schemaId=-1), "no schema -1"),
+    (broken(commitKind="DELETE"), "commitKind"),
+    (broken(commitUser=""), "commitUser"),
+    (broken(timeMillis=1.5), "timeMillis"),
+    (broken(properties={"a": 1}), "properties"),
+    (broken(deltaManifestList="../../other/manifest/list"), "deltaManifestList"),
+    (broken(indexManifest="a/b"), "indexManifest"),
+    (broken(deltaManifestList="manifest-list-of-nobody"), "is not there"),
+    (broken(baseManifestList="manifest-list-of-nobody"), "is not there"),
+    (broken(indexManifest="index-manifest-of-nobody"), "not there"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), BAD_COMMITS, ids=lambda case: str(case)[:30])
+def test_a_malformed_commit_is_refused_and_nothing_published(
+    table: Any,
+    http: httpx.Client,
+    warehouse: Path,
+    body: Callable[[dict[str, Any]], Any],
+    message: str,
+) -> None:
+    snapshot = json.loads(JSON.to_json(snapshot_of_a_write(table)[1]))
+    answer = http.post("/databases/shop/tables/t/commit", json=body(snapshot))
+    assert answer.status_code == 400
+    assert answer.json()["code"] == 400
+    assert message in answer.json()["message"]
+    assert snapshot_files(warehouse) == []
+
+
+def test_a_commit_whose_data_file_is_gone_is_refused(
+    table: Any, http: httpx.Client, warehouse: Path
+) -> None:
+    snapshot = json.loads(JSON.to_json(snapshot_of_a_write(table)[1]))
+    for path in (warehouse / "shop.db/t").rglob("data-*"):
+        path.unlink()
+    answer = http.post("/databases/shop/tables/t/commit", json={"snapshot": snapshot})
+    assert answer.status_code == 400
+    assert "data-" in answer.json()["message"]
+    assert snapshot_files(warehouse) == []
