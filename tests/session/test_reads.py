@@ -1,0 +1,229 @@
+"""The two roads of a read give the same rows, through every change of schema, in one Spark job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.planning.reads import ReadPlan
+from paimon_magics.session.reading import read_plan
+from paimon_magics.statements.statement import TableName
+from tests.oracle.java_reader import JavaPaimon
+from tests.session.evidence import jobs
+
+pytestmark = pytest.mark.spark
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
+
+
+def plan(session: Session, name: str = "t") -> ReadPlan:
+    return read_plan(session._connection, session.catalog.load(TableName(name, "default")))
+
+
+@pytest.mark.cluster
+@pytest.mark.java
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_the_merge_road_and_the_raw_road_read_the_same_rows(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, partitioned: bool
+) -> None:
+    """Overlapping upserts must be merged; an append table holds their result as it is."""
+    clause = "PARTITIONED BY (p) " if partitioned else ""
+    key = "p,k" if partitioned else "k"
+    session.run(
+        f"CREATE TABLE t (k BIGINT NOT NULL, p INT NOT NULL, v STRING, n DOUBLE) {clause}"
+        f"TBLPROPERTIES ('primary-key' = '{key}', 'bucket' = '2'); "
+        "CREATE TABLE expected (k BIGINT, p INT, v STRING, n DOUBLE)"
+    )
+    for turn, (low, high) in enumerate([(0, 3000), (1000, 2000), (2500, 4000), (0, 10)]):
+        session.run(
+            f"INSERT INTO t SELECT id, id % 3, 'turn {turn}', id / 7 FROM range({low}, {high})"
+        )
+    session.run(
+        "INSERT INTO expected SELECT id, id % 3, CASE WHEN id < 10 THEN 'turn 3' "
+        "WHEN id >= 2500 THEN 'turn 2' WHEN id BETWEEN 1000 AND 1999 THEN 'turn 1' "
+        "ELSE 'turn 0' END, id / 7 FROM range(4000)"
+    )
+    assert plan(session).merge_file_count > 0
+    assert plan(session, "expected").merge_file_count == 0
+    assert plan(session, "expected").raw_file_count > 0
+    merged = rows(session, "SELECT * FROM t ORDER BY k")
+    assert merged == rows(session, "SELECT * FROM expected ORDER BY k")
+    assert merged == sorted(java_paimon.rows(warehouse, "default.t"))
+    some = (
+        "SELECT v, count(*), sum(n) FROM {} WHERE k % 5 = 1 AND v <> 'turn 1' GROUP BY v ORDER BY v"
+    )
+    assert rows(session, some.format("t")) == rows(session, some.format("expected"))
+
+
+def test_a_primary_key_table_written_once_goes_the_raw_road(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
+    session.run("INSERT INTO t SELECT id, id FROM range(100)")
+    assert (plan(session).merge_file_count, plan(session).raw_file_count) == (0, 2)
+    session.run("INSERT INTO t VALUES (5, 500)")
+    assert plan(session).merge_file_count == 2
+    assert rows(session, "SELECT sum(v), count(*) FROM t") == [(4950 + 495, 100)]
+
+
+@pytest.mark.java
+def test_rows_that_java_deleted_are_not_read(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, v STRING) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
+    )
+    java_paimon.write(warehouse, "default.t", [(1, "a"), (2, "b"), (3, "c")])
+    java_paimon.write(warehouse, "default.t", [(2, "b")], kinds=["-D"])
+    assert rows(session, "SELECT * FROM t ORDER BY k") == [(1, "a"), (3, "c")]
+
+
+KEYED = "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
+PLAIN = ""
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("options", [PLAIN, KEYED], ids=["append", "primary key"])
+@pytest.mark.parametrize(
+    ("change", "insert", "expected"),
+    [
+        pytest.param(
+            "ADD COLUMN x DOUBLE",
+            "(3, 'c', 3, 0.5)",
+            [(1, "a", 1, None), (2, "b", 2, None), (3, "c", 3, 0.5)],
+            id="add",
+        ),
+        pytest.param(
+            "ADD COLUMN x INT FIRST",
+            "(7, 3, 'c', 3)",
+            [(None, 1, "a", 1), (None, 2, "b", 2), (7, 3, "c", 3)],
+            id="add first",
+        ),
+        pytest.param(
+            "RENAME COLUMN v TO w",
+            "(3, 'c', 3)",
+            [(1, "a", 1), (2, "b", 2), (3, "c", 3)],
+            id="rename",
+        ),
+        pytest.param(
+            "ALTER COLUMN n TYPE BIGINT",
+            "(3, 'c', 3000000000)",
+            [(1, "a", 1), (2, "b", 2), (3, "c", 3_000_000_000)],
+            id="widen",
+        ),
+        pytest.param(
+            "ALTER COLUMN n TYPE STRING",
+            "(3, 'c', 'three')",
+            [(1, "a", "1"), (2, "b", "2"), (3, "c", "three")],
+            id="to text",
+        ),
+        pytest.param("DROP COLUMN v", "(3, 3)", [(1, 1), (2, 2), (3, 3)], id="drop"),
+        pytest.param(
+            "DROP COLUMN v; ALTER TABLE t ADD COLUMN v INT",
+            "(3, 3, 33)",
+            [(1, 1, None), (2, 2, None), (3, 3, 33)],
+            id="drop and add under the same name",
+        ),
+        pytest.param(
+            "ALTER COLUMN n FIRST",
+            "(3, 3, 'c')",
+            [(1, 1, "a"), (2, 2, "b"), (3, 3, "c")],
+            id="reorder",
+        ),
+    ],
+)
+def test_old_files_are_read_with_the_new_schema(
+    session: Session,
+    java_paimon: JavaPaimon,
+    warehouse: Path,
+    options: str,
+    change: str,
+    insert: str,
+    expected: list[tuple[Any, ...]],
+) -> None:
+    session.run(f"CREATE TABLE t (k INT NOT NULL, v STRING, n INT) {options}")
+    session.run("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)")
+    session.run(f"ALTER TABLE t {change}")
+    session.run(f"INSERT INTO t VALUES {insert}")
+    assert rows(session, "SELECT * FROM t ORDER BY k") == expected
+    position = [column.name for column in session.table("t").schema].index("k")
+    found = sorted(java_paimon.rows(warehouse, "default.t"), key=lambda row: row[position])
+    assert found == expected
+
+
+@pytest.mark.java
+def test_nested_fields_are_found_by_their_ids(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE t (k INT, s STRUCT<a: INT, b: STRING>)")
+    session.run("INSERT INTO t VALUES (1, named_struct('a', 1, 'b', 'x')), (2, NULL)")
+    session.run("ALTER TABLE t ADD COLUMN s.c DATE; ALTER TABLE t RENAME COLUMN s.a TO z")
+    session.run("INSERT INTO t VALUES (3, named_struct('z', 3, 'b', 'y', 'c', DATE'2026-11-21'))")
+    found = rows(session, "SELECT k, s.z, s.b, CAST(s.c AS STRING), s IS NULL FROM t ORDER BY k")
+    assert found == [
+        (1, 1, "x", None, False),
+        (2, None, None, None, True),
+        (3, 3, "y", "2026-11-21", False),
+    ]
+    java = sorted(java_paimon.rows(warehouse, "default.t"))
+    assert [row[1] and row[1]["z"] for row in java] == [1, None, 3]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM raw",
+        "SELECT k FROM raw WHERE p = 1 AND v > 'x'",
+        "SELECT * FROM merged",
+        "SELECT v FROM merged WHERE k = 7",
+        "SELECT * FROM raw UNION ALL SELECT * FROM merged",
+    ],
+)
+def test_a_select_is_one_job_without_a_shuffle(session: Session, query: str) -> None:
+    session.run(
+        "CREATE TABLE raw (k BIGINT, p INT, v STRING) PARTITIONED BY (p); "
+        "INSERT INTO raw SELECT id, id % 40, 'v' || id FROM range(200); "
+        "CREATE TABLE merged (k BIGINT, p INT, v STRING) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '3'); "
+        "INSERT INTO merged SELECT id, 0, 'old' FROM range(20); "
+        "INSERT INTO merged SELECT id, 1, 'new' FROM range(10, 30)"
+    )
+    before = jobs(session.spark)
+    outcome = session.run(query)
+    assert jobs(session.spark) == before, "planning runs no job"
+    shown = str(outcome)
+    assert len(jobs(session.spark) - before) == 1
+    assert str(outcome) == shown
+    assert len(jobs(session.spark) - before) == 1, "a page is fetched once"
+    before = jobs(session.spark)
+    outcome.to_arrow()
+    (job,) = jobs(session.spark) - before
+    tracker = session.spark.sparkContext.statusTracker()
+    assert len(tracker.getJobInfo(job).stageIds) == 1, "a shuffle makes a second stage"
+
+
+def test_an_empty_table_has_its_columns(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT, s STRUCT<a: DECIMAL(38, 18)>, at TIMESTAMP_NTZ(3))")
+    found = session.run("SELECT * FROM t").to_arrow()
+    assert (found.num_rows, found.column_names) == (0, ["k", "s", "at"])
+    assert rows(session, "SELECT count(*) FROM t") == [(0,)]
+
+
+def test_limit_cuts_what_is_shown_and_fetched(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT); INSERT INTO t SELECT id FROM range(100)")
+    assert session.run("SELECT * FROM t", limit=7).to_arrow().num_rows == 7
+    assert "the first 20 rows; more follow" in str(session.run("SELECT * FROM t"))
+    assert session.run("SELECT * FROM t ORDER BY k").to_pandas()["k"].tolist() == list(range(100))
+    assert session.run("SELECT sum(k) AS s FROM t").to_polars()["s"].to_list() == [4950]
+
+
+def test_an_open_frame_reads_the_snapshot_that_it_was_planned_on(session: Session) -> None:
+    session.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
+    frame = session.table("t")
+    session.run("INSERT INTO t VALUES (2)")
+    assert frame.count() == 1
+    assert session.table("t").count() == 2

@@ -1,0 +1,128 @@
+"""Statements that show: SHOW, DESCRIBE, and the metadata system tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from tests.oracle.java_reader import JavaPaimon
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def shop(session: Session) -> Session:
+    session.run(
+        "CREATE TABLE orders (id BIGINT NOT NULL COMMENT 'the number', item STRING DEFAULT 'tea', "
+        "dt STRING) COMMENT 'what was sold' PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('target-file-size' = '64 mb'); "
+        "CREATE TABLE users (name STRING NOT NULL, age INT) "
+        "TBLPROPERTIES ('primary-key' = 'name', 'bucket' = '2'); "
+        "INSERT INTO orders VALUES (1, 'tea', 'x'), (2, 'cake', 'x'), (3, NULL, 'y'); "
+        "INSERT INTO users VALUES ('ann', 1), ('bob', 2); INSERT INTO users VALUES ('ann', 3)"
+    )
+    return session
+
+
+def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SHOW DATABASES", [("default",)]),
+        ("SHOW TABLES", [("default", "orders", False), ("default", "users", False)]),
+        ("SHOW TABLES LIKE 'ord*'", [("default", "orders", False)]),
+        ("SHOW TABLES IN default LIKE '*z|use*'", [("default", "users", False)]),
+        ("SHOW PARTITIONS orders", [("dt=x",), ("dt=y",)]),
+        ("SHOW PARTITIONS orders PARTITION (dt = 'y')", [("dt=y",)]),
+        ("SHOW COLUMNS IN orders", [("id",), ("item",), ("dt",)]),
+        ("SHOW TBLPROPERTIES orders ('target-file-size')", [("target-file-size", "64 mb")]),
+    ],
+)
+def test_show_lists_what_there_is(
+    shop: Session, query: str, expected: list[tuple[Any, ...]]
+) -> None:
+    assert rows(shop, query) == expected
+
+
+def test_describe_tells_columns_and_partitions(shop: Session) -> None:
+    described = rows(shop, "DESCRIBE orders")
+    assert [row[0] for row in described[:3]] == ["id", "item", "dt"]
+    assert described[0][2] == "the number"
+    assert ("# Partition Information", "", "") in [tuple(v or "" for v in row) for row in described]
+    extended = dict((row[0], row[1]) for row in rows(shop, "DESCRIBE EXTENDED orders"))
+    assert "what was sold" in extended.values()
+    assert rows(shop, "DESCRIBE orders id")[2] == ("comment", "the number")
+
+
+def test_the_statement_that_show_create_table_gives_makes_the_same_table(shop: Session) -> None:
+    for name in ("orders", "users"):
+        (statement,) = rows(shop, f"SHOW CREATE TABLE {name}")[0]
+        described = rows(shop, f"DESCRIBE {name}")
+        shop.run(f"DROP TABLE {name}")
+        shop.run(statement)
+        assert rows(shop, f"DESCRIBE {name}") == described
+        assert rows(shop, f"SHOW CREATE TABLE {name}") == [(statement,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            "SELECT snapshot_id, schema_id, commit_kind, total_record_count, delta_record_count "
+            "FROM users$snapshots ORDER BY 1",
+            [(1, 0, "APPEND", 2, 2), (2, 0, "APPEND", 3, 1)],
+        ),
+        ("SELECT count(*), sum(record_count) FROM orders$files", [(2, 3)]),
+        ("SELECT sum(record_count) FROM `users$files` WHERE level = 0", [(3,)]),
+        (
+            "SELECT partition, record_count FROM orders$partitions ORDER BY 1",
+            [("dt=x", 2), ("dt=y", 1)],
+        ),
+        ("SELECT sum(record_count) FROM users$buckets", [(3,)]),
+        ("SELECT schema_id FROM orders$schemas", [(0,)]),
+        ("SELECT value FROM users$options WHERE key = 'bucket'", [("2",)]),
+        ("SELECT sum(num_added_files) FROM orders$manifests", [(2,)]),
+        ("SELECT count(*) FROM orders$tags", [(0,)]),
+        ("SELECT count(*) FROM orders$branches", [(0,)]),
+        ("SELECT count(*) FROM orders$consumers", [(0,)]),
+    ],
+)
+def test_metadata_system_tables_are_tables(
+    shop: Session, query: str, expected: list[tuple[Any, ...]]
+) -> None:
+    assert rows(shop, query) == expected
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("users$snapshots", "snapshot_id, commit_user, commit_kind, total_record_count"),
+        ("orders$files", "file_format, schema_id, level, record_count, file_size_in_bytes"),
+        ("orders$schemas", "schema_id, fields, partition_keys, primary_keys, comment"),
+        ("users$options", "key, value"),
+        ("orders$manifests", "file_name, file_size, num_added_files, num_deleted_files"),
+    ],
+)
+def test_metadata_system_tables_say_what_javas_say(
+    shop: Session, java_paimon: JavaPaimon, warehouse: Path, table: str, columns: str
+) -> None:
+    names = [field.name for field in shop.table(table).schema]
+    wanted = columns.split(", ")
+    ours = sorted(rows(shop, f"SELECT {columns} FROM {table}"))
+    java = [
+        dict(zip(names, row, strict=True))
+        for row in java_paimon.rows(warehouse, f"default.{table}")
+    ]
+    assert ours == sorted(tuple(row[name] for name in wanted) for row in java)
+
+
+def test_a_view_a_database_and_a_system_table_are_described(shop: Session) -> None:
+    assert ("snapshot_id", "bigint") in [row[:2] for row in rows(shop, "DESCRIBE orders$snapshots")]
+    assert ("Namespace Name", "default") in rows(shop, "DESCRIBE DATABASE default")
