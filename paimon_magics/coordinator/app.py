@@ -95,7 +95,7 @@ def application(
             Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
             *(routes or []),
         ],
-        exception_handlers={PaimonMagicsError: _on_error},
+        exception_handlers={PaimonMagicsError: _on_error, _TooLargeError: _on_too_large},
     )
     return _Guard(app, token, request_bytes_max)
 
@@ -121,34 +121,41 @@ class _Guard:
             return
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._bytes_max:
-            await self._too_large()(scope, receive, send)
+            await _too_large(self._bytes_max)(scope, receive, send)
             return
         received = 0
-        over = False
 
         async def counted() -> Message:
-            nonlocal received, over
+            nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
             if received > self._bytes_max:
-                over = True
-                return {"type": "http.disconnect"}
+                raise _TooLargeError(self._bytes_max)
             return message
 
-        try:
-            await self._app(scope, counted, send)
-        except Exception:
-            if not over:
-                raise
-            await self._too_large()(scope, receive, send)
+        await self._app(scope, counted, send)
 
-    def _too_large(self) -> Response:
-        return _error(
-            413,
-            "TooLarge",
-            f"The request has more than {self._bytes_max:,} bytes.",
-            "Commit fewer files at once, or raise the coordinator's limit.",
-        )
+
+class _TooLargeError(Exception):
+    """A body has grown past the limit, in bytes, that it carries."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max
+
+
+async def _on_too_large(_: Request, error: Exception) -> Response:
+    assert isinstance(error, _TooLargeError)
+    return _too_large(error.bytes_max)
+
+
+def _too_large(bytes_max: int) -> Response:
+    return _error(
+        413,
+        "TooLarge",
+        f"The request has more than {bytes_max:,} bytes.",
+        "Commit fewer files at once, or raise the coordinator's limit.",
+    )
 
 
 class _Metrics:

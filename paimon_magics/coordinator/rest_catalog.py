@@ -49,7 +49,6 @@ from paimon_magics.statements.statement import (
     RenameColumn,
     TableChange,
     TableName,
-    UnsetOptions,
 )
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.locations import local_path
@@ -257,7 +256,7 @@ def _alter_table(context: Context, call: Call) -> Any:
         raise not_found("COLUMN", _missing_column(definition, changes), str(error)) from error
     except InvalidTableError as error:
         taken = _taken_column(definition, changes)
-        if taken is not None and "exists" in error.message:
+        if taken is not None:
             raise already_exists("COLUMN", taken, str(error)) from error
         raise
 
@@ -271,11 +270,10 @@ def _missing_column(definition: TableDefinition, changes: list[TableChange]) -> 
 def _taken_column(definition: TableDefinition, changes: list[TableChange]) -> str | None:
     for change in changes:
         match change:
-            case AddColumn(path=path):
-                return path[-1]
-            case RenameColumn(new_name=new_name):
-                return new_name
-            case UnsetOptions() | _:
+            case AddColumn(path=(name,)) | RenameColumn(path=(_,), new_name=name):
+                if name in definition.column_names:
+                    return name
+            case _:
                 continue
     return None
 

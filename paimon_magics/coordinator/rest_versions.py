@@ -232,9 +232,7 @@ def _create_branch(context: Context, call: Call) -> Any:
     if tag is not None and load_tag(table, safe_name(tag, "tag")) is None:
         raise not_found("TAG", tag)
     with context.turn(table.location):
-        if branch_exists(table, branch) or not create_branch(
-            table, branch, context.publish, tag=tag
-        ):
+        if not create_branch(table, branch, context.publish, tag=tag):
             raise already_exists("BRANCH", branch)
 
 
@@ -279,7 +277,7 @@ def _main_table(context: Context, call: Call) -> StoredTable:
 
 
 def _branch_name(name: str) -> str:
-    if "$" in name:
+    if "$" in name or name == "main":
         raise bad_request(f"`{name}` is no name for a branch.")
     return safe_name(name, "branch")
 

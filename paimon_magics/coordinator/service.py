@@ -62,6 +62,7 @@ from paimon_magics.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -232,6 +233,7 @@ class Coordinator:
                     case _:
                         pass
         self._state = state
+        _reach_after(asked.event)
         for effect in effects:
             self._carry_out(effect)
 
@@ -302,6 +304,7 @@ class Coordinator:
         table = self._catalog.load(request.transaction.table)
         receipt = commit(table, request, publish_local_file)
         close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
+        reach("commit.published")
         return receipt
 
     def _remove(self, id: str, _: None) -> Event:
@@ -311,6 +314,7 @@ class Coordinator:
             if find_commit(table, transaction) is None:
                 close_attempts(transaction.attempts_folder, self._settings.attempt_wait_ms_max)
                 delete_files(table, transaction.file_prefix, frozenset())
+                reach("files.removed")
         except PaimonMagicsError as error:
             if not isinstance(error, CommitConflictError | UnknownOutcomeError):
                 return FilesRemoved(id, _now_ms())  # the table itself is gone
@@ -318,6 +322,20 @@ class Coordinator:
         except Exception:
             return Ticked(_now_ms())  # tried again after the grace period
         return FilesRemoved(id, _now_ms())
+
+
+def _reach_after(event: Event) -> None:
+    match event:
+        case Begun():
+            reach("begin.stored")
+        case CommitAsked():
+            reach("commit.stored")
+        case CommitPublished():
+            reach("receipt.stored")
+        case AbortAsked():
+            reach("abort.stored")
+        case _:
+            pass
 
 
 def _now_ms() -> int:

@@ -82,6 +82,7 @@ def create_branch(
 
 def drop_branch(table: StoredTable, branch: str) -> bool:
     """Remove a branch with its snapshots, tags and schemas; False when there was none."""
+    _check_branch_name(branch)
     if not branch_exists(table, branch):
         return False
     path = table.paimon.branch_manager().branch_path(branch)
@@ -93,7 +94,8 @@ def drop_branch(table: StoredTable, branch: str) -> bool:
 
 def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
     """Rename a branch; False when the new name is taken. Raises UnknownNameError without it."""
-    _check_branch_name(new_name)
+    for name in (branch, new_name):
+        _check_branch_name(name)
     if not branch_exists(table, branch):
         raise UnknownNameError(f"There is no branch `{branch}` of `{table.name}`.")
     manager = table.paimon.branch_manager()

@@ -133,6 +133,11 @@ def commit(table: Table, request: CommitRequest, publish: Publish) -> CommitRece
             f"The commit to `{table.name}` was refused: {error}",
             hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
         ) from error
+    if publisher.published is None and publisher.uncertain:
+        # An attempt without a clear answer that a later one found to have succeeded.
+        found = find_commit(table, request.transaction)
+        if found is not None:
+            return found
     if publisher.published is None:
         return CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
     return _receipt(publisher.published)

@@ -56,8 +56,7 @@ EXPECTED = {
 def process(tmp_path: Path) -> Iterator[Process]:
     started = Process(tmp_path / "warehouse", tmp_path / "state", "--cleanup-grace-ms=200")
     yield started
-    if started.running is not None and started.running.poll() is None:
-        started.kill()
+    started.close()
 
 
 def rows(catalog: Catalog) -> list[tuple[object, object]]:
@@ -120,7 +119,7 @@ def test_an_abort_that_is_cut_off_is_finished_later(process: Process, step: str)
     process.start(faults=f"{step}=kill")
     catalog = create_table(process.warehouse, TABLES["append"][0])
     client = process.client()
-    transaction, request = begun(client, catalog, Append())
+    _, request = begun(client, catalog, Append())
     headers = {"Authorization": f"Bearer {process.token()}"}
     id = client._ids[request.transaction.commit_user]
     address = f"{process.address}/v1/transactions/{id}/abort"

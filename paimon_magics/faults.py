@@ -1,0 +1,50 @@
+"""Places where a test may make this process die, fail or stand still; in use they do nothing.
+
+`PAIMON_MAGICS_FAULTS` arms them for a process, as `step=action` pairs with commas between: `kill`
+ends the process at once, `raise` raises an OSError, `stop` stops it until somebody continues it. A
+step that is armed acts the first time that it is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+__all__ = ["STEPS", "reach"]
+
+STEPS = (
+    "begin.stored",  # the transaction is stored, its owner has not heard of it
+    "commit.stored",  # the request is stored, nothing has been published
+    "commit.prepared",  # manifests are written, the snapshot is not
+    "publish.linked",  # the snapshot has its name, nobody knows yet
+    "commit.published",  # the commit has succeeded, that is not stored
+    "receipt.stored",  # the receipt is stored, its owner has not heard of it
+    "abort.stored",  # the end is stored, the files are there
+    "files.removed",  # the files are gone, that is not stored
+)
+
+
+def _armed(text: str) -> dict[str, str]:
+    pairs = dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
+    unknown = set(pairs) - set(STEPS)
+    if unknown:
+        raise ValueError(f"PAIMON_MAGICS_FAULTS names no step: {', '.join(sorted(unknown))}")
+    return pairs
+
+
+_actions = _armed(os.environ.get("PAIMON_MAGICS_FAULTS", ""))
+
+
+def reach(step: str) -> None:
+    """Say that the process is at `step`."""
+    if not _actions:
+        return
+    match _actions.pop(step, None):
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "raise":
+            raise OSError(f"armed at {step}")
+        case _:
+            pass

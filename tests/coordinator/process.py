@@ -1,0 +1,138 @@
+"""A coordinator in a process of its own, and rows written for it without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.planning.commits import Transaction
+from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.native import native_table
+from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+
+TABLE = TableName("t", database="default")
+
+
+class Process:
+    """Starts, kills and starts again; the port stays, as a supervisor would keep it."""
+
+    def __init__(self, warehouse: Path, state: Path, *options: str) -> None:
+        self.warehouse = warehouse
+        self.state = state
+        self._options = options
+        self._port = "0"
+        self.running: subprocess.Popen[str] | None = None
+        self.address = ""
+        self._clients: list[RemoteCoordinator] = []
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        if self.running is not None and self.running.poll() is None:
+            self.kill()
+
+    def start(self, faults: str = "") -> None:
+        environment = {**os.environ, "PAIMON_MAGICS_FAULTS": faults}
+        self.running = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "paimon_magics.coordinator",
+                f"--warehouse={self.warehouse}",
+                f"--state={self.state}",
+                f"--port={self._port}",
+                *self._options,
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        assert self.running.stdout is not None
+        line = self.running.stdout.readline()
+        assert line.startswith("paimon-coordinator "), line
+        self.address = line.split()[1]
+        self._port = self.address.rsplit(":", 1)[1]
+
+    def kill(self) -> None:
+        assert self.running is not None
+        self.running.kill()
+        self.running.communicate()
+
+    def has_died(self, seconds: float = 20) -> bool:
+        assert self.running is not None
+        try:
+            self.running.communicate(timeout=seconds)
+            return self.running.returncode == -signal.SIGKILL
+        except subprocess.TimeoutExpired:
+            return False
+
+    def end(self) -> int:
+        assert self.running is not None
+        self.running.terminate()
+        self.running.communicate(timeout=30)
+        return self.running.returncode
+
+    def client(self) -> RemoteCoordinator:
+        self._clients.append(RemoteCoordinator(self.address, self.token()))
+        return self._clients[-1]
+
+    def token(self) -> str:
+        return (self.state / "token").read_text().strip()
+
+
+def create_table(warehouse: Path, sql: str) -> Catalog:
+    catalog = Catalog.open({"warehouse": str(warehouse)})
+    statement = parse_statement(sql)
+    assert isinstance(statement, CreateTable)
+    catalog.create_table(TABLE, plan_create_table(statement))
+    return catalog
+
+
+def write(
+    catalog: Catalog,
+    transaction: Transaction,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    overwrite: bool = False,
+) -> tuple[bytes, ...]:
+    """Write rows as a Spark task would; return the commit messages."""
+    table = catalog.load(TABLE)
+    definition = table.definition
+    schema = arrow_schema(definition)
+    rule = None
+    if definition.bucket_mode == "HASH_FIXED":
+        rule = BucketRule(definition.bucket_keys, definition.bucket)
+    task = WriteTask(
+        table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
+        commit_user=transaction.commit_user,
+        schema=schema.serialize().to_pybytes(),
+        partition_keys=definition.partition_keys,
+        bucket_rule=rule,
+        overwrite=overwrite,
+        attempts_folder=transaction.attempts_folder,
+    )
+    batch = pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=schema)
+    return write_batches(task, [batch]).messages
+
+
+def read(catalog: Catalog) -> list[dict[str, object]]:
+    """All rows, by plain pypaimon."""
+    builder = catalog.load(TABLE).paimon.new_read_builder()
+    splits = builder.new_scan().plan().splits()
+    rows: list[dict[str, object]] = builder.new_read().to_arrow(splits).to_pylist()
+    return rows
+
+
+def data_files(warehouse: Path) -> set[str]:
+    return {path.name for path in warehouse.rglob("*.parquet")}

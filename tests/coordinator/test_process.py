@@ -1,0 +1,250 @@
+"""A coordinator as its clients meet it: started, asked, refused, ended, started again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
+from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog
+from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
+
+APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    started = Process(
+        tmp_path / "warehouse",
+        tmp_path / "state",
+        "--lease-ms=1500",
+        "--cleanup-grace-ms=500",
+        "--request-bytes-max=200000",
+    )
+    started.start()
+    yield started
+    started.close()
+
+
+def test_a_transaction_is_committed_once_however_often_it_is_asked_for(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    transaction = client.begin(TABLE)
+    request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+    first = client.commit(request)
+    assert (first.snapshot_id, first.commit_kind) == (1, "APPEND")
+    assert client.commit(request) == first
+    process.kill()
+    process.start()
+    assert client.commit(request) == first
+    assert read(catalog) == [{"k": 1, "v": None}]
+    with pytest.raises(CommitConflictError, match="other files"):
+        client.commit(CommitRequest(transaction, OverwritePartitions()))
+
+
+def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": 1}])
+    process.kill()
+    process.start()
+    assert client.commit(CommitRequest(transaction, Append(), messages)).snapshot_id == 1
+
+
+def test_a_transaction_whose_owner_is_silent_ends_and_its_files_go(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": 1}])
+    time.sleep(2.5)
+    assert data_files(process.warehouse), "the owner's heartbeats keep it alive"
+    client.close()
+    deadline = time.monotonic() + 15
+    while data_files(process.warehouse) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not data_files(process.warehouse)
+    again = process.client()
+    again._ids = client._ids
+    with pytest.raises(CommitConflictError, match="its lease expired"):
+        again.commit(CommitRequest(transaction, Append(), messages))
+    assert read(catalog) == []
+
+
+def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    transaction = client.begin(TABLE)
+    write(catalog, transaction, [{"k": 1}])
+    client.abort(transaction)
+    deadline = time.monotonic() + 10
+    while data_files(process.warehouse) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not data_files(process.warehouse)
+
+
+def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
+    paths = ("/", "/metrics", "/health/ready", "/v1/transactions", "/v1/coordinator", "/nothing")
+    for path in paths:
+        answer = httpx.get(process.address + path, trust_env=False)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (401, "Unauthorized")
+    wrong = {"Authorization": "Bearer wrong"}
+    assert httpx.get(process.address + "/metrics", headers=wrong, trust_env=False).is_error
+    assert httpx.get(process.address + "/health/live", trust_env=False).json() == {"status": "live"}
+    assert (process.state / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
+    process: Process,
+) -> None:
+    create_table(process.warehouse, APPEND_TABLE)
+    process.client().begin(TABLE)
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    with httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http:
+        assert http.get("/health/ready").json() == {"status": "ready"}
+        assert 'transactions{phase="active"} 1.0' in http.get("/metrics").text
+        page = http.get("/")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "default.db/t" in page.text
+        (listed,) = http.get("/v1/transactions").json()["transactions"]
+        assert http.get(f"/v1/transactions/{listed['id']}").json() == listed
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "named"),
+    [
+        ("/v1/transactions", b"{", 400, "not JSON"),
+        ("/v1/transactions", b"[]", 400, "must be an object"),
+        ("/v1/transactions", b"{}", 400, "`table` is missing"),
+        ("/v1/transactions", b'{"table": {"database": "default"}}', 400, "`table` is missing"),
+        (
+            "/v1/transactions",
+            b'{"table": {"database": "..", "table": "t"}}',
+            400,
+            "can't be the name of a database",
+        ),
+        (
+            "/v1/transactions",
+            b'{"table": {"database": "default", "table": "../../etc"}}',
+            400,
+            "can't be the name of a table",
+        ),
+        (
+            "/v1/transactions",
+            b'{"table": {"database": "default", "table": "tt"}}',
+            404,
+            "There is no table `tt`",
+        ),
+        ("/v1/transactions/none/commit", b"{}", 404, "no such transaction"),
+        ("/v1/transactions/none/heartbeat", b"", 404, "no such transaction"),
+        ("/v1/transactions/none/abort", b"{}", 404, "no such transaction"),
+        ("/v1/transactions", b" " * 200_001, 413, "more than 200,000 bytes"),
+    ],
+)
+def test_a_bad_request_is_named_and_the_service_goes_on(
+    process: Process, path: str, body: bytes, status: int, named: str
+) -> None:
+    create_table(process.warehouse, APPEND_TABLE)
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    answer = httpx.post(process.address + path, content=body, headers=headers, trust_env=False)
+    assert answer.status_code == status
+    assert named in answer.json()["error"]["message"]
+    assert process.client().begin(TABLE).base_snapshot_id == 0
+
+
+def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(process: Process) -> None:
+    headers = {"Authorization": f"Bearer {process.token()}"}
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b" " * 10_000
+
+    try:
+        answer = httpx.post(
+            process.address + "/v1/transactions",
+            content=endless(),
+            headers=headers,
+            trust_env=False,
+        )
+        assert answer.status_code == 413
+    except httpx.TransportError:
+        pass  # cut off while it was still sending
+    assert httpx.get(process.address + "/health/live", trust_env=False).is_success
+
+
+def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
+    process: Process,
+) -> None:
+    with pytest.raises(SetupError, match="token is missing or wrong"):
+        RemoteCoordinator(process.address, "wrong").begin(TABLE)
+    with pytest.raises(UnknownNameError, match="There is no table `nothing`"):
+        process.client().begin(TableName("nothing", database="default"))
+    process.kill()
+    with pytest.raises(SetupError, match="can't be reached"):
+        RemoteCoordinator(process.address, "any").begin(TABLE)
+
+
+def test_a_second_coordinator_on_the_same_state_does_not_start(process: Process) -> None:
+    second = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "paimon_magics.coordinator",
+            f"--warehouse={process.warehouse}",
+            f"--state={process.state}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert second.returncode == 2
+    assert "in use by another process" in second.stderr
+
+
+def test_it_ends_by_a_signal_and_leaves_its_database_whole(process: Process) -> None:
+    create_table(process.warehouse, APPEND_TABLE)
+    process.client().begin(TABLE)
+    assert process.end() == 0
+    assert not list(process.state.glob("*-wal"))
+    process.start()
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
+    assert [one["phase"] for one in listed.json()["transactions"]] == ["active"]
+
+
+def commit_many(address: str, token: str, warehouse: str, writer: int, commits: int) -> None:
+    client = RemoteCoordinator(address, token)
+    catalog = Catalog.open({"warehouse": warehouse})
+    for number in range(commits):
+        transaction = client.begin(TABLE)
+        rows = [{"k": writer * 1000 + number}]
+        client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, rows)))
+
+
+@pytest.mark.slow
+def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    spawn = multiprocessing.get_context("spawn")
+    arguments = (process.address, process.token(), str(process.warehouse))
+    writers = [
+        spawn.Process(target=commit_many, args=(*arguments, writer, 50)) for writer in range(8)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(300)
+        assert writer.exitcode == 0
+    keys = sorted(int(str(row["k"])) for row in read(catalog))
+    assert keys == sorted(writer * 1000 + number for writer in range(8) for number in range(50))
+    latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
+    assert latest is not None and latest.id == 400
