@@ -25,26 +25,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session with two cores, a warehouse folder of its own and no UI.
 
     Its JVM also carries the jar of Paimon's Java library, as the oracle of `java_paimon`; Spark
-    fetches it once into its per-user cache. PAIMON_MAGICS_TEST_MASTER chooses another master;
-    executors in processes of their own get no jar.
+    fetches it once into its per-user cache. PAIMON_MAGICS_TEST_MASTER chooses another master: a
+    process has one JVM, and a JVM one master.
     """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    builder = (
+    session = (
         SparkSession.builder.master(MASTER)
         .appName("paimon-magics tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
+        .config("spark.jars.packages", PACKAGE)
+        .config("spark.jars.ivySettings", str(IVY_SETTINGS))
+        .getOrCreate()
     )
-    if MASTER.startswith("local["):
-        builder = builder.config("spark.jars.packages", PACKAGE).config(
-            "spark.jars.ivySettings", str(IVY_SETTINGS)
-        )
-    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()

@@ -11,7 +11,7 @@ from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, InvalidValueError, JobError, SetupError
 from tests.session.evidence import files
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = pytest.mark.spark
 
 TABLES = {
     "append": "CREATE TABLE t (k BIGINT, v STRING, p INT)",
@@ -50,6 +50,7 @@ def fails_at(row: int, seconds: float) -> object:
     return function
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("row", "seconds"),
     [

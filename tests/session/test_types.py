@@ -222,8 +222,7 @@ def read_by_everyone(
     }
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize("form", ["VALUES", "SELECT"])
+@pytest.mark.parametrize("form", ["VALUES", pytest.param("SELECT", marks=pytest.mark.cluster)])
 @pytest.mark.parametrize("cases", [ATOMIC, NESTED], ids=["atomic", "nested"])
 def test_an_append_table_holds_every_type(
     session: Session,

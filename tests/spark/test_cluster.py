@@ -1,0 +1,63 @@
+"""Executors as processes of their own: what holds with threads for executors holds there too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from paimon_magics import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+MASTER = "local-cluster[2,1,1024]"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_everything_marked_cluster_passes_with_executors_in_processes_of_their_own() -> None:
+    """In a pytest of its own: a process has one JVM, and a JVM one master."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "cluster", "-p", "no:cacheprovider", "tests"],
+        cwd=ROOT,
+        env={**os.environ, "PAIMON_MAGICS_TEST_MASTER": MASTER},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert "skipped" not in done.stdout.splitlines()[-1], done.stdout[-2000:]
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_tasks_run_this_python_and_find_the_package(session: Session, spark: SparkSession) -> None:
+    def where(_: int) -> str:
+        import sys
+
+        import paimon_magics
+
+        return f"{sys.executable} {paimon_magics.__file__}"
+
+    import paimon_magics
+
+    spark.udf.register("where_am_i", where, "string")
+    found = session.run("SELECT DISTINCT where_am_i(id) AS w FROM range(0, 4, 1, 4)").to_arrow()
+    assert found["w"].to_pylist() == [f"{sys.executable} {paimon_magics.__file__}"]
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_the_executors_are_where_the_master_says(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    wanted = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
+    assert context.master == wanted
+    executors = len(context._jsc.sc().statusTracker().getExecutorInfos())
+    assert executors == (3 if wanted == MASTER else 1), "the driver counts as one"
