@@ -42,9 +42,12 @@ from paimon_magics.tables.schema_changes import altered_schema, definition_of, s
 from paimon_magics.tables.schema_files import publish_schema
 from paimon_magics.tables.types import field_from_column
 
-__all__ = ["DEFAULT_DATABASE", "Catalog", "Table"]
+__all__ = ["DEFAULT_DATABASE", "REST_ADDS", "Catalog", "Table"]
 
 DEFAULT_DATABASE = "default"
+REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
+"""What Paimon's REST clients put among a table's options: facts of the server's, not stored."""
+
 _SYSTEM_DATABASE = "sys"
 _ALTER_ATTEMPTS = 10
 # Each metastore with the options that it can't do without.
@@ -241,9 +244,13 @@ class Catalog:
                 f"`{_shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
                 hint="Only Paimon's own tables can be used here.",
             )
+        definition = definition_of(paimon_table.table_schema)
+        if self.metastore == "rest":
+            stored = tuple((k, v) for k, v in definition.options if k not in REST_ADDS)
+            definition = replace(definition, options=stored)
         return Table(
             name,
-            definition_of(paimon_table.table_schema),
+            definition,
             str(paimon_table.table_path),
             paimon_table,
         )

@@ -27,10 +27,10 @@ from paimon_magics.statements.statement import (
     UnsetOptions,
 )
 from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.tables.catalog import REST_ADDS
 from paimon_magics.tables.stored_tables import StoredTable
 
 __all__ = [
-    "AUDIT_KEYS",
     "MalformedDocumentError",
     "changes_from_documents",
     "definition_from_document",
@@ -42,11 +42,6 @@ __all__ = [
     "table_document",
     "text_of",
 ]
-
-AUDIT_KEYS = ("owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
-"""What Paimon's REST clients put among a table's or database's options, and nobody stores."""
-
-_UNSTORED = (*AUDIT_KEYS, "path")
 
 
 class MalformedDocumentError(Exception):
@@ -135,7 +130,7 @@ def definition_from_document(document: Any) -> TableDefinition:
             _texts(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
         ),
         primary_keys=tuple(primary_keys),
-        options=tuple((k, v) for k, v in options.items() if k not in AUDIT_KEYS),
+        options=tuple((k, v) for k, v in options.items() if k == "path" or k not in REST_ADDS),
         comment=optional_text(schema, "comment", "schema"),
     )
 
@@ -300,7 +295,7 @@ def table_document(table: StoredTable) -> dict[str, Any]:
             "fields": fields,
             "partitionKeys": schema.get("partitionKeys") or [],
             "primaryKeys": schema.get("primaryKeys") or [],
-            "options": {k: v for k, v in options.items() if k not in _UNSTORED},
+            "options": {k: v for k, v in options.items() if k not in REST_ADDS},
             "comment": schema.get("comment"),
         },
         "owner": "",

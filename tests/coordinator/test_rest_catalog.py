@@ -476,6 +476,28 @@ def test_clients_that_do_not_tell_the_base_go_by_the_id(table: Any, http: httpx.
         assert answer.json() == {"success": expected}
 
 
+@pytest.mark.parametrize("metastore", ["rest", "jdbc"])
+def test_the_catalog_behind_it_may_be_of_another_kind(
+    url: str, warehouse: Path, tmp_path: Path, metastore: str
+) -> None:
+    behind = client_options(url, warehouse)
+    if metastore == "jdbc":
+        uri = f"jdbc:sqlite:{tmp_path / 'catalog.sqlite'}"
+        behind = {"metastore": "jdbc", "uri": uri, "warehouse": str(warehouse)}
+    with served(behind) as outer:
+        catalog = CatalogFactory.create(client_options(outer, warehouse))
+        table = make_table(catalog)
+        write(table, (1, "a", "x"))
+        catalog.alter_table("shop.t", [SchemaChange.rename_column("v", "w")])
+        assert [field.name for field in catalog.get_table("shop.t").fields] == ["k", "w", "p"]
+        assert catalog.load_snapshot("shop.t").snapshot.id == 1
+        assert snapshot_files(warehouse) == ["snapshot-1"]
+        catalog.rename_table("shop.t", "shop.u")
+        assert read(catalog.get_table("shop.u")) == [(1, "a", "x")]
+        catalog.drop_table("shop.u")
+        assert catalog.list_tables("shop") == []
+
+
 def broken(**changes: Any) -> Callable[[dict[str, Any]], Any]:
     return lambda snapshot: {"snapshot": snapshot | changes}
 

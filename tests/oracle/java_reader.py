@@ -19,6 +19,9 @@ PACKAGE = "org.apache.paimon:paimon-flink-2.0:2.0.0"
 
 IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 
+Warehouse = str | Path | Mapping[str, str]
+"""Where tables are: a warehouse's folder, or the options of another catalog (a REST one)."""
+
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -44,7 +47,7 @@ class JavaPaimon:
         self._catalogs: dict[tuple[tuple[str, str], ...], Any] = {}
 
     def rows(
-        self, warehouse: str | Path, name: str, options: Mapping[str, str] | None = None
+        self, warehouse: Warehouse, name: str, options: Mapping[str, str] | None = None
     ) -> list[tuple[Any, ...]]:
         """All rows of `database.table`, read with the dynamic `options`, in Java's order."""
         with tempfile.NamedTemporaryFile(suffix=".pickles") as file:
@@ -58,7 +61,7 @@ class JavaPaimon:
 
     def write(
         self,
-        warehouse: str | Path,
+        warehouse: Warehouse,
         name: str,
         rows: Sequence[Sequence[Any]],
         *,
@@ -72,7 +75,7 @@ class JavaPaimon:
 
     def hashes(
         self,
-        warehouse: str | Path,
+        warehouse: Warehouse,
         name: str,
         columns: Sequence[str],
         rows: Sequence[Sequence[Any]],
@@ -81,12 +84,12 @@ class JavaPaimon:
         found = self._catalog(warehouse).hashes(name, list(columns), _pickled(rows))
         return [int(number) for number in found]
 
-    def buckets(self, warehouse: str | Path, name: str, rows: Sequence[Sequence[Any]]) -> list[int]:
+    def buckets(self, warehouse: Warehouse, name: str, rows: Sequence[Sequence[Any]]) -> list[int]:
         """The bucket that Java's writer would put each of the whole `rows` into."""
         return [int(number) for number in self._catalog(warehouse).buckets(name, _pickled(rows))]
 
-    def _catalog(self, warehouse: str | Path) -> Any:
-        options = {"warehouse": str(warehouse)}
+    def _catalog(self, warehouse: Warehouse) -> Any:
+        options = warehouse if isinstance(warehouse, Mapping) else {"warehouse": str(warehouse)}
         key = tuple(options.items())
         if key not in self._catalogs:
             arguments = self._gateway.new_array(self._jvm.java.lang.Object, 1)

@@ -1,0 +1,37 @@
+"""A process that commits rows through a REST catalog with pypaimon, for tests of many writers.
+
+python rest_writer.py URL WAREHOUSE TABLE FIRST COUNT: commits the numbers FIRST … FIRST+COUNT-1,
+one row a commit.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+from pypaimon import CatalogFactory
+
+
+def main(url: str, warehouse: str, token: str, name: str, first: int, count: int) -> None:
+    catalog = CatalogFactory.create(
+        {
+            "metastore": "rest",
+            "uri": url,
+            "warehouse": warehouse,
+            "token.provider": "bear",
+            "token": token,
+        }
+    )
+    table = catalog.get_table(name)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])
+    for k in range(first, first + count):
+        builder = table.new_batch_write_builder()
+        writer, committer = builder.new_write(), builder.new_commit()
+        writer.write_arrow(pa.table([[k], ["v"], [str(k % 2)]], schema=schema))
+        committer.commit(writer.prepare_commit())
+        writer.close()
+        committer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5], *map(int, sys.argv[5:7]))  # type: ignore[arg-type]

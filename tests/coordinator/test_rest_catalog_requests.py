@@ -1,0 +1,339 @@
+"""The REST catalog and requests that no client should send, or that it does not offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.coordinator.rest_server import TOKEN, served
+
+FIELDS = [{"id": 0, "name": "k", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "v", "type": "INT"}]
+TABLE = "/databases/shop/tables/t"
+
+
+@pytest.fixture
+def http(warehouse: Path) -> Iterator[httpx.Client]:
+    with (
+        served({"warehouse": str(warehouse)}) as url,
+        httpx.Client(
+            base_url=f"{url}/v1/paimon", headers={"Authorization": f"Bearer {TOKEN}"}
+        ) as client,
+    ):
+        client.post("/databases", json={"name": "shop", "options": {}}).raise_for_status()
+        create(client, "t").raise_for_status()
+        yield client
+
+
+def create(http: httpx.Client, name: Any, **schema: Any) -> httpx.Response:
+    document = {"fields": FIELDS, "partitionKeys": [], "primaryKeys": [], "options": {}} | schema
+    identifier = {"database": "shop", "object": name}
+    return http.post("/databases/shop/tables", json={"identifier": identifier, "schema": document})
+
+
+def error(answer: httpx.Response) -> tuple[int, Any, Any]:
+    body = answer.json()
+    assert set(body) == {"message", "resourceType", "resourceName", "code"}
+    assert body["code"] == answer.status_code
+    assert body["message"]
+    return body["code"], body["resourceType"], body["resourceName"]
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
+@pytest.mark.parametrize("path", ["", TABLE, f"{TABLE}/snapshot", "/nothing/here"])
+def test_without_a_valid_token_nothing_is_readable(
+    http: httpx.Client, headers: dict[str, str], path: str
+) -> None:
+    del http.headers["Authorization"]
+    assert error(http.get(path or "/../config", headers=headers))[0] == 401
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/", ""])
+def test_the_config_names_the_prefix_for_the_warehouse_that_is_served(
+    http: httpx.Client, warehouse: Path, form: str
+) -> None:
+    answer = http.get("/../config", params={"warehouse": form.format(warehouse)} if form else {})
+    assert answer.json() == {"defaults": {"prefix": "paimon"}, "overrides": {}}
+
+
+def test_another_warehouse_is_refused(http: httpx.Client) -> None:
+    assert error(http.get("/../config", params={"warehouse": "/elsewhere"}))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'"text"', b"NaN", b'{"name": NaN}', b"\xff\xfe", b"[" * 100_000]
+)
+@pytest.mark.parametrize("path", ["/databases", "/databases/shop/tables", TABLE, "/tables/rename"])
+def test_a_body_that_is_no_json_object_is_a_bad_request(
+    http: httpx.Client, path: str, body: bytes
+) -> None:
+    assert error(http.post(path, content=body))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/databases", {}),
+        ("/databases", {"name": 7}),
+        ("/databases", {"name": "x", "options": {"a": 1}}),
+        ("/databases", {"name": "x", "options": []}),
+        ("/databases/shop", {"removals": {}}),
+        ("/databases/shop/tables", {}),
+        ("/databases/shop/tables", {"identifier": "t", "schema": {}}),
+        ("/databases/shop/tables", {"identifier": {"database": "other", "object": "x"}}),
+        ("/tables/rename", {}),
+        ("/tables/rename", {"source": {"database": "shop", "object": "t"}, "destination": None}),
+        (TABLE, {}),
+        (TABLE, {"changes": {}}),
+        (TABLE, {"changes": [1]}),
+        (TABLE, {"changes": [{}]}),
+        (TABLE, {"changes": [{"action": "explode"}]}),
+        (TABLE, {"changes": [{"action": "setOption", "key": "a"}]}),
+        (TABLE, {"changes": [{"action": "dropColumn", "fieldNames": []}]}),
+        (TABLE, {"changes": [{"action": "dropColumn", "fieldNames": "v"}]}),
+        (TABLE, {"changes": [{"action": "addColumn", "fieldNames": ["n"]}]}),
+        (TABLE, {"changes": [{"action": "addColumn", "fieldNames": ["n"], "dataType": "NUMBERS"}]}),
+        (TABLE, {"changes": [{"action": "addColumn", "fieldNames": ["n"], "dataType": {}}]}),
+        (
+            TABLE,
+            {"changes": [{"action": "addColumn", "fieldNames": ["n"],
+                          "dataType": {"type": "ROW", "fields": [{"name": 1}]}}]},
+        ),
+        (TABLE, {"changes": [{"action": "updateColumnPosition", "move": {"fieldName": "k"}}]}),
+        (
+            TABLE,
+            {"changes": [{"action": "updateColumnNullability", "fieldNames": ["k"],
+                          "newNullability": "no"}]},
+        ),
+        (f"{TABLE}/rollback", {}),
+        (f"{TABLE}/rollback", {"instant": {"type": "moment"}}),
+        (f"{TABLE}/rollback", {"instant": {"type": "snapshot", "snapshotId": "1"}}),
+        (f"{TABLE}/tags", {}),
+        (f"{TABLE}/tags", {"tagName": "7"}),
+        (f"{TABLE}/tags", {"tagName": "x", "snapshotId": "1"}),
+        (f"{TABLE}/branches", {}),
+        (f"{TABLE}/branches", {"branch": "main"}),
+        (f"{TABLE}/branches", {"branch": "12"}),
+        (f"{TABLE}/branches/main/rename", {"toBranch": "other"}),
+        (f"{TABLE}/branches/main/forward", {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_malformed_request_is_a_bad_request(
+    http: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    assert error(http.post(path, json=body))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"fields": {}},
+        {"fields": [{"id": 0, "name": "k"}]},
+        {"fields": [{"id": 0, "name": "k", "type": "NUMBER"}]},
+        {"fields": [{"id": 0, "type": "INT"}]},
+        {"fields": [FIELDS[0], FIELDS[0]]},
+        {"primaryKeys": ["missing"]},
+        {"primaryKeys": "k"},
+        {"partitionKeys": [1]},
+        {"options": {"bucket": 1}},
+        {"options": {"bucket": "many"}},
+        {"options": {"merge-engine": "magic"}, "primaryKeys": ["k"]},
+        {"primaryKeys": ["k"], "options": {"bucket": "-2", "merge-engine": "first-row",
+                                           "deletion-vectors.enabled": "true"}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_table_that_engines_would_refuse_is_not_created(
+    http: httpx.Client, warehouse: Path, schema: dict[str, Any]
+) -> None:
+    assert error(create(http, "bad", **schema))[0] == 400
+    assert not (warehouse / "shop.db" / "bad").exists()
+
+
+BAD_NAMES = ["", ".", "..", "../t", "a/b", "a\\b", ".hidden", " t", "t ", "t\n", "t\0", "a$b"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=repr)
+def test_names_do_not_leave_the_warehouse(http: httpx.Client, warehouse: Path, name: str) -> None:
+    before = sorted(warehouse.rglob("*"))
+    posts = [
+        ("/databases/shop/tables", {"identifier": {"database": "shop", "object": name},
+                                    "schema": {"fields": FIELDS}}),
+        ("/tables/rename", {"source": {"database": "shop", "object": "t"},
+                            "destination": {"database": "shop", "object": name}}),
+        (f"{TABLE}/branches", {"branch": name}),
+    ]  # fmt: skip
+    if name != "a$b":
+        posts += [("/databases", {"name": name}), (f"{TABLE}/tags", {"tagName": name})]
+    for path, body in posts:
+        assert error(http.post(path, json=body))[0] == 400, path
+    assert sorted(warehouse.rglob("*")) == before
+
+
+@pytest.mark.parametrize("written", ["%2E%2E", "..%2Ft", "a%5Cb", "t%00", "%2E%2E%2F%2E%2E", "+"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/databases/{}",
+        "/databases/{}/tables",
+        "/databases/shop/tables/{}",
+        "/databases/shop/tables/{}/snapshot",
+        "/databases/shop/tables/t/tags/{}",
+        "/databases/shop/tables/t/snapshots/{}",
+    ],
+)
+def test_paths_do_not_leave_the_warehouse(http: httpx.Client, path: str, written: str) -> None:
+    url = httpx.URL(str(http.base_url)).copy_with(
+        raw_path=b"/v1/paimon" + path.format(written).encode()
+    )
+    assert error(http.get(url))[0] == 400
+    url = httpx.URL(str(http.base_url)).copy_with(
+        raw_path=b"/v1/paimon" + path.format(written).encode()
+    )
+    assert error(http.delete(url))[0] in (400, 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "/databases/no", None, ("DATABASE", "no")),
+        ("DELETE", "/databases/no", None, ("DATABASE", "no")),
+        ("GET", "/databases/no/tables", None, ("DATABASE", "no")),
+        ("GET", "/databases/shop/tables/no", None, ("TABLE", "shop.no")),
+        ("GET", "/databases/no/tables/t", None, ("TABLE", "no.t")),
+        ("GET", "/databases/shop/tables/t$branch_no", None, ("TABLE", "shop.t$branch_no")),
+        ("DELETE", "/databases/shop/tables/no", None, ("TABLE", "shop.no")),
+        ("POST", "/databases/shop/tables/no", {"changes": []}, ("TABLE", "shop.no")),
+        ("POST", TABLE, {"changes": [{"action": "dropColumn", "fieldNames": ["no"]}]},
+         ("COLUMN", "no")),
+        ("GET", f"{TABLE}/snapshot", None, ("SNAPSHOT", "shop.t")),
+        ("GET", f"{TABLE}/tags/no", None, ("TAG", "no")),
+        ("DELETE", f"{TABLE}/tags/no", None, ("TAG", "no")),
+        ("POST", f"{TABLE}/tags", {"tagName": "x"}, ("SNAPSHOT", "None")),
+        ("POST", f"{TABLE}/branches", {"branch": "b", "fromTag": "no"}, ("TAG", "no")),
+        ("POST", f"{TABLE}/branches/no/forward", {}, ("BRANCH", "no")),
+        ("GET", "/databases/shop/views/no", None, ("VIEW", "shop.no")),
+        ("GET", "/databases/shop/functions/no", None, ("FUNCTION", "shop.no")),
+        ("GET", "/nothing/here", None, (None, None)),
+        ("PUT", "/databases", None, (None, None)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_not_there_is_named(
+    http: httpx.Client, method: str, path: str, body: Any, expected: tuple[Any, Any]
+) -> None:
+    assert error(http.request(method, path, json=body)) == (404, *expected)
+
+
+def test_what_is_there_already_is_named(http: httpx.Client) -> None:
+    assert error(http.post("/databases", json={"name": "shop"})) == (409, "DATABASE", "shop")
+    assert error(create(http, "t")) == (409, "TABLE", "shop.t")
+    change = {"action": "addColumn", "fieldNames": ["v"], "dataType": "INT"}
+    assert error(http.post(TABLE, json={"changes": [change]})) == (409, "COLUMN", "v")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "what"),
+    [
+        ("POST", "/databases/shop/register", "registering"),
+        ("GET", "/tables/id/7", "id"),
+        ("POST", "/databases/shop/views", "views"),
+        ("POST", "/views/rename", "views"),
+        ("POST", "/databases/shop/functions", "functions"),
+        ("GET", "/permissions", "permissions"),
+        ("POST", f"{TABLE}/rollback-schema", "schema"),
+        ("POST", f"{TABLE}/replace", "replacing"),
+        ("GET", f"{TABLE}/token", "tokens"),
+        ("POST", f"{TABLE}/auth", "filters"),
+        ("POST", f"{TABLE}/partitions", "partitions"),
+        ("POST", f"{TABLE}/partitions/drop", "partitions"),
+        ("POST", f"{TABLE}/partitions/mark", "partitions"),
+        ("POST", f"{TABLE}/partitions/list-by-names", "partitions"),
+        ("POST", f"{TABLE}/partitions/list-by-filter", "partitions"),
+        ("GET", f"{TABLE}/consumers", "consumers"),
+        ("POST", f"{TABLE}/consumers/reset", "consumers"),
+    ],
+)
+def test_what_is_not_offered_is_named(
+    http: httpx.Client, method: str, path: str, what: str
+) -> None:
+    answer = http.request(method, path, json={} if method == "POST" else None)
+    assert error(answer)[0] == 501
+    assert what in answer.json()["message"]
+
+
+def test_the_main_branch_cannot_be_dropped(http: httpx.Client) -> None:
+    assert error(http.delete(f"{TABLE}/branches/main"))[0] == 400
+    assert http.get(TABLE).status_code == 200
+
+
+def test_changes_and_properties_that_cannot_be_kept_are_not_offered(http: httpx.Client) -> None:
+    primary_key = {"changes": [{"action": "dropPrimaryKey"}]}
+    assert error(http.post(TABLE, json=primary_key))[0] == 501
+    assert error(http.post("/databases", json={"name": "x", "options": {"a": "b"}}))[0] == 501
+    assert error(http.post("/databases/shop", json={"updates": {"a": "b"}}))[0] == 501
+    assert error(create(http, "far", options={"path": "/elsewhere"}))[0] == 501
+
+
+def test_views_and_functions_are_empty_lists(http: httpx.Client) -> None:
+    keys = {"views": "views", "view-details": "viewDetails", "functions": "functions"}
+    for path, key in (keys | {"function-details": "functionDetails"}).items():
+        assert http.get(f"/databases/shop/{path}").json() == {key: [], "nextPageToken": None}
+    assert http.get("/views").json()["views"] == []
+
+
+def test_tables_are_listed_with_details_and_across_databases(http: httpx.Client) -> None:
+    http.post("/databases", json={"name": "other"}).raise_for_status()
+    details = http.get("/databases/shop/table-details").json()["tableDetails"]
+    assert [(d["name"], d["database"], d["schemaId"]) for d in details] == [("t", "shop", 0)]
+    everywhere = http.get("/tables", params={"tableNamePattern": "t%"}).json()["tables"]
+    assert everywhere == [{"database": "shop", "object": "t"}]
+
+
+@pytest.mark.parametrize("count", ["-1", "many", "1.5"])
+def test_a_page_of_no_size_is_a_bad_request(http: httpx.Client, count: str) -> None:
+    for path in ("/databases", "/databases/shop/tables", f"{TABLE}/snapshots", f"{TABLE}/tags"):
+        assert error(http.get(path, params={"maxResults": count}))[0] == 400
+
+
+def test_a_table_keeps_its_id_until_it_is_created_again(http: httpx.Client) -> None:
+    first = http.get(TABLE).json()["id"]
+    change = {"action": "addColumn", "fieldNames": ["n"], "dataType": "INT"}
+    http.post(TABLE, json={"changes": [change]}).raise_for_status()
+    assert http.get(TABLE).json()["id"] == first
+    http.delete(TABLE).raise_for_status()
+    create(http, "t").raise_for_status()
+    assert http.get(TABLE).json()["id"] != first
+
+
+def test_a_column_that_this_project_does_not_offer_is_still_shown(
+    http: httpx.Client, warehouse: Path
+) -> None:
+    schema = warehouse / "shop.db/t/schema/schema-0"
+    text = schema.read_text()
+    assert '"INT"' in text
+    schema.write_text(text.replace('"INT"', '{"type": "MULTISET", "element": "INT"}'))
+    fields = http.get(TABLE).json()["schema"]["fields"]
+    assert fields[1]["type"]["type"] == "MULTISET"
+
+
+def test_a_disk_that_fails_is_a_server_error_and_the_service_goes_on(
+    warehouse: Path,
+) -> None:
+    def publish(path: str, content: bytes) -> bool:
+        raise OSError(28, "No space left on device")
+
+    with (
+        served({"warehouse": str(warehouse)}, publish, authorise=None) as url,
+        httpx.Client(base_url=f"{url}/v1/paimon") as http,
+    ):
+        http.post("/databases", json={"name": "shop"}).raise_for_status()
+        create(http, "t").raise_for_status()
+        answer = http.post(f"{TABLE}/branches", json={"branch": "b"})
+        assert error(answer)[0] == 500
+        assert "No space left" not in answer.text
+        assert http.get(TABLE).status_code == 200
