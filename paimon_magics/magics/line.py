@@ -80,9 +80,11 @@ def _connect(magics: PaimonMagics, argument: str) -> object:
         if key.startswith(_CATALOG)
     }
     warehouse = given.pop("warehouse", "")
+    # Its token is taken from the environment: a notebook keeps what its cells say.
+    coordinator = given.pop("coordinator", None)
     settings = magics.settings()
     settings.update({key: _read(magics, key, value) for key, value in given.items()})
-    if not catalog and not warehouse:
+    if not catalog and not warehouse and coordinator is None:
         catalog, warehouse = dict(magics.catalog), magics.warehouse
     warehouse = os.path.expanduser(warehouse)
     if catalog and warehouse:
@@ -98,7 +100,11 @@ def _connect(magics: PaimonMagics, argument: str) -> object:
         # The open session keeps its settings; only what this line says is compared with them.
         settings = {key: settings[key] for key in given if key not in _AT_ONCE}
     session = connect(
-        None if catalog else warehouse or None, catalog=catalog or None, spark=spark, **settings
+        None if catalog else warehouse or None,
+        catalog=catalog or None,
+        coordinator=coordinator,
+        spark=spark,
+        **settings,
     )
     if "display_rows" in given:
         magics.display_rows = int(given["display_rows"])
@@ -106,7 +112,7 @@ def _connect(magics: PaimonMagics, argument: str) -> object:
 
 
 def _given(pairs: list[str]) -> dict[str, str]:
-    names = ("warehouse", "spark", *(field.name for field in fields(Settings)))
+    names = ("warehouse", "coordinator", "spark", *(field.name for field in fields(Settings)))
     given: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

@@ -55,6 +55,7 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     [
         ("statements", "import paimon_magics.planning"),
         ("planning", "import time"),
+        ("coordinator/core", "import uuid"),
         ("planning", "def f() -> None:\n    import pyarrow"),
         ("session", "import pyspark"),
         ("spark", "import pypaimon"),
@@ -69,7 +70,7 @@ def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text:
     for package in packages:
         (tmp_path / "paimon_magics" / package.name).mkdir(parents=True)
         (tmp_path / "paimon_magics" / package.name / "__init__.py").touch()
-    for name in ("__init__", "errors", "settings"):
+    for name in ("__init__", "errors", "faults", "settings", "coordinator/core"):
         (tmp_path / "paimon_magics" / f"{name}.py").touch()
     (tmp_path / "paimon_widgets").mkdir()
     (tmp_path / "paimon_widgets" / "__init__.py").touch()
@@ -85,5 +86,6 @@ def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text:
         ).returncode
 
     assert linted() == 0
-    (tmp_path / "paimon_magics" / lower / "wrong.py").write_text(text + "\n")
+    wrong = tmp_path / "paimon_magics" / lower
+    (wrong / "wrong.py" if wrong.is_dir() else wrong.with_suffix(".py")).write_text(text + "\n")
     assert linted() == 1
