@@ -38,3 +38,6 @@ class CoordinatorClient(Protocol):
     def sweep(self, request: CommitRequest) -> int:
         """Delete what a committed transaction wrote but did not commit: files of task attempts
         that failed or lost to another attempt. Returns the number of files deleted."""
+
+    def close(self) -> None:
+        """Give up what the client holds open; transactions that are open end by their lease."""

@@ -99,6 +99,9 @@ class EmbeddedCommitter:
         keep = committed_files(loaded, request.messages)
         return self._remove(loaded, request.transaction, keep)
 
+    def close(self) -> None:
+        """See `CoordinatorClient.close`: nothing is held open."""
+
     def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
         # Tasks that were told to stop do so in their own time, and may create a file meanwhile.
         ended = close_attempts(transaction.attempts_folder, self._settings.attempt_wait_ms_max)

@@ -246,7 +246,8 @@ def _help(magics: PaimonMagics, argument: str) -> None:
 VERBS = (
     Verb(
         "connect",
-        "connect [warehouse=…] [catalog.OPTION=…]… [SETTING=…]… [spark=NAME] [--close]",
+        "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=ADDRESS] [SETTING=…]… "
+        "[spark=NAME] [--close]",
         "open a session on a warehouse, or the configured one; --close closes the open one first",
         _connect,
     ),

@@ -213,6 +213,7 @@ class Session:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
         self.closed = True
         self._connection.views.close()
+        self._connection.committer.close()
         if stop_spark:
             self._connection.spark.stop()
 

@@ -1,0 +1,81 @@
+"""A session that commits through a coordinator: the same statements, the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import paimon_magics
+from paimon_magics.errors import InvalidValueError, SetupError
+from tests.coordinator.process import Process, data_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    started = Process(tmp_path / "warehouse", tmp_path / "state")
+    started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def session(spark: SparkSession, process: Process) -> Iterator[paimon_magics.Session]:
+    with paimon_magics.connect(
+        coordinator=process.address, token=process.token(), spark=spark
+    ) as opened:
+        yield opened
+
+
+def test_statements_run_as_without_one(session: paimon_magics.Session, process: Process) -> None:
+    assert session.warehouse == str(process.warehouse)
+    session.run(
+        "CREATE TABLE p (k INT NOT NULL, v STRING, dt STRING) PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'k,dt', 'bucket' = '2'); "
+        "INSERT INTO p SELECT CAST(id AS INT), 'old', 'd' || (id % 2) FROM range(10); "
+        "INSERT INTO p VALUES (0, 'new', 'd0'); "
+        "INSERT OVERWRITE p PARTITION (dt = 'd1') VALUES (1, 'only')"
+    )
+    found = session.run("SELECT k, v, dt FROM p ORDER BY dt, k").to_arrow().to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (0, "new", "d0"),
+        *((k, "old", "d0") for k in (2, 4, 6, 8)),
+        (1, "only", "d1"),
+    ]
+    kinds = session.run("SELECT commit_kind FROM p$snapshots ORDER BY snapshot_id").to_arrow()
+    assert kinds["commit_kind"].to_pylist() == ["APPEND", "APPEND", "OVERWRITE"]
+
+
+def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process: Process) -> None:
+    session.run("CREATE TABLE t (k INT, v STRING); INSERT INTO t VALUES (1, 'a')")
+    before = data_files(process.warehouse)
+    with pytest.raises(InvalidValueError):
+        session.run("INSERT INTO t SELECT CAST(if(id = 90, 'x', '1') AS INT), 'v' FROM range(100)")
+    session.run("INSERT INTO t VALUES (2, 'b')")
+    assert len(data_files(process.warehouse)) == len(before) + 1
+    assert session.run("SELECT count(*) AS n FROM t").to_arrow()["n"].to_pylist() == [2]
+
+
+def test_a_statement_fails_clearly_while_the_coordinator_is_down_and_runs_after_it_is_back(
+    session: paimon_magics.Session, process: Process
+) -> None:
+    session.run("CREATE TABLE t (k INT)")
+    process.kill()
+    with pytest.raises(SetupError, match="can't be reached"):
+        session.run("INSERT INTO t VALUES (1)")
+    process.start()
+    session.run("INSERT INTO t VALUES (2)")
+    assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [2]
+
+
+def test_without_a_token_the_session_is_not_opened(process: Process) -> None:
+    with pytest.raises(SetupError, match="asks for a token") as raised:
+        paimon_magics.connect(coordinator=process.address)
+    assert "PAIMON_COORDINATOR_TOKEN" in raised.value.hint
