@@ -20,11 +20,13 @@ import uvicorn
 
 from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.store import Store
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["main"]
 
@@ -57,6 +59,7 @@ def _serve(options: argparse.Namespace) -> int:
         _token(token_file),
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
+        routes=rest_catalog_routes(catalog, publish_local_file, turn=coordinator.turns),
     )
     listening = socket.create_server(("127.0.0.1", options.port))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -55,6 +55,7 @@ from paimon_magics.coordinator.documents import (
     transaction_document,
     transaction_of,
 )
+from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
 from paimon_magics.errors import (
     CommitConflictError,
@@ -94,7 +95,10 @@ class _Asked:
 
 
 class Coordinator:
-    """Owns the commits of one warehouse. Every method may be called from any thread."""
+    """Owns the commits of one warehouse. Every method may be called from any thread.
+
+    `turns` keeps apart what changes one table; whoever else does so in this process takes one too.
+    """
 
     def __init__(
         self, catalog: Catalog, store: Store, settings: Settings, limits: Limits | None = None
@@ -107,6 +111,7 @@ class Coordinator:
         self._asks: dict[int, Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._opened: dict[str, Transaction] = {}
+        self.turns = Turns()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
         self._failure: BaseException | None = None
         self._stopping = False
@@ -302,7 +307,8 @@ class Coordinator:
 
     def _publish(self, request: CommitRequest) -> CommitReceipt:
         table = self._catalog.load(request.transaction.table)
-        receipt = commit(table, request, publish_local_file)
+        with self.turns(table.location):
+            receipt = commit(table, request, publish_local_file)
         close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
         reach("commit.published")
         return receipt

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from paimon_magics.coordinator.remote import RemoteCoordinator
@@ -248,3 +249,44 @@ def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process
     assert keys == sorted(writer * 1000 + number for writer in range(8) for number in range(50))
     latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
     assert latest is not None and latest.id == 400
+
+
+def commit_over_rest(address: str, token: str, warehouse: str, writer: int, commits: int) -> None:
+    from pypaimon import CatalogFactory
+
+    options = {
+        "metastore": "rest",
+        "uri": address,
+        "warehouse": warehouse,
+        "token.provider": "bear",
+        "token": token,
+    }
+    table = CatalogFactory.create(options).get_table("default.t")
+    schema = pa.schema([("k", pa.int32()), ("v", pa.string())])
+    for number in range(commits):
+        builder = table.new_batch_write_builder()
+        writing = builder.new_write()
+        key = writer * 1000 + number
+        writing.write_arrow(pa.Table.from_pylist([{"k": key, "v": None}], schema=schema))
+        builder.new_commit().commit(writing.prepare_commit())
+        writing.close()
+
+
+@pytest.mark.slow
+def test_transactions_and_commits_of_plain_pypaimon_share_one_table(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    spawn = multiprocessing.get_context("spawn")
+    arguments = (process.address, process.token(), str(process.warehouse))
+    writers = [
+        spawn.Process(target=target, args=(*arguments, writer, 15))
+        for writer, target in enumerate((commit_many, commit_over_rest) * 2)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(300)
+        assert writer.exitcode == 0
+    keys = sorted(int(str(row["k"])) for row in read(catalog))
+    assert keys == sorted(writer * 1000 + number for writer in range(4) for number in range(15))
+    latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
+    assert latest is not None and latest.id == 60
