@@ -154,6 +154,10 @@ def _describe(magics: PaimonMagics, argument: str) -> object:
     return _run(magics, f"DESCRIBE TABLE {_name(argument, 'describe', 'a table')}")
 
 
+def _history(magics: PaimonMagics, argument: str) -> object:
+    return magics.session().history(_name(argument, "history", "a table"))
+
+
 def _use(magics: PaimonMagics, argument: str) -> object:
     return _run(magics, f"USE {_name(argument, 'use', 'a database')}")
 
@@ -253,6 +257,7 @@ VERBS = (
     ),
     Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
     Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
+    Verb("history", "history TABLE", "list a table's snapshots and who made them", _history),
     Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
     Verb(
         "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config

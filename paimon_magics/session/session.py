@@ -44,6 +44,7 @@ from paimon_magics.statements.statement import (
     TruncateTable,
 )
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.provenance import history
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -208,6 +209,12 @@ class Session:
             )
         full = self._connection.full_name(_named(name))
         return frame_of_table(self._connection, full)
+
+    def history(self, name: str) -> Outcome:
+        """A table's snapshots, newest first, with who made them: user, notebook, statement."""
+        self._check_open()
+        table = self._connection.catalog.load(self._connection.full_name(_named(name)))
+        return Outcome.of_rows(self.spark, f"history {name}", "HISTORY", history(table))
 
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""

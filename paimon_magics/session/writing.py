@@ -31,6 +31,7 @@ from paimon_magics.planning.writes import (
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.provenance import provenance
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
@@ -238,7 +239,14 @@ def _transact(
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
-    request = CommitRequest(transaction, change, job.written.messages)
+    messages = job.written.messages
+    properties = provenance(
+        statement,
+        connection.spark.version,
+        rows=job.written.rows,
+        files=len(committed_files(table, messages)),
+    )
+    request = CommitRequest(transaction, change, messages, properties)
     receipt = _commit(connection, request)
     if job.repeated_attempts:
         connection.committer.sweep(request)

@@ -38,6 +38,7 @@ from paimon_magics.planning.commits import (
 )
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.provenance import made_by
 from paimon_magics.tables.snapshot_publishers import (
     Publish,
     Publisher,
@@ -226,7 +227,7 @@ def _newer_rows(table: Table, snapshot_id: int, values: tuple[Any, ...]) -> Comm
     when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
     return CommitConflictError(
         f"Since this overwrite was planned, snapshot {snapshot_id} ({snapshot.commit_kind} by "
-        f"{snapshot.commit_user} at {when:%Y-%m-%d %H:%M:%S} UTC) added rows to "
+        f"{made_by(snapshot)} at {when:%Y-%m-%d %H:%M:%S} UTC) added rows to "
         + (f"the partition {where} of `{table.name}`." if where else f"`{table.name}`.")
         + " Replacing them would lose them.",
         hint="Nothing was written. Run the statement again: it then sees those rows.",

@@ -157,6 +157,11 @@ def test_a_wrong_option_leaves_the_connection_open(connected: InteractiveShell) 
 
 
 @pytest.mark.spark
+def test_the_history_of_a_table_tells_its_snapshots(run: Run) -> None:
+    shown = str(run("%paimon history orders"))
+    assert "snapshot_id" in shown and "APPEND" in shown
+
+
 def test_tables_are_listed(run: Run) -> None:
     run("%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.events (id INT)")
     assert "default    orders" in str(run("%paimon tables"))

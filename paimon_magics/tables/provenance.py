@@ -1,0 +1,82 @@
+"""Who made a snapshot: what sessions write into its properties, and a table's history by it.
+
+The properties travel in the snapshot itself, so they last as long as it does, and every engine
+keeps them; snapshots of other engines have none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_magics.tables.catalog import Table
+
+__all__ = ["HISTORY_SCHEMA", "PREFIX", "history", "made_by"]
+
+PREFIX = "paimon-magics."
+
+HISTORY_SCHEMA = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("commit_kind", pa.string()),
+        ("commit_time", pa.timestamp("ms", tz="UTC")),
+        ("user", pa.string()),
+        ("notebook", pa.string()),
+        ("engine", pa.string()),
+        ("statement", pa.string()),
+        ("rows", pa.int64()),
+        ("files", pa.int64()),
+        ("commit_user", pa.string()),
+    ]
+)
+
+
+def history(table: Table) -> pa.Table:
+    """A table's snapshots, newest first, with who made them (`HISTORY_SCHEMA`).
+
+    `user` and what follows are NULL for snapshots that no session of this project made; `statement`
+    is a hash of its text, `rows` and `files` what it wrote.
+    """
+    manager = table.paimon.snapshot_manager()
+    snapshots = sorted(manager.list_snapshots(), key=lambda snapshot: snapshot.id, reverse=True)
+    return pa.Table.from_pylist([_row(snapshot) for snapshot in snapshots], schema=HISTORY_SCHEMA)
+
+
+def made_by(snapshot: Any) -> str:
+    """Who made a snapshot, for a message: the user and notebook, else the commit user."""
+    noted = _noted(snapshot)
+    user = noted.get("user")
+    if user is None:
+        return str(snapshot.commit_user)
+    notebook = noted.get("notebook")
+    return f"{user} in {notebook}" if notebook else user
+
+
+def _row(snapshot: Any) -> dict[str, object]:
+    noted = _noted(snapshot)
+    return {
+        "snapshot_id": snapshot.id,
+        "commit_kind": snapshot.commit_kind,
+        "commit_time": snapshot.time_millis,
+        "user": noted.get("user"),
+        "notebook": noted.get("notebook"),
+        "engine": noted.get("engine"),
+        "statement": noted.get("statement"),
+        "rows": _number(noted.get("rows")),
+        "files": _number(noted.get("files")),
+        "commit_user": snapshot.commit_user,
+    }
+
+
+def _noted(snapshot: Any) -> dict[str, str]:
+    properties = snapshot.properties or {}
+    return {
+        key.removeprefix(PREFIX): str(value)
+        for key, value in properties.items()
+        if key.startswith(PREFIX)
+    }
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
