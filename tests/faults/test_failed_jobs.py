@@ -50,13 +50,22 @@ def fails_at(row: int, seconds: float) -> object:
     return function
 
 
-@pytest.mark.cluster
+AFTER, DURING = (35_000, 0.0), (9_000, 1.0)
+"""The bad row, and how long other tasks wait: they have finished, or are at work."""
+
+
 @pytest.mark.parametrize(
-    ("row", "seconds"),
+    ("table", "row", "seconds"),
     [
-        pytest.param(35_000, 0.0, id="after other tasks have finished"),
-        pytest.param(9_000, 1.0, id="while another task is at work"),
+        pytest.param("append", *AFTER),
+        pytest.param("append", *DURING, marks=pytest.mark.cluster),
+        pytest.param("partitioned", *AFTER, marks=pytest.mark.cluster),
+        pytest.param("partitioned", *DURING),
+        pytest.param("primary key", *AFTER),
+        pytest.param("primary key", *DURING, marks=pytest.mark.cluster),
+        pytest.param("partitioned primary key", *DURING),
     ],
+    indirect=["table"],
 )
 def test_a_task_that_raises_leaves_no_trace(
     session: Session, warehouse: Path, table: str, row: int, seconds: float

@@ -53,7 +53,7 @@ def test_an_interrupt_undoes_the_statement_and_a_kill_leaves_the_table_as_it_was
         assert child.wait(DEADLINE_SECONDS) == -signal.SIGKILL
     finally:
         os.killpg(child.pid, signal.SIGKILL)  # its JVM and Python workers too
-        child.wait()
+        child.communicate()
     rows = session.run("SELECT k, v FROM t ORDER BY k").to_arrow().to_pylist()
     before = [(-1, "after the interrupt"), (0, "before")]
     assert [tuple(row.values()) for row in rows] == before
