@@ -62,8 +62,11 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def session(spark: SparkSession, warehouse: Path) -> Iterator[paimon_magics.Session]:
-    """An open session on `warehouse`, closed after the test."""
+    """An open session on `warehouse`, closed after the test, as are the views that it made."""
     import paimon_magics
 
     with paimon_magics.connect(warehouse, spark=spark) as opened:
         yield opened
+    for table in spark.catalog.listTables():
+        if table.isTemporary:
+            spark.catalog.dropTempView(table.name)

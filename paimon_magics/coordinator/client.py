@@ -24,8 +24,9 @@ class CoordinatorClient(Protocol):
         """Publish the files as one snapshot, or find the snapshot that an earlier call published.
 
         Calling it again with the same transaction returns the first call's receipt. Raises
-        CommitConflictError when it was certainly not published, UnknownOutcomeError when that
-        could not be determined; only after the first may `abort` follow.
+        UnknownOutcomeError when it could not be determined whether it was published; after any
+        other error it certainly was not (CommitConflictError because of another commit), and
+        `abort` may follow.
         """
 
     def abort(self, transaction: Transaction) -> int:

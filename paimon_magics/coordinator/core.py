@@ -446,7 +446,9 @@ def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ..
 
 
 def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held[event.id]
+    held = state.held.get(event.id)
+    if held is None or held.phase is not Phase.ABORTING:
+        return state, ()  # removed twice: the second removal began before the first had ended
     aborted = replace(
         held,
         phase=Phase.ABORTED,

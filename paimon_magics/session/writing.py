@@ -11,7 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError, UnknownOutcomeError, nearest
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnknownOutcomeError,
+    nearest,
+)
 from paimon_magics.planning.commits import (
     Append,
     Change,
@@ -38,6 +44,7 @@ from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
+from paimon_magics.statements.names import quoted
 from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
 from paimon_magics.statements.tokens import tokenize
@@ -48,6 +55,7 @@ from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import DataFrame
 
 __all__ = [
@@ -318,11 +326,28 @@ def _constants(
         raise translate(error, statement=statement) from error
 
 
-def _fetched(frame: DataFrame, statement: str):  # type: ignore[no-untyped-def]
+def _fetched(frame: DataFrame, statement: str) -> pyarrow.Table:
+    """The rows of a VALUES list; an error tells the column that it is about."""
     try:
         return frame.toArrow()
     except Exception as error:
-        raise translate(error, statement=statement) from error
+        found = translate(error, statement=statement)
+        column = _failing_column(frame)
+        if isinstance(found, InvalidValueError) and column and f"`{column}`" not in found.message:
+            found = InvalidValueError(
+                f"Column `{column}`: {found.message}", hint=found.hint, statement=statement
+            )
+        raise found from error
+
+
+def _failing_column(frame: DataFrame) -> str | None:
+    """The first column that can't be computed; of a VALUES list, so nothing is computed twice."""
+    for name in frame.columns:
+        try:
+            frame.select(quoted(name)).toArrow()
+        except Exception:
+            return name
+    return None
 
 
 def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:

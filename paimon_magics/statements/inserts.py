@@ -6,6 +6,8 @@ PARTITION clause, and WITH before INSERT or in the source.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.keywords import QUERY_WORDS
 from paimon_magics.statements.names import table_name
@@ -74,9 +76,21 @@ def _source(
         start = cursor.tokens[insert_index].start
         cuts = (TextRange(start, cursor.position),)
         cursor.index = with_index
+    first = cursor.index
     query = read_query(cursor, cuts=cuts)
     names = tuple(dict.fromkeys((*parameters, *query.parameters)))
-    return QueryText(query.range, query.references, names, query.is_values, query.cuts)
+    defaults = _defaults(cursor, first) if query.is_values else ()
+    return replace(query, parameters=names, defaults=defaults)
+
+
+def _defaults(cursor: Cursor, first: int) -> tuple[TextRange, ...]:
+    """Where DEFAULT is the whole of a value, from token `first` on."""
+    tokens = cursor.tokens[first : cursor.index]
+    return tuple(
+        TextRange(token.start, token.end)
+        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if token.upper == "DEFAULT" and before.text in ("(", ",") and after.text in (")", ",")
+    )
 
 
 def _closing(cursor: Cursor) -> int:

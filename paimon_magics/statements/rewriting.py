@@ -85,5 +85,6 @@ def replacements_for(reference: TableReference, view_name: str) -> tuple[Replace
 
 
 def cuts_of(query: QueryText) -> tuple[Replacement, ...]:
-    """What takes out of a query's text the ranges that do not belong to it."""
-    return tuple((cut, "") for cut in query.cuts)
+    """What makes a query's text stand alone: ranges that do not belong to it go, and DEFAULT, which
+    Spark reads in an INSERT only, becomes NULL, in whose place Paimon puts a column's default."""
+    return (*((cut, "") for cut in query.cuts), *((word, "NULL") for word in query.defaults))

@@ -134,7 +134,8 @@ class QueryText:
     "day") in order of first use. `is_values` is true for a bare VALUES list (which Spark folds
     without a job). Names that a CTE of the query defines are not among the references. `cuts`
     are ranges inside `range` that are no part of the query: in `WITH c AS (…) INSERT INTO t
-    SELECT …` the query is the whole text without `INSERT INTO t`.
+    SELECT …` the query is the whole text without `INSERT INTO t`. `defaults` are the words DEFAULT
+    that stand for values of a VALUES list in an INSERT.
     """
 
     range: TextRange
@@ -142,6 +143,7 @@ class QueryText:
     parameters: tuple[str, ...] = ()
     is_values: bool = False
     cuts: tuple[TextRange, ...] = ()
+    defaults: tuple[TextRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

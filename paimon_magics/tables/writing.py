@@ -105,7 +105,14 @@ def write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written
     when the transaction has ended.
     """
     with attempt(task.attempts_folder):
-        return _write_batches(task, batches)
+        try:
+            return _write_batches(task, batches)
+        except BaseException as error:
+            # The native writer's panics are no Exceptions, and would pass by everything that
+            # turns a failure into an error of ours.
+            if type(error).__name__ == "PanicException":
+                raise RuntimeError(f"The native writer failed: {error}") from error
+            raise
 
 
 def _write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written:

@@ -142,6 +142,13 @@ def test_an_expired_lease_ends_the_transaction_and_its_files_go_after_the_grace_
     assert effects_of(state, Ticked(1210)) == (Forget("a"),)
 
 
+def test_files_that_are_removed_twice_are_removed_once() -> None:
+    state = after(begun(), AbortAsked("a", "why", 0, 2), FilesRemoved("a", 10))
+    assert effects_of(state, FilesRemoved("a", 20)) == ()
+    state, _ = step(state, Ticked(1010))
+    assert effects_of(state, FilesRemoved("a", 1020)) == ()
+
+
 def test_a_heartbeat_renews_the_lease() -> None:
     state, effects = step(after(begun()), HeartbeatAsked("a", 90, ask=2))
     assert effects == (Reply(2, Opened(190)),)

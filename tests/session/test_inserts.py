@@ -268,7 +268,6 @@ def test_null_in_a_query_for_a_not_null_column_is_refused_by_the_job(session: Se
     assert rows(session, "SELECT * FROM t") == []
 
 
-@pytest.mark.xfail(reason="DEFAULT in a VALUES list is not read yet", strict=True)
 def test_default_stands_for_a_columns_default_in_values(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v STRING DEFAULT 'none')")
     session.run("INSERT INTO t VALUES (1, DEFAULT), (DEFAULT, 'some')")
