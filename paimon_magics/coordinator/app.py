@@ -93,6 +93,7 @@ def application(
             Route("/v1/transactions/{id}/heartbeat", handlers.heartbeat, methods=["POST"]),
             Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
             Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
+            Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
             *(routes or []),
         ],
         exception_handlers={PaimonMagicsError: _on_error, _TooLargeError: _on_too_large},
@@ -254,6 +255,15 @@ class _Handlers:
         reason = str(body.get("reason", "its owner ended it"))[:_REASON_CHARACTERS_MAX]
         answer = await run_in_threadpool(self._coordinator.abort, request.path_params["id"], reason)
         return self._counted("abort", answer)
+
+    async def sweep(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        transaction = self._coordinator.transaction(id)
+        if transaction is None:
+            return _answer(Unknown())
+        asked = request_of(transaction, await _body(request))
+        removed = await run_in_threadpool(self._coordinator.sweep, id, asked)
+        return _answer(Mismatch()) if removed is None else JSONResponse({"removed": removed})
 
     async def page(self, _: Request) -> Response:
         rows = "".join(

@@ -12,24 +12,15 @@ transaction stay behind, unreferenced; if it dies after, the commit happened.
 from __future__ import annotations
 
 import threading
-import time
-import uuid
-from collections.abc import Callable
 
+from paimon_magics.coordinator.opening import open_transaction, remove_files
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.attempts import attempts_folder, close_attempts, open_attempts
+from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.cleaning import delete_files
-from paimon_magics.tables.committing import (
-    check_can_publish,
-    commit,
-    committed_files,
-    find_commit,
-    latest_snapshot_id,
-)
+from paimon_magics.tables.committing import commit, committed_files, find_commit
 from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["EmbeddedCommitter"]
@@ -41,15 +32,9 @@ class EmbeddedCommitter:
     Safe for several threads; commits of one process take turns.
     """
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        settings: Settings,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
         self._catalog = catalog
         self._settings = settings
-        self._pause = pause
         self._turn = threading.Lock()
 
     def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
@@ -57,21 +42,7 @@ class EmbeddedCommitter:
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """
-        loaded = self._catalog.load(table)
-        check_can_publish(loaded)
-        identity = uuid.uuid4()
-        prefix = f"pm-{identity.hex}-"
-        folder = attempts_folder(loaded.location, prefix)
-        open_attempts(folder)
-        return Transaction(
-            table=table,
-            commit_user=f"paimon-magics-{identity}",
-            file_prefix=prefix,
-            base_snapshot_id=(
-                latest_snapshot_id(loaded) if base_snapshot_id is None else base_snapshot_id
-            ),
-            attempts_folder=folder,
-        )
+        return open_transaction(self._catalog, table, base_snapshot_id)[1]
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """See `CoordinatorClient.commit`."""
@@ -103,8 +74,4 @@ class EmbeddedCommitter:
         """See `CoordinatorClient.close`: nothing is held open."""
 
     def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
-        # Tasks that were told to stop do so in their own time, and may create a file meanwhile.
-        ended = close_attempts(transaction.attempts_folder, self._settings.attempt_wait_ms_max)
-        if not ended and transaction.attempts_folder is None:
-            self._pause(self._settings.attempt_wait_ms_max / 1000)
-        return delete_files(table, transaction.file_prefix, keep)
+        return remove_files(table, transaction, keep, self._settings.attempt_wait_ms_max)

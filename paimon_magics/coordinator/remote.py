@@ -93,8 +93,10 @@ class RemoteCoordinator:
         return 0
 
     def sweep(self, request: CommitRequest) -> int:
-        """See `CoordinatorClient.sweep`: the coordinator does it when it commits."""
-        return 0
+        """See `CoordinatorClient.sweep`."""
+        id = self._ids[request.transaction.commit_user]
+        answer = self._call("POST", f"/v1/transactions/{id}/sweep", request_document(request))
+        return int(member(answer, "removed", int))
 
     def close(self) -> None:
         """Give the connections up and stop renewing leases."""

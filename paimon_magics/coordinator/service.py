@@ -39,6 +39,7 @@ from paimon_magics.coordinator.core import (
     Limits,
     LookUpCommit,
     Opened,
+    Phase,
     RemoveFiles,
     Reply,
     Restored,
@@ -55,6 +56,7 @@ from paimon_magics.coordinator.documents import (
     transaction_document,
     transaction_of,
 )
+from paimon_magics.coordinator.opening import open_transaction, remove_files
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
 from paimon_magics.errors import (
@@ -67,15 +69,9 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.attempts import attempts_folder, close_attempts, open_attempts
+from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.cleaning import delete_files
-from paimon_magics.tables.committing import (
-    check_can_publish,
-    commit,
-    find_commit,
-    latest_snapshot_id,
-)
+from paimon_magics.tables.committing import commit, committed_files, find_commit
 from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["Coordinator"]
@@ -153,25 +149,11 @@ class Coordinator:
         self, table: TableName, base_snapshot_id: int | None, owner: str
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction; raises errors of ours for a table that can't be committed to."""
-        loaded = self._catalog.load(table)
-        check_can_publish(loaded)
-        identity = uuid.uuid4()
-        prefix = f"pm-{identity.hex}-"
-        folder = attempts_folder(loaded.location, prefix)
-        latest = latest_snapshot_id(loaded)
-        transaction = Transaction(
-            table=table,
-            commit_user=f"paimon-magics-{identity}",
-            file_prefix=prefix,
-            base_snapshot_id=latest if base_snapshot_id is None else base_snapshot_id,
-            attempts_folder=folder,
-        )
-        # Made before it is stored: at worst an empty folder stays behind.
-        open_attempts(folder)
-        id = identity.hex
+        loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+        id = uuid.uuid4().hex
         answer = self._ask(
             lambda ask: _Asked(
-                Begun(id, f"{loaded.location}", owner, _now_ms(), ask), opened=transaction
+                Begun(id, loaded.location, owner, _now_ms(), ask), opened=transaction
             )
         )
         assert isinstance(answer, Opened)
@@ -189,6 +171,18 @@ class Coordinator:
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""
         return self._ask(lambda ask: _Asked(AbortAsked(id, reason, _now_ms(), ask)))
+
+    def sweep(self, id: str, request: CommitRequest) -> int | None:
+        """Remove what a committed transaction wrote and did not commit; how many files that were.
+
+        None when the transaction is not committed, or not with this request.
+        """
+        held = self._state.held.get(id)
+        if held is None or held.phase is not Phase.COMMITTED or held.digest != digest_of(request):
+            return None
+        table = self._catalog.load(request.transaction.table)
+        keep = committed_files(table, request.messages)
+        return remove_files(table, request.transaction, keep, self._settings.attempt_wait_ms_max)
 
     # ---- the thread that owns the state ----
 
@@ -318,8 +312,7 @@ class Coordinator:
         try:
             table = self._catalog.load(transaction.table)
             if find_commit(table, transaction) is None:
-                close_attempts(transaction.attempts_folder, self._settings.attempt_wait_ms_max)
-                delete_files(table, transaction.file_prefix, frozenset())
+                remove_files(table, transaction, frozenset(), self._settings.attempt_wait_ms_max)
                 reach("files.removed")
         except PaimonMagicsError as error:
             if not isinstance(error, CommitConflictError | UnknownOutcomeError):

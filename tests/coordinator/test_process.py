@@ -96,6 +96,21 @@ def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
     assert not data_files(process.warehouse)
 
 
+def test_files_of_attempts_that_did_not_count_go_when_they_are_swept(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    transaction = client.begin(TABLE)
+    write(catalog, transaction, [{"k": 1}])  # an attempt that Spark ran again
+    request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+    with pytest.raises(CommitConflictError):
+        client.sweep(request)  # not committed: nothing of it is touched
+    client.commit(request)
+    assert len(data_files(process.warehouse)) == 2
+    assert client.sweep(request) == 1
+    assert len(data_files(process.warehouse)) == 1
+    assert read(catalog) == [{"k": 1, "v": None}]
+
+
 def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
     paths = ("/", "/metrics", "/health/ready", "/v1/transactions", "/v1/coordinator", "/nothing")
     for path in paths:
