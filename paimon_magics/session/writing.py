@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
@@ -44,7 +45,6 @@ from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
-from paimon_magics.statements.names import quoted
 from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
 from paimon_magics.statements.tokens import tokenize
@@ -72,13 +72,15 @@ __all__ = [
 class PreparedInsert:
     """A planned INSERT: its rows in the table's columns, and what they do to it.
 
-    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none.
+    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column` makes
+    the frame of one column alone, the one that its argument `only` names.
     """
 
     table: Table
     frame: DataFrame
     change: Change
     base_snapshot_id: int
+    column: Callable[..., DataFrame]
 
 
 def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, object]) -> Outcome:
@@ -92,7 +94,7 @@ def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, 
     rows = None
     if insert.source.is_values:
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
-        rows = _fetched(frame, insert.text)
+        rows = _fetched(prepared, insert.text)
 
     def write(task: WriteTask) -> JobWritten:
         if rows is not None:
@@ -130,11 +132,14 @@ def prepare_insert(
         if isinstance(source, Constant)
     }
     try:
-        projected = project(connection.spark, frame, definition.columns, sources, constants)
+        projection = partial(
+            project, connection.spark, frame, definition.columns, sources, constants
+        )
+        projected = projection()
     except Exception as error:
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, definition, constants)
-    return PreparedInsert(table, projected, change, base_snapshot_id)
+    return PreparedInsert(table, projected, change, base_snapshot_id, projection)
 
 
 def change_of(
@@ -326,25 +331,25 @@ def _constants(
         raise translate(error, statement=statement) from error
 
 
-def _fetched(frame: DataFrame, statement: str) -> pyarrow.Table:
+def _fetched(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
     """The rows of a VALUES list; an error tells the column that it is about."""
     try:
-        return frame.toArrow()
+        return prepared.frame.toArrow()
     except Exception as error:
         found = translate(error, statement=statement)
-        column = _failing_column(frame)
-        if isinstance(found, InvalidValueError) and column and f"`{column}`" not in found.message:
-            found = InvalidValueError(
-                f"Column `{column}`: {found.message}", hint=found.hint, statement=statement
-            )
+        if isinstance(found, InvalidValueError) and not found.message.startswith("Column `"):
+            column = _failing_column(prepared)
+            if column is not None:
+                said = found.message[:1].lower() + found.message[1:]
+                found = InvalidValueError(f"Column `{column}`: {said}", hint=found.hint)
         raise found from error
 
 
-def _failing_column(frame: DataFrame) -> str | None:
-    """The first column that can't be computed; of a VALUES list, so nothing is computed twice."""
-    for name in frame.columns:
+def _failing_column(prepared: PreparedInsert) -> str | None:
+    """The first column of the table whose values can't be computed on their own."""
+    for name in prepared.table.definition.column_names:
         try:
-            frame.select(quoted(name)).toArrow()
+            prepared.column(only=name).collect()  # of folded rows: no job
         except Exception:
             return name
     return None

@@ -36,11 +36,13 @@ def project(
     columns: Sequence[Column],
     sources: Sequence[Source],
     constants: Mapping[str, str | None],
+    only: str | None = None,
 ) -> DataFrame:
     """`frame` as rows of the table with `columns`; `sources` says where each one comes from.
 
-    `constants` are the values of the PARTITION clause, as `partition_values` gives them. Raises
-    InvalidValueError for a column whose type can't be cast at all.
+    `constants` are the values of the PARTITION clause, as `partition_values` gives them. `only`
+    names the single column of the table that is wanted. Raises InvalidValueError for a column
+    whose type can't be cast at all.
     """
     names = list(frame.columns)
     # A query may name two columns alike; the target's are unique, and Spark's errors tell them.
@@ -53,6 +55,8 @@ def project(
     with _ansi(spark):
         selected = []
         for column, source in zip(columns, sources, strict=True):
+            if only not in (None, column.name):
+                continue
             match source:
                 case FromInput(position=at):
                     value = F.col(quoted(column.name))

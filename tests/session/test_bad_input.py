@@ -220,7 +220,7 @@ CASES: list[Case] = [
         "number out of range",
         "INSERT INTO orders (id, tiny) VALUES (1, 300)",
         InvalidValueError,
-        ("TINYINT", "300"),
+        ("`tiny`", "TINYINT", "300"),
         "Nothing was written",
         None,
     ),
