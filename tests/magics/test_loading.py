@@ -10,34 +10,27 @@ from traitlets.config import Config
 
 import paimon_magics
 
-# Seconds from the first import of ours to the loaded extension, and what came with it.
-MEASURE = """
-import json, sys, time
+# What comes with the extension: its speed is measured in benchmarks/.
+LOADED = """
+import json, sys
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
 before = set(sys.modules)
-started = time.perf_counter()
 import paimon_magics
 shell.run_cell("%load_ext paimon_magics").raise_error()
-seconds = time.perf_counter() - started
-print(json.dumps([seconds, sorted(set(sys.modules) - before)]))
+print(json.dumps(sorted(set(sys.modules) - before)))
 """
 HEAVY = {"IPython", "ipywidgets", "numpy", "pandas", "polars", "pyarrow", "pypaimon", "pyspark"}
 HEAVY |= {"pypaimon_rust", "sqlglot"}
 
 
-def test_loading_takes_less_than_three_tenths_of_a_second_and_loads_nothing_heavy() -> None:
-    best = 1e9
-    for _ in range(3):  # the fastest of three, for a machine that others use too
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True
-        )
-        seconds, modules = json.loads(done.stdout)
-        best = min(best, seconds)
-        loaded = {name.partition(".")[0] for name in modules}
-        assert "paimon_magics" in loaded
-        assert loaded & (HEAVY - {"IPython"}) == set()
-    assert best < 0.3
+def test_loading_loads_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert "paimon_magics" in loaded
+    assert loaded & (HEAVY - {"IPython"}) == set()
 
 
 def registered(shell: InteractiveShell) -> list[object]:
