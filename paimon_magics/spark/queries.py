@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
+from paimon_magics.statements.names import quoted
 from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import QueryText, TableReference
 
@@ -50,8 +51,8 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
     # tableExists is the cheap question; for Paimon's tables its answer is no.
     try:
         return bool(
-            spark.catalog.tableExists(_quoted(name))
-            and spark.catalog.getTable(_quoted(name)).isTemporary
+            spark.catalog.tableExists(quoted(name))
+            and spark.catalog.getTable(quoted(name)).isTemporary
         )
     except AnalysisException:
         return False
@@ -60,7 +61,7 @@ def is_temporary_view(spark: SparkSession, name: str) -> bool:
 def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
     """Whether Spark itself has a table or view of that name."""
     try:
-        return bool(spark.catalog.tableExists(".".join(_quoted(part) for part in parts)))
+        return bool(spark.catalog.tableExists(".".join(quoted(part) for part in parts)))
     except Exception:
         # Names that no catalog of Spark's can have, such as those of a missing catalog.
         return False
@@ -99,7 +100,3 @@ def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
         return spark.addTag, spark.interruptTag, spark.removeTag
     context = spark.sparkContext
     return context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

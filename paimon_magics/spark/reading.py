@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import RawScan, ReadPlan
 from paimon_magics.spark.types import spark_schema, spark_type
+from paimon_magics.statements.names import quoted
 from paimon_magics.tables.native import NativeTable
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _raw(spark: SparkSession, scan: RawScan) -> DataFrame:
         return frame
     return frame.select(
         *(
-            (F.lit(None) if raw.stored_name is None else frame[_quoted(raw.stored_name)])
+            (F.lit(None) if raw.stored_name is None else frame[quoted(raw.stored_name)])
             .cast(spark_type(raw.column.type))
             .alias(raw.column.name)
             for raw in scan.columns
@@ -111,7 +112,3 @@ def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
             else (lambda: spark.conf.set(key, before))
         )
         restore()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
