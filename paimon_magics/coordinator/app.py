@@ -12,6 +12,7 @@ import hmac
 import html
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client import (
@@ -22,6 +23,8 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -63,6 +66,8 @@ from paimon_magics.errors import (
 __all__ = ["application"]
 
 _REASON_CHARACTERS_MAX = 500
+_FINISHED = (Phase.COMMITTED, Phase.ABORTED)
+_FINISHED_SHOWN = 100
 
 
 def application(
@@ -88,7 +93,7 @@ def application(
             Route("/", handlers.page),
             Route("/v1/coordinator", handlers.about),
             Route("/v1/transactions", handlers.begin, methods=["POST"]),
-            Route("/v1/transactions", handlers.list),
+            Route("/v1/transactions", handlers.transactions),
             Route("/v1/transactions/{id}", handlers.show),
             Route("/v1/transactions/{id}/heartbeat", handlers.heartbeat, methods=["POST"]),
             Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
@@ -176,16 +181,34 @@ class _Metrics:
         )
         phases = Gauge(
             "paimon_coordinator_transactions",
-            "Transactions that an answer is kept for, by phase.",
+            "Transactions that are not finished, by phase.",
             ["phase"],
             registry=self.registry,
         )
         for phase in Phase:
+            if phase not in _FINISHED:
 
-            def count(phase: Phase = phase) -> float:
-                return sum(held.phase is phase for held in coordinator.state.held.values())
+                def count(phase: Phase = phase) -> float:
+                    return sum(held.phase is phase for held in coordinator.state.held.values())
 
-            phases.labels(phase.value).set_function(count)
+                phases.labels(phase.value).set_function(count)
+        self.registry.register(_Finished(coordinator))
+
+
+class _Finished(Collector):
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """For prometheus_client: the counts of this moment."""
+        finished = CounterMetricFamily(
+            "paimon_coordinator_finished",
+            "Transactions that were finished since the start, by how.",
+            labels=["phase"],
+        )
+        for phase in _FINISHED:
+            finished.add_metric([phase.value], self._coordinator.finished.get(phase, 0))
+        yield finished
 
 
 class _Handlers:
@@ -227,12 +250,12 @@ class _Handlers:
             }
         )
 
-    async def list(self, _: Request) -> Response:
-        held = self._coordinator.state.held.values()
+    async def transactions(self, _: Request) -> Response:
+        held = await run_in_threadpool(self._all)
         return JSONResponse({"transactions": [_shown(one) for one in held]})
 
     async def show(self, request: Request) -> Response:
-        held = self._coordinator.state.held.get(request.path_params["id"])
+        held = await run_in_threadpool(self._coordinator.held, request.path_params["id"])
         return _answer(Unknown()) if held is None else JSONResponse(_shown(held))
 
     async def heartbeat(self, request: Request) -> Response:
@@ -241,7 +264,7 @@ class _Handlers:
 
     async def commit(self, request: Request) -> Response:
         id = request.path_params["id"]
-        transaction = self._coordinator.transaction(id)
+        transaction = await run_in_threadpool(self._coordinator.transaction, id)
         if transaction is None:
             return self._counted("commit", Unknown())
         asked = request_of(transaction, await _body(request))
@@ -258,7 +281,7 @@ class _Handlers:
 
     async def sweep(self, request: Request) -> Response:
         id = request.path_params["id"]
-        transaction = self._coordinator.transaction(id)
+        transaction = await run_in_threadpool(self._coordinator.transaction, id)
         if transaction is None:
             return _answer(Unknown())
         asked = request_of(transaction, await _body(request))
@@ -270,7 +293,7 @@ class _Handlers:
             "<tr>"
             + "".join(f"<td>{html.escape(str(v))}</td>" for v in _shown(one).values())
             + "</tr>"
-            for one in self._coordinator.state.held.values()
+            for one in await run_in_threadpool(self._all)
         )
         return HTMLResponse(
             "<!doctype html><title>Paimon coordinator</title>"
@@ -278,6 +301,10 @@ class _Handlers:
             "<table><tr><th>id<th>table<th>phase<th>owner<th>expires<th>snapshot<th>reason</tr>"
             f"{rows}</table>"
         )
+
+    def _all(self) -> list[Held]:
+        finished = self._coordinator.recently_finished(_FINISHED_SHOWN)
+        return [*self._coordinator.state.held.values(), *finished]
 
     def _counted(self, asked: str, answer: Answer) -> Response:
         self._metrics.answers.labels(asked, type(answer).__name__).inc()

@@ -17,9 +17,10 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paimon_magics.coordinator.core import (
@@ -33,7 +34,7 @@ from paimon_magics.coordinator.core import (
     Effect,
     Event,
     FilesRemoved,
-    Forget,
+    ForgetFinished,
     HeartbeatAsked,
     Held,
     Limits,
@@ -107,6 +108,7 @@ class Coordinator:
         self._asks: dict[int, Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._opened: dict[str, Transaction] = {}
+        self._finished: Counter[Phase] = Counter()
         self.turns = Turns()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
         self._failure: BaseException | None = None
@@ -116,7 +118,7 @@ class Coordinator:
 
     def start(self) -> None:
         """Restore what was stored and begin to work."""
-        stored = self._store.load()
+        stored = self._store.unfinished()
         for held, opened in stored:
             self._opened[held.id] = transaction_of(opened)
         self._put(_Asked(Restored(tuple(held for held, _ in stored), _now_ms())))
@@ -138,12 +140,29 @@ class Coordinator:
 
     @property
     def state(self) -> State:
-        """The state of this moment; a value, so safe to look at."""
+        """The unfinished transactions of this moment; a value, so safe to look at."""
         return self._state
+
+    @property
+    def finished(self) -> Mapping[Phase, int]:
+        """How many transactions were finished since the start."""
+        return self._finished
+
+    def held(self, id: str) -> Held | None:
+        """A transaction, finished or not, while an answer about it is kept."""
+        return self._state.held.get(id) or self._store.finished(id)
+
+    def recently_finished(self, count: int) -> list[Held]:
+        """The transactions that were finished last, the newest first."""
+        return self._store.recently_finished(count)
 
     def transaction(self, id: str) -> Transaction | None:
         """What was agreed when a transaction was opened."""
-        return self._opened.get(id)
+        opened = self._opened.get(id)
+        if opened is not None:
+            return opened
+        stored = self._store.opened(id)
+        return None if stored is None else transaction_of(stored)
 
     def begin(
         self, table: TableName, base_snapshot_id: int | None, owner: str
@@ -177,7 +196,7 @@ class Coordinator:
 
         None when the transaction is not committed, or not with this request.
         """
-        held = self._state.held.get(id)
+        held = self.held(id)
         if held is None or held.phase is not Phase.COMMITTED or held.digest != digest_of(request):
             return None
         table = self._catalog.load(request.transaction.table)
@@ -220,21 +239,31 @@ class Coordinator:
                     )
 
     def _handle(self, asked: _Asked) -> None:
-        state, effects = step(self._state, asked.event)
+        state, effects = step(self._state, self._with_finished(asked.event))
         with self._store.together():
             for effect in effects:
                 match effect:
                     case Save(held=held):
                         self._save(held, asked)
-                    case Forget(id=id):
-                        self._store.forget(id)
-                        self._opened.pop(id, None)
+                    case ForgetFinished(until_ms=until_ms):
+                        self._store.forget_finished(until_ms)
                     case _:
                         pass
         self._state = state
+        for effect in effects:
+            if isinstance(effect, Save) and effect.held.id not in state.held:
+                self._finished[effect.held.phase] += 1
+                self._opened.pop(effect.held.id, None)
         _reach_after(asked.event)
         for effect in effects:
             self._carry_out(effect)
+
+    def _with_finished(self, event: Event) -> Event:
+        match event:
+            case HeartbeatAsked(id=id) | CommitAsked(id=id) | AbortAsked(id=id):
+                if id not in self._state.held:
+                    return replace(event, finished=self._store.finished(id))
+        return event
 
     def _save(self, held: Held, asked: _Asked) -> None:
         if asked.opened is not None:

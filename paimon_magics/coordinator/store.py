@@ -8,10 +8,12 @@ system is refused at the start.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -21,24 +23,31 @@ from paimon_magics.planning.commits import CommitReceipt
 
 __all__ = ["Store"]
 
-_FORMAT = 1
+_FORMAT = 2
 _BUSY_MS = 5_000
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS transactions (
   id TEXT PRIMARY KEY,
+  finished INTEGER NOT NULL,  -- 1 when it is committed or aborted, with all that belongs to that
+  expires_at_ms INTEGER NOT NULL,
   body TEXT NOT NULL,      -- the coordinator's own view of it
   opened TEXT NOT NULL,    -- commit user, file prefix, base snapshot: never changes
   request BLOB             -- what was asked to be committed, once it was
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS transactions_by_end ON transactions (finished, expires_at_ms);
 """
+_FINISHED = (Phase.COMMITTED, Phase.ABORTED)
 
 
 class Store:
-    """The database of one coordinator. For one thread at a time."""
+    """The database of one coordinator, for any thread."""
 
     def __init__(self, path: Path) -> None:
+        # One connection for all, so that a reader would see what another thread has not yet made
+        # durable: whoever uses it holds this.
+        self._turn = threading.RLock()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             self._connection = apsw.Connection(str(path))
@@ -66,45 +75,68 @@ class Store:
                 hint="Put the state folder on a local disk.",
             )
 
-    def load(self) -> list[tuple[Held, dict[str, object]]]:
-        """All transactions, each with what was noted when it was opened."""
-        rows = self._connection.execute("SELECT body, opened FROM transactions ORDER BY id")
-        return [(_held(json.loads(body)), json.loads(opened)) for body, opened in rows]
+    def unfinished(self) -> list[tuple[Held, dict[str, object]]]:
+        """All transactions that are not finished, each with what was noted when it was opened."""
+        rows = self._all("SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id")
+        return [(_held(body), json.loads(opened)) for body, opened in rows]
+
+    def finished(self, id: str) -> Held | None:
+        """A finished transaction, None when there is none (any more) or it is not finished."""
+        rows = self._all("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
+        return _held(rows[0][0]) if rows else None
+
+    def recently_finished(self, count: int) -> list[Held]:
+        """The transactions that were finished last, the newest first."""
+        rows = self._all(
+            "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
+            count,
+        )
+        return [_held(body) for (body,) in rows]
+
+    def opened(self, id: str) -> dict[str, object] | None:
+        """What was noted when the transaction was opened."""
+        rows = self._all("SELECT opened FROM transactions WHERE id = ?", id)
+        return json.loads(rows[0][0]) if rows else None
 
     def request(self, id: str) -> bytes | None:
         """What the transaction asked to commit."""
-        row = self._connection.execute(
-            "SELECT request FROM transactions WHERE id = ?", (id,)
-        ).fetchone()
-        return None if row is None else row[0]
+        rows = self._all("SELECT request FROM transactions WHERE id = ?", id)
+        return rows[0][0] if rows else None
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """All that is saved in the body becomes durable at once, at its end."""
-        with self._connection:
+        with self._turn, self._connection:
             yield
 
     def open(self, held: Held, opened: dict[str, object]) -> None:
         """Store a new transaction."""
-        self._connection.execute(
-            "INSERT INTO transactions (id, body, opened) VALUES (?, ?, ?)",
-            (held.id, _body(held), json.dumps(opened)),
+        self._all(
+            "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
+            "VALUES (?, 0, ?, ?, ?)",
+            *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
         )
 
     def save(self, held: Held, request: bytes | None = None) -> None:
         """Store a transaction's new state, and what it asks to commit where that is given."""
-        self._connection.execute(
-            "UPDATE transactions SET body = ?, request = coalesce(?, request) WHERE id = ?",
-            (_body(held), request, held.id),
+        self._all(
+            "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
+            "request = coalesce(?, request) WHERE id = ?",
+            *(held.phase in _FINISHED, held.expires_at_ms, _body(held), request, held.id),
         )
 
-    def forget(self, id: str) -> None:
-        """Delete a transaction."""
-        self._connection.execute("DELETE FROM transactions WHERE id = ?", (id,))
+    def forget_finished(self, until_ms: int) -> None:
+        """Delete the finished transactions that need not be kept longer than `until_ms`."""
+        self._all("DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms)
 
     def close(self) -> None:
         """Close the database; its file is complete without the log then."""
-        self._connection.close()
+        with self._turn:
+            self._connection.close()
+
+    def _all(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._turn:
+            return list(self._connection.execute(statement, values))
 
     def _check_format(self, path: Path) -> None:
         row = self._connection.execute("SELECT format FROM meta").fetchone()
@@ -121,7 +153,8 @@ def _body(held: Held) -> str:
     return json.dumps(asdict(held))
 
 
-def _held(body: dict[str, object]) -> Held:
+def _held(text: str) -> Held:
+    body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
     return Held(
         **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]

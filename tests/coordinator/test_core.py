@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from paimon_magics.coordinator.core import (
+    FORGET_EVERY_MS,
     AbortAsked,
     Aborted,
     Answer,
@@ -21,7 +22,7 @@ from paimon_magics.coordinator.core import (
     Effect,
     Event,
     FilesRemoved,
-    Forget,
+    ForgetFinished,
     Gone,
     HeartbeatAsked,
     Held,
@@ -45,6 +46,7 @@ from paimon_magics.coordinator.core import (
 from paimon_magics.planning.commits import CommitReceipt
 
 LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=1000)
+FINISHED = (Phase.COMMITTED, Phase.ABORTED)
 RECEIPT = CommitReceipt(7, "APPEND", 10, 3)
 
 
@@ -57,6 +59,14 @@ def after(*events: Event) -> State:
 
 def begun(id: str = "a", table: str = "t", now_ms: int = 0) -> Begun:
     return Begun(id, table, "me", now_ms, ask=1)
+
+
+def finished(*events: Event) -> Held:
+    """What is stored of the transaction that the last of these events finishes."""
+    state = after(*events[:-1])
+    (saved,) = (e.held for e in step(state, events[-1])[1] if isinstance(e, Save))
+    assert saved.id not in step(state, events[-1])[0].held
+    return saved
 
 
 def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
@@ -82,8 +92,10 @@ def test_the_receipt_is_stored_before_it_is_given() -> None:
 
 
 def test_a_repeated_commit_gets_the_first_receipt() -> None:
-    state = after(begun(), CommitAsked("a", "x", 2), CommitPublished("a", RECEIPT, 5))
-    assert effects_of(state, CommitAsked("a", "x", 3)) == (Reply(3, Committed(RECEIPT)),)
+    stored = finished(begun(), CommitAsked("a", "x", 2), CommitPublished("a", RECEIPT, 5))
+    asked = CommitAsked("a", "x", 3, stored)
+    assert effects_of(State(LIMITS), asked) == (Reply(3, Committed(RECEIPT)),)
+    assert effects_of(State(LIMITS), replace(asked, digest="y")) == (Reply(3, Mismatch()),)
 
 
 def test_a_commit_of_other_files_is_not_taken_for_a_repetition() -> None:
@@ -137,9 +149,18 @@ def test_an_expired_lease_ends_the_transaction_and_its_files_go_after_the_grace_
     assert effects == (RemoveFiles("a"),)
     assert effects_of(state, Ticked(199)) == ()
     assert effects_of(state, Ticked(200)) == (RemoveFiles("a"),)  # tried again until it is done
-    state, _ = step(state, FilesRemoved("a", 210))
-    assert effects_of(state, Ticked(1209)) == ()
-    assert effects_of(state, Ticked(1210)) == (Forget("a"),)
+    state, effects = step(state, FilesRemoved("a", 210))
+    assert isinstance(effects[0], Save) and effects[0].held.expires_at_ms == 1210
+    assert "a" not in state.held
+    assert effects_of(state, Ticked(1210)) == ()
+
+
+def test_finished_transactions_are_forgotten_once_a_minute() -> None:
+    state = State(LIMITS)
+    assert effects_of(state, Ticked(59_999)) == ()
+    state, effects = step(state, Ticked(60_000))
+    assert effects == (ForgetFinished(60_000),)
+    assert effects_of(state, Ticked(119_999)) == ()
 
 
 def test_files_that_are_removed_twice_are_removed_once() -> None:
@@ -159,21 +180,20 @@ def test_an_abort_that_comes_too_late_is_told_so() -> None:
     state = after(begun(), CommitAsked("a", "x", 2))
     asked = AbortAsked("a", "by me", 5, ask=3)
     assert effects_of(state, asked) == (Reply(3, NotCommitted(Phase.COMMITTING)),)
-    state, _ = step(state, CommitPublished("a", RECEIPT, 6))
-    assert effects_of(state, asked) == (Reply(3, NotCommitted(Phase.COMMITTED)),)
+    stored = finished(begun(), CommitAsked("a", "x", 2), CommitPublished("a", RECEIPT, 6))
+    asked = replace(asked, finished=stored)
+    assert effects_of(State(LIMITS), asked) == (Reply(3, NotCommitted(Phase.COMMITTED)),)
 
 
 def test_after_a_restart_a_commit_under_way_is_looked_up_and_an_open_lease_starts_anew() -> None:
     stored = (
         Held("a", "t", Phase.COMMITTING, 100, digest="x"),
         Held("b", "t", Phase.ACTIVE, 100),
-        Held("c", "t", Phase.COMMITTED, 2000, digest="z", receipt=RECEIPT),
         Held("d", "t", Phase.UNCLEAR, 100, digest="y"),
     )
     state, effects = step(State(LIMITS), Restored(stored, now_ms=500))
     assert effects == (LookUpCommit("a"),)
     assert state.held["b"].expires_at_ms == 600
-    assert effects_of(state, CommitAsked("c", "z", 2)) == (Reply(2, Committed(RECEIPT)),)
     # The second of the table is looked up, not run: it may have been published, too.
     _, effects = step(state, CommitPublished("a", RECEIPT, 510))
     assert effects[-1] == LookUpCommit("d")
@@ -224,8 +244,10 @@ class Interleavings(RuleBasedStateMachine):
             match effect:
                 case Save(held=held):
                     self.saved[held.id] = held
-                case Forget(id=id):
-                    del self.saved[id]
+                case ForgetFinished(until_ms=until_ms):
+                    for held in list(self.saved.values()):
+                        if held.phase in FINISHED and held.expires_at_ms <= until_ms:
+                            del self.saved[held.id]
                 case Reply(ask=ask, answer=answer):
                     self.heard(self.waiting.pop(ask), answer)
                 case _:
@@ -256,19 +278,23 @@ class Interleavings(RuleBasedStateMachine):
             self.tables[table_of(id)].files.add(id)
             self.apply(Begun(id, table_of(id), "me", self.now_ms, self.ask(id)))
 
+    def finished(self, id: str) -> Held | None:
+        saved = self.saved.get(id)
+        return saved if saved is not None and saved.phase in FINISHED else None
+
     @rule(id=ids)
     def heartbeat(self, id: str) -> None:
-        self.apply(HeartbeatAsked(id, self.now_ms, self.ask(id)))
+        self.apply(HeartbeatAsked(id, self.now_ms, self.ask(id), self.finished(id)))
 
     @rule(id=ids)
     def commit(self, id: str) -> None:
-        self.apply(CommitAsked(id, "digest", self.ask(id)))
+        self.apply(CommitAsked(id, "digest", self.ask(id), self.finished(id)))
 
     @rule(id=ids)
     def abort(self, id: str) -> None:
-        self.apply(AbortAsked(id, "asked", self.now_ms, self.ask(id)))
+        self.apply(AbortAsked(id, "asked", self.now_ms, self.ask(id), self.finished(id)))
 
-    @rule(ms=st.integers(1, 400))
+    @rule(ms=st.one_of(st.integers(1, 400), st.just(FORGET_EVERY_MS)))
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
         self.apply(Ticked(self.now_ms))
@@ -315,7 +341,8 @@ class Interleavings(RuleBasedStateMachine):
         self.jobs.clear()
         self.waiting.clear()
         self.state = State(LIMITS)
-        self.apply(Restored(tuple(self.saved.values()), self.now_ms))
+        unfinished = tuple(held for held in self.saved.values() if held.phase not in FINISHED)
+        self.apply(Restored(unfinished, self.now_ms))
 
     @invariant()
     def one_commit_at_a_time(self) -> None:
@@ -326,12 +353,16 @@ class Interleavings(RuleBasedStateMachine):
 
     @invariant()
     def what_is_committed_stays_and_keeps_its_files(self) -> None:
-        for id, held in self.state.held.items():
+        for id, held in self.saved.items():
             table = self.tables[table_of(id)]
             if held.phase is Phase.COMMITTED:
                 assert id in table.published and id in table.files
             if held.phase in (Phase.ABORTING, Phase.ABORTED):
                 assert id not in table.published
+
+    @invariant()
+    def finished_transactions_are_in_the_store_alone(self) -> None:
+        assert all(held.phase not in FINISHED for held in self.state.held.values())
 
     @invariant()
     def what_is_saved_is_what_is_held(self) -> None:

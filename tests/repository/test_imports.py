@@ -70,7 +70,9 @@ def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text:
     for package in packages:
         (tmp_path / "paimon_magics" / package.name).mkdir(parents=True)
         (tmp_path / "paimon_magics" / package.name / "__init__.py").touch()
-    for name in ("__init__", "errors", "faults", "settings", "coordinator/core"):
+    (tmp_path / "paimon_magics/coordinator/core").mkdir()
+    (tmp_path / "paimon_magics/coordinator/core/__init__.py").touch()
+    for name in ("__init__", "errors", "faults", "settings"):
         (tmp_path / "paimon_magics" / f"{name}.py").touch()
     (tmp_path / "paimon_widgets").mkdir()
     (tmp_path / "paimon_widgets" / "__init__.py").touch()

@@ -1,323 +1,52 @@
-"""What a coordinator decides about transactions, without doing anything: a pure state machine.
-
-`step(state, event)` gives the next state and the effects that a shell must carry out, in their
-order; an effect that takes time comes back as an event. Time arrives inside events.
-
-A transaction's life:
-
-    ACTIVE ── commit asked ──> COMMITTING ── published ──> COMMITTED
-      │                          │   └── no clear answer ──> UNCLEAR ── looked up ──> COMMITTED
-      │                          └── refused ──┐               └── certainly absent ──> COMMITTING
-      └── abort asked, lease expired ──────────┴──> ABORTING ── files removed ──> ABORTED
-
-Invariants: per table at most one commit is under way; a committed transaction never leaves that
-state, and its files are never removed; an answer is given only after what it says was saved; the
-same question about a transaction gets the same answer, also after a restart.
-"""
+"""`step(state, event)`: the next state, and what must be done."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
-from paimon_magics.planning.commits import CommitReceipt
-
-__all__ = [
-    "AbortAsked",
-    "Aborted",
-    "Answer",
-    "Begun",
-    "CommitAsked",
-    "CommitPublished",
-    "CommitRefused",
-    "CommitUnclear",
-    "Committed",
-    "Effect",
-    "Event",
-    "FilesRemoved",
-    "Forget",
-    "Gone",
-    "HeartbeatAsked",
-    "Held",
-    "Limits",
-    "LookUpCommit",
-    "Mismatch",
-    "NotCommitted",
-    "Opened",
-    "Phase",
-    "Refusal",
-    "RemoveFiles",
-    "Reply",
-    "Restored",
-    "RunCommit",
-    "Save",
-    "State",
-    "Ticked",
-    "Unknown",
-    "step",
-]
-
-
-class Phase(StrEnum):
-    """Where a transaction is in its life; the values are stored."""
-
-    ACTIVE = "active"
-    COMMITTING = "committing"
-    UNCLEAR = "unclear"
-    COMMITTED = "committed"
-    ABORTING = "aborting"
-    ABORTED = "aborted"
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Times in milliseconds.
-
-    - `lease_ms`: without a heartbeat for so long, a transaction is aborted.
-    - `cleanup_grace_ms`: how long the files of an expired transaction stay, for its tasks to end.
-    - `receipt_retention_ms`: how long the answer to a finished transaction is kept.
-    """
-
-    lease_ms: int = 60_000
-    cleanup_grace_ms: int = 600_000
-    receipt_retention_ms: int = 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A transaction as the coordinator holds it; the whole of it is stored.
-
-    `digest` tells a repeated commit request from another one. `expires_at_ms` is the end of the
-    lease while ACTIVE, the time of removing files while ABORTING, and the end of retention after.
-    """
-
-    id: str
-    table: str
-    phase: Phase
-    expires_at_ms: int
-    owner: str = ""
-    digest: str = ""
-    receipt: CommitReceipt | None = None
-    reason: str = ""
-
-
-# ---------------------------------------------------------------------------------- answers
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The transaction is open until `expires_at_ms` unless a heartbeat comes before."""
-
-    expires_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The transaction's commit, whoever asked first."""
-
-    receipt: CommitReceipt
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The commit was refused and the transaction is over."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """The transaction is over without a commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """The transaction was ended before: by its owner, by its lease, or by an administrator."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The transaction is being committed, or was, with other files than these."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """There is no such transaction, or its answer is no longer kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotCommitted:
-    """An abort that came too late: the commit is under way or has happened."""
-
-    phase: Phase
-
-
-Answer = Opened | Committed | Refusal | Aborted | Gone | Mismatch | Unknown | NotCommitted
-
-
-# ----------------------------------------------------------------------------------- events
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Somebody asks for a new transaction; `id` is fresh."""
-
-    id: str
-    table: str
-    owner: str
-    now_ms: int
-    ask: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatAsked:
-    """The owner says that it is alive."""
-
-    id: str
-    now_ms: int
-    ask: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAsked:
-    """The owner hands over its files; `digest` is of everything that is to be committed."""
-
-    id: str
-    digest: str
-    ask: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitPublished:
-    """The commit is in the table, by this attempt or an earlier one."""
-
-    id: str
-    receipt: CommitReceipt
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRefused:
-    """The commit is certainly not in the table and never will be."""
-
-    id: str
-    reason: str
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitUnclear:
-    """Neither success nor failure is known, or a look-up did not succeed either."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class AbortAsked:
-    """The owner or an administrator ends the transaction."""
-
-    id: str
-    reason: str
-    now_ms: int
-    ask: int
-
-
-@dataclass(frozen=True, slots=True)
-class FilesRemoved:
-    """Nothing that the transaction wrote is left."""
-
-    id: str
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What was stored when the coordinator last stopped; the first event of its life."""
-
-    held: tuple[Held, ...]
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ticked:
-    """Time has passed; comes at least once a second."""
-
-    now_ms: int
-
-
-Event = (
-    Begun
-    | HeartbeatAsked
-    | CommitAsked
-    | CommitPublished
-    | CommitRefused
-    | CommitUnclear
-    | AbortAsked
-    | FilesRemoved
-    | Restored
-    | Ticked
+from paimon_magics.coordinator.core.values import (
+    AbortAsked,
+    Aborted,
+    Answer,
+    Begun,
+    CommitAsked,
+    CommitPublished,
+    CommitRefused,
+    Committed,
+    CommitUnclear,
+    Effect,
+    Event,
+    FilesRemoved,
+    ForgetFinished,
+    Gone,
+    HeartbeatAsked,
+    Held,
+    Limits,
+    LookUpCommit,
+    Mismatch,
+    NotCommitted,
+    Opened,
+    Phase,
+    Refusal,
+    RemoveFiles,
+    Reply,
+    Restored,
+    RunCommit,
+    Save,
+    Ticked,
+    Unknown,
 )
 
+__all__ = ["FORGET_EVERY_MS", "State", "step"]
 
-# ---------------------------------------------------------------------------------- effects
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """Store the transaction, durably, before any effect that follows."""
-
-    held: Held
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Give the answer to whoever asked with that number."""
-
-    ask: int
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class RunCommit:
-    """Publish; CommitPublished, CommitRefused or CommitUnclear comes back."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class LookUpCommit:
-    """Look for the commit in the table's snapshots, and run it when it is certainly not there;
-    the same events as for RunCommit come back."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveFiles:
-    """Remove the files that the transaction wrote; FilesRemoved comes back."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """Delete what is stored of the transaction."""
-
-    id: str
-
-
-Effect = Save | Reply | RunCommit | LookUpCommit | RemoveFiles | Forget
-
-
-# ------------------------------------------------------------------------------------ state
+FORGET_EVERY_MS = 60_000
+"""How often finished transactions are looked through for those that need not be kept longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All transactions that an answer is kept for.
+    """All transactions that are not finished; those are kept in the store alone, however many.
 
     `running` has the transaction whose commit is under way for each busy table, `queues` those
     that wait behind it in the order of asking, `asks` who waits for a transaction's commit.
@@ -328,6 +57,7 @@ class State:
     running: Mapping[str, str] = field(default_factory=dict)
     queues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    forgot_at_ms: int = 0
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
@@ -369,7 +99,7 @@ def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id)
+    held = state.held.get(event.id, event.finished)
     if held is None:
         return state, (Reply(event.ask, Unknown()),)
     if held.phase is not Phase.ACTIVE:
@@ -380,7 +110,7 @@ def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect
 
 
 def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id)
+    held = state.held.get(event.id, event.finished)
     if held is None:
         return state, (Reply(event.ask, Unknown()),)
     if held.digest and held.digest != event.digest:
@@ -409,7 +139,7 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
         receipt=event.receipt,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
     )
-    state, replies = _answered(_with(state, committed), event.id, Committed(event.receipt))
+    state, replies = _answered(_without(state, event.id), event.id, Committed(event.receipt))
     state, following = _next(state, held.table)
     return state, (Save(committed), *replies, *following)
 
@@ -429,7 +159,7 @@ def _unclear(state: State, id: str) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ...]]:
-    held = state.held.get(event.id)
+    held = state.held.get(event.id, event.finished)
     if held is None:
         return state, (Reply(event.ask, Unknown()),)
     match held.phase:
@@ -454,7 +184,7 @@ def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effe
         phase=Phase.ABORTED,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
     )
-    return _with(state, aborted), (Save(aborted),)
+    return _without(state, event.id), (Save(aborted),)
 
 
 def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
@@ -476,8 +206,8 @@ def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]
                     effects.append(LookUpCommit(held.id))
             case Phase.ABORTING:
                 state = _with(state, held)
-            case _:
-                state = _with(state, held)
+            case Phase.COMMITTED | Phase.ABORTED:
+                raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
     return state, tuple(effects)
 
 
@@ -501,12 +231,11 @@ def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
                 later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
                 state = _with(state, later)
                 effects.append(RemoveFiles(held.id))
-            case Phase.COMMITTED | Phase.ABORTED:
-                kept = {key: value for key, value in state.held.items() if key != held.id}
-                state = replace(state, held=kept)
-                effects.append(Forget(held.id))
             case _:
                 pass
+    if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:
+        state = replace(state, forgot_at_ms=now_ms)
+        effects.append(ForgetFinished(now_ms))
     return state, tuple(effects)
 
 
@@ -552,3 +281,7 @@ def _waiting(state: State, id: str, ask: int) -> State:
 
 def _with(state: State, held: Held) -> State:
     return replace(state, held={**state.held, held.id: held})
+
+
+def _without(state: State, id: str) -> State:
+    return replace(state, held={key: value for key, value in state.held.items() if key != id})
