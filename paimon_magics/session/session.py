@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -102,7 +102,7 @@ def connect(
             Connection(
                 spark=active_spark,
                 catalog=opened,
-                committer=remote or EmbeddedCommitter(opened, wanted),
+                committer=remote or InProcessCommitter(opened, wanted),
                 settings=wanted,
                 database=wanted.database,
                 views=Views(active_spark, wanted.kept_views_max),

@@ -7,7 +7,7 @@ import pytest
 
 import paimon_magics
 from paimon_magics.coordinator.client import CoordinatorClient
-from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import (
     Append,
@@ -34,7 +34,7 @@ def committer(session: paimon_magics.Session) -> CoordinatorClient:
         "CREATE TABLE t (k INT, p STRING) PARTITIONED BY (p); "
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')"
     )
-    return EmbeddedCommitter(session.catalog, session.settings)
+    return InProcessCommitter(session.catalog, session.settings)
 
 
 def write_row(

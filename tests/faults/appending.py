@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -24,8 +24,8 @@ def open_catalog(warehouse: Path | str) -> Catalog:
     return Catalog.open({"warehouse": str(warehouse)})
 
 
-def committer_of(catalog: Catalog) -> EmbeddedCommitter:
-    return EmbeddedCommitter(catalog, Settings())
+def committer_of(catalog: Catalog) -> InProcessCommitter:
+    return InProcessCommitter(catalog, Settings())
 
 
 def written(
@@ -51,7 +51,7 @@ def written(
 
 
 def append(
-    catalog: Catalog, committer: EmbeddedCommitter, rows: Sequence[tuple[object, ...]]
+    catalog: Catalog, committer: InProcessCommitter, rows: Sequence[tuple[object, ...]]
 ) -> CommitReceipt:
     """One whole transaction on `TABLE`."""
     transaction = committer.begin(TABLE)

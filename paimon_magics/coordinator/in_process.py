@@ -23,10 +23,10 @@ from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.committing import commit, committed_files, find_commit
 from paimon_magics.tables.publishing import publish_local_file
 
-__all__ = ["EmbeddedCommitter"]
+__all__ = ["InProcessCommitter"]
 
 
-class EmbeddedCommitter:
+class InProcessCommitter:
     """A `CoordinatorClient` that commits in this process, for the tables of `catalog`.
 
     Safe for several threads; commits of one process take turns.

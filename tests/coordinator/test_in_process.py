@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.embedded import EmbeddedCommitter
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.errors import JobError, UnknownNameError, UnknownOutcomeError
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.planning.definitions import Column, TableDefinition
@@ -27,7 +27,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 @pytest.fixture
-def committer(catalog: Catalog) -> EmbeddedCommitter:
+def committer(catalog: Catalog) -> InProcessCommitter:
     return committer_of(catalog)
 
 
@@ -43,7 +43,7 @@ def row_count(catalog: Catalog) -> int:
 
 @pytest.mark.parametrize("others", [0, 1, 3])
 def test_committing_a_request_again_finds_its_snapshot(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path, others: int
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path, others: int
 ) -> None:
     append(catalog, committer, [(0, 0)])
     request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1), (1, 2)])
@@ -59,7 +59,7 @@ def test_committing_a_request_again_finds_its_snapshot(
 
 
 def test_an_append_without_files_makes_no_snapshot(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
     receipt = committer.commit(CommitRequest(committer.begin(TABLE), Append()))
@@ -68,7 +68,7 @@ def test_an_append_without_files_makes_no_snapshot(
 
 
 def test_abort_removes_the_files_of_its_transaction_alone(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     append(catalog, committer, [(0, 0)])
     before = files(tmp_path)
@@ -83,7 +83,7 @@ def test_abort_removes_the_files_of_its_transaction_alone(
 
 
 def test_abort_leaves_nothing_behind(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
     transaction = committer.begin(TABLE)
@@ -93,7 +93,7 @@ def test_abort_leaves_nothing_behind(
 
 
 def test_a_committed_transaction_can_not_be_aborted(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1)])
     committer.commit(request)
@@ -104,7 +104,7 @@ def test_a_committed_transaction_can_not_be_aborted(
 
 
 def test_nobody_writes_for_a_transaction_that_has_ended(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     before = files(tmp_path)
     transaction = committer.begin(TABLE)
@@ -115,7 +115,7 @@ def test_nobody_writes_for_a_transaction_that_has_ended(
 
 
 def test_sweep_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     table, transaction = catalog.load(TABLE), committer.begin(TABLE)
     written(table, transaction, [(9, 9)])
@@ -127,7 +127,7 @@ def test_sweep_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
 
 
 def test_an_expired_snapshot_leaves_the_outcome_unknown(
-    catalog: Catalog, committer: EmbeddedCommitter, tmp_path: Path
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1)])
     committer.commit(request)
@@ -139,20 +139,20 @@ def test_an_expired_snapshot_leaves_the_outcome_unknown(
         committer.abort(request.transaction)
 
 
-def test_properties_go_into_the_snapshot(catalog: Catalog, committer: EmbeddedCommitter) -> None:
+def test_properties_go_into_the_snapshot(catalog: Catalog, committer: InProcessCommitter) -> None:
     request = written(catalog.load(TABLE), committer.begin(TABLE), [(1, 1)])
     committer.commit(replace(request, properties=(("label", "Monday's load"),)))
     snapshot = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
     assert snapshot.properties["label"] == "Monday's load"
 
 
-def test_two_transactions_never_share_a_name(committer: EmbeddedCommitter) -> None:
+def test_two_transactions_never_share_a_name(committer: InProcessCommitter) -> None:
     first, second = committer.begin(TABLE), committer.begin(TABLE)
     assert first.commit_user != second.commit_user
     assert not first.file_prefix.startswith(second.file_prefix)
     assert not second.file_prefix.startswith(first.file_prefix)
 
 
-def test_there_is_nothing_to_begin_on_an_unknown_table(committer: EmbeddedCommitter) -> None:
+def test_there_is_nothing_to_begin_on_an_unknown_table(committer: InProcessCommitter) -> None:
     with pytest.raises(UnknownNameError, match="nowhere"):
         committer.begin(TableName("nowhere", "default"))
