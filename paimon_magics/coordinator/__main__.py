@@ -22,7 +22,7 @@ from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.store import Store
+from paimon_magics.coordinator.store import open_store
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     state = Path(options.state)
-    store = Store(state / "coordinator.sqlite")
+    store = open_store(state)
     catalog = Catalog.open({"warehouse": options.warehouse})
     limits = Limits(
         lease_ms=options.lease_ms,

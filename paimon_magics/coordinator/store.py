@@ -1,8 +1,7 @@
 """What a coordinator remembers over its own death: transactions, and what they asked to commit.
 
-SQLite in WAL mode with synchronous=FULL and one connection: when `save` returns, the state is on
-the disk. A database that can't be opened, is locked by another process, or lies on a network file
-system is refused at the start.
+One text of every table and statement, for whichever database stands behind it: when `save` returns,
+the state is durable there.
 """
 
 from __future__ import annotations
@@ -15,79 +14,61 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from paimon_magics.coordinator.core import Held, Phase
+from paimon_magics.coordinator.database import Change, Database
+from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import CommitReceipt
 
-__all__ = ["Store"]
+__all__ = ["Store", "open_store"]
 
 _FORMAT = 2
-_BUSY_MS = 5_000
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS transactions (
-  id TEXT PRIMARY KEY,
-  finished INTEGER NOT NULL,  -- 1 when it is committed or aborted, with all that belongs to that
-  expires_at_ms INTEGER NOT NULL,
-  body TEXT NOT NULL,      -- the coordinator's own view of it
-  opened TEXT NOT NULL,    -- commit user, file prefix, base snapshot: never changes
-  request BLOB             -- what was asked to be committed, once it was
-) STRICT, WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS transactions_by_end ON transactions (finished, expires_at_ms);
-"""
+# `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
+# is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
+# which never change; `request` what was asked to be committed, once it was.
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS transactions ("
+    "id TEXT PRIMARY KEY, finished {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
+    "body TEXT NOT NULL, opened TEXT NOT NULL, request {bytes}){table_end}",
+    "CREATE INDEX IF NOT EXISTS transactions_by_end ON transactions (finished, expires_at_ms)",
+)
 _FINISHED = (Phase.COMMITTED, Phase.ABORTED)
 
 
-class Store:
-    """The database of one coordinator, for any thread."""
+def open_store(state: Path) -> Store:
+    """The store of the coordinator whose state folder this is; it is made when there is none."""
+    return Store(SqliteDatabase(state / "coordinator.sqlite"))
 
-    def __init__(self, path: Path) -> None:
-        # One connection for all, so that a reader would see what another thread has not yet made
-        # durable: whoever uses it holds this.
+
+class Store:
+    """What one coordinator has stored, for any thread. Owns the database.
+
+    Raises StoreUnavailableError and StoreLostError: see `Database`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._turn = threading.RLock()
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            self._connection = apsw.Connection(str(path))
-            self._connection.set_busy_timeout(_BUSY_MS)
-            mode = self._connection.pragma("journal_mode", "wal")
-            self._connection.pragma("synchronous", "full")
-            # Held for good: a second coordinator on the same file fails here, not later.
-            self._connection.pragma("locking_mode", "exclusive")
-            with self._connection:
-                self._connection.execute(_TABLES)
-                self._check_format(path)
-        except apsw.BusyError as error:
-            raise SetupError(
-                f"The coordinator's database {path} is in use by another process.",
-                hint="Stop the other coordinator, or give this one another state folder.",
-            ) from error
-        except apsw.Error as error:
-            raise SetupError(
-                f"The coordinator's database {path} can't be opened: {error}.",
-                hint="Check the folder's rights and free space, and that it is on a local disk.",
-            ) from error
-        if mode != "wal":
-            raise SetupError(
-                f"The coordinator's database {path} can't use a write-ahead log there.",
-                hint="Put the state folder on a local disk.",
-            )
+        self._together: list[Change] | None = None
+        dialect = asdict(database.dialect)
+        database.write([Change(statement.format(**dialect)) for statement in _TABLES])
+        self._check_format()
 
     def unfinished(self) -> list[tuple[Held, dict[str, object]]]:
         """All transactions that are not finished, each with what was noted when it was opened."""
-        rows = self._all("SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id")
+        rows = self._read("SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id")
         return [(_held(body), json.loads(opened)) for body, opened in rows]
 
     def finished(self, id: str) -> Held | None:
         """A finished transaction, None when there is none (any more) or it is not finished."""
-        rows = self._all("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
+        rows = self._read("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
         return _held(rows[0][0]) if rows else None
 
     def recently_finished(self, count: int) -> list[Held]:
         """The transactions that were finished last, the newest first."""
-        rows = self._all(
+        rows = self._read(
             "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
             count,
         )
@@ -95,23 +76,31 @@ class Store:
 
     def opened(self, id: str) -> dict[str, object] | None:
         """What was noted when the transaction was opened."""
-        rows = self._all("SELECT opened FROM transactions WHERE id = ?", id)
+        rows = self._read("SELECT opened FROM transactions WHERE id = ?", id)
         return json.loads(rows[0][0]) if rows else None
 
     def request(self, id: str) -> bytes | None:
         """What the transaction asked to commit."""
-        rows = self._all("SELECT request FROM transactions WHERE id = ?", id)
+        rows = self._read("SELECT request FROM transactions WHERE id = ?", id)
         return rows[0][0] if rows else None
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """All that is saved in the body becomes durable at once, at its end."""
-        with self._turn, self._connection:
-            yield
+        """All that is saved in the body becomes durable at once, at its end; nothing when it
+        raises."""
+        with self._turn:
+            changes: list[Change] = []
+            self._together = changes
+            try:
+                yield
+            finally:
+                self._together = None
+            if changes:
+                self._database.write(changes)
 
     def open(self, held: Held, opened: dict[str, object]) -> None:
         """Store a new transaction."""
-        self._all(
+        self._write(
             "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
             "VALUES (?, 0, ?, ?, ?)",
             *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
@@ -119,32 +108,40 @@ class Store:
 
     def save(self, held: Held, request: bytes | None = None) -> None:
         """Store a transaction's new state, and what it asks to commit where that is given."""
-        self._all(
+        self._write(
             "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
             "request = coalesce(?, request) WHERE id = ?",
-            *(held.phase in _FINISHED, held.expires_at_ms, _body(held), request, held.id),
+            *(int(held.phase in _FINISHED), held.expires_at_ms, _body(held), request, held.id),
         )
 
     def forget_finished(self, until_ms: int) -> None:
         """Delete the finished transactions that need not be kept longer than `until_ms`."""
-        self._all("DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms)
+        self._write("DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms)
 
     def close(self) -> None:
-        """Close the database; its file is complete without the log then."""
-        with self._turn:
-            self._connection.close()
+        """Give the database up."""
+        self._database.close()
 
-    def _all(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._turn:
-            return list(self._connection.execute(statement, values))
+    def _read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._database.read(statement, *values)
 
-    def _check_format(self, path: Path) -> None:
-        row = self._connection.execute("SELECT format FROM meta").fetchone()
-        if row is None:
-            self._connection.execute("INSERT INTO meta VALUES (?)", (_FORMAT,))
-        elif row[0] != _FORMAT:
+    def _write(self, statement: str, *values: object) -> None:
+        with self._turn:
+            change = Change(statement, values)
+            if self._together is None:
+                self._database.write([change])
+            else:
+                self._together.append(change)
+
+    def _check_format(self) -> None:
+        found = [row[0] for row in self._database.read("SELECT format FROM meta")]
+        if not found:
+            self._write("INSERT INTO meta VALUES (?)", _FORMAT)
+        elif found != [_FORMAT]:
+            self.close()
             raise SetupError(
-                f"{path} was written by another version (format {row[0]}, this one is {_FORMAT}).",
+                f"{self._database.name} was written by another version (format {found[0]}, "
+                f"this one is {_FORMAT}).",
                 hint="Use the version that wrote it, or drain it there and start anew.",
             )
 
