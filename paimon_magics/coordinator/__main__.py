@@ -26,7 +26,6 @@ from paimon_magics.coordinator.store import open_store
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["main"]
 
@@ -59,7 +58,7 @@ def _serve(options: argparse.Namespace) -> int:
         _token(token_file),
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
-        routes=rest_catalog_routes(catalog, publish_local_file, turn=coordinator.turns),
+        routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
     )
     listening = socket.create_server(("127.0.0.1", options.port))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -21,7 +21,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.committing import commit, committed_files, find_commit
-from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["InProcessCommitter"]
 
@@ -48,7 +47,7 @@ class InProcessCommitter:
         """See `CoordinatorClient.commit`."""
         loaded = self._catalog.load(request.transaction.table)
         with self._turn:
-            receipt = commit(loaded, request, publish_local_file)
+            receipt = commit(loaded, request, self._catalog.publish)
         # No task has anything left to write; those that Spark ran twice are the sweep's.
         close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
         return receipt

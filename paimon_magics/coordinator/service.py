@@ -73,7 +73,6 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.committing import commit, committed_files, find_commit
-from paimon_magics.tables.publishing import publish_local_file
 
 __all__ = ["Coordinator"]
 
@@ -331,7 +330,7 @@ class Coordinator:
     def _publish(self, request: CommitRequest) -> CommitReceipt:
         table = self._catalog.load(request.transaction.table)
         with self.turns(table.location):
-            receipt = commit(table, request, publish_local_file)
+            receipt = commit(table, request, self._catalog.publish)
         close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
         reach("commit.published")
         return receipt

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
-from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.snapshot_chain import latest_snapshot, list_snapshots, published_path
 from paimon_magics.tables.snapshot_publishers import Publish, write_hint
 from paimon_magics.tables.stored_tables import StoredTable
@@ -139,7 +138,7 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
                 f"Another writer committed snapshot {snapshot_id} of `{table.name}` meanwhile.",
                 hint=f"`{table.name}` is where the branch was at snapshot {snapshot_id - 1}.",
             )
-    write_hint(local_path(manager.latest_file), newest)
+    write_hint(table.store, manager.latest_file, newest)
     for name, text in _tags(branch):
         publish(published_path(table.paimon.tag_manager().tag_path(name)), text.encode())
 

@@ -32,6 +32,7 @@ from paimon_magics.errors import (
     SetupError,
     StatementError,
     UnknownNameError,
+    UnknownOutcomeError,
     UnsupportedStatementError,
     nearest,
 )
@@ -40,6 +41,7 @@ from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.statements.statement import TableChange, TableName
 from paimon_magics.tables.schema_changes import altered_schema, definition_of, schema_changes
 from paimon_magics.tables.schema_files import publish_schema
+from paimon_magics.tables.stores import Store, Stores
 from paimon_magics.tables.types import field_from_column
 
 __all__ = ["DEFAULT_DATABASE", "REST_ADDS", "Catalog", "Table"]
@@ -65,14 +67,15 @@ _T = TypeVar("_T")
 class Table:
     """A table as loaded: its newest schema and where it lives.
 
-    `name` has its database, and its branch where one was asked for. `paimon` is pypaimon's table:
-    only modules of `tables` may touch it.
+    `name` has its database, and its branch where one was asked for. `store` is the store of its
+    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
     """
 
     name: TableName
     definition: TableDefinition
     location: str
     paimon: FileStoreTable
+    store: Store
 
 
 class Catalog:
@@ -81,6 +84,7 @@ class Catalog:
     def __init__(self, options: Mapping[str, str], paimon: Any) -> None:
         self.options = dict(options)
         self.paimon = paimon
+        self.stores = Stores(self.options)
 
     @classmethod
     def open(cls, options: Mapping[str, str]) -> Catalog:
@@ -253,6 +257,7 @@ class Catalog:
             definition,
             str(paimon_table.table_path),
             paimon_table,
+            self.stores.of(str(paimon_table.table_path)),
         )
 
     def create_table(
@@ -290,7 +295,7 @@ class Catalog:
         )
         if self.metastore == "filesystem":
             manager = self._schema_manager(database, name.table)
-            if publish_schema(manager, TableSchema.from_schema(0, schema)):
+            if self._publish_schema(name, manager, TableSchema.from_schema(0, schema)):
                 return True
             return self._exists_already(name, if_not_exists)
         try:
@@ -367,7 +372,7 @@ class Catalog:
                 return self.load(name)
             manager = self._schema_manager(_database(name), name.table, name.branch or "main")
             schema = altered_schema(manager, table.paimon.table_schema, alteration)
-            if publish_schema(manager, schema):
+            if self._publish_schema(name, manager, schema):
                 if self.metastore == "jdbc":
                     self._sync_jdbc_properties(name, schema)
                 return self.load(name)
@@ -376,7 +381,27 @@ class Catalog:
             hint="Run the statement again.",
         )
 
+    # ---- files ----
+
+    def publish(self, path: str, content: bytes) -> bool:
+        """Create a file of a table's metadata if it is absent; return whether this very call did.
+
+        False means that the path existed, with certainty. When it returns, content and name are
+        durable. Raises UnsupportedStatementError for a store where that can't be relied on,
+        SetupError where certainly nothing was created, OSError where that can't be told.
+        """
+        return self.stores.publish(path, content)
+
     # ---- helpers ----
+
+    def _publish_schema(self, name: TableName, manager: SchemaManager, schema: TableSchema) -> bool:
+        try:
+            return publish_schema(self.stores, manager, schema)
+        except OSError as error:
+            raise UnknownOutcomeError(
+                f"Whether `{_shown(name)}` was stored can't be told: {_first_line(error)}",
+                hint=f"Look at it with DESCRIBE {_shown(name)} before running the statement again.",
+            ) from error
 
     def _sync_jdbc_properties(self, name: TableName, schema: TableSchema) -> None:
         # As pypaimon's alter_table does after it has stored the schema.

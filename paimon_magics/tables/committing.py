@@ -26,7 +26,6 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     TableDamagedError,
     UnknownOutcomeError,
-    UnsupportedStatementError,
 )
 from paimon_magics.planning.commits import (
     Append,
@@ -37,7 +36,6 @@ from paimon_magics.planning.commits import (
     Transaction,
 )
 from paimon_magics.tables.catalog import Table
-from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.provenance import made_by
 from paimon_magics.tables.snapshot_publishers import (
     Publish,
@@ -67,15 +65,10 @@ def latest_snapshot_id(table: Table) -> int:
 
 
 def check_can_publish(table: Table) -> None:
-    """Raise UnsupportedStatementError where snapshots can't be created safely."""
-    if publishes_itself(table) or local_path(table.location) is not None:
-        return
-    scheme = table.location.split(":", 1)[0]
-    raise UnsupportedStatementError(
-        f"Table `{table.name}` lies in a {scheme} store, where this version can't create a "
-        "snapshot without the risk of overwriting another writer's.",
-        hint="Write to a local warehouse or through a REST catalog; reading works everywhere.",
-    )
+    """Raise UnsupportedStatementError where snapshots can't be created safely, SetupError where
+    the store can't be written."""
+    if not publishes_itself(table):
+        table.store.check()
 
 
 def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:

@@ -26,8 +26,6 @@ from pypaimon.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.rest_documents import (
     MalformedDocumentError,
     integer_of,
@@ -142,12 +140,7 @@ def publish_prepared(
     """
     if table.paimon.catalog_environment.supports_version_management:
         return _commit_upstream(table, snapshot, base_uuid, statistics)
-    if local_path(table.location) is None:
-        raise UnsupportedStatementError(
-            f"`{table.name}` lies in a {table.location.split(':', 1)[0]} store, where this version "
-            "can't create a snapshot without the risk of overwriting another writer's.",
-            hint="Use a warehouse on a local disk, or commit without this catalog.",
-        )
+    table.store.check()
     stored = snapshot_by_id(table, snapshot["id"])
     if stored is not None:
         return snapshot.get("uuid") is not None and stored.get("uuid") == snapshot["uuid"]
@@ -173,7 +166,7 @@ def publish_prepared(
     path = published_path(manager.get_snapshot_path(snapshot["id"]))
     created = publish(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
     if created:
-        write_hint(local_path(manager.latest_file), snapshot["id"])
+        write_hint(table.store, manager.latest_file, snapshot["id"])
     return created
 
 

@@ -1,7 +1,7 @@
 """A table's schema files: their text as Paimon's Java side writes it, and their publication.
 
-`publish_schema` creates the file only if it is absent: by a hard link on a local disk (pypaimon's
-check-then-rename lets two writers both win there), through pypaimon's own atomic write elsewhere.
+`publish_schema` creates the file only if it is absent (pypaimon's own way, checking and then
+renaming, lets two writers both win).
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ import json
 from typing import Any
 
 from pypaimon.common.json_util import JSON
-from pypaimon.filesystem.caching_file_io import CachingFileIO
-from pypaimon.filesystem.local_file_io import LocalFileIO
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema
 
-from paimon_magics.tables.publishing import publish_local_file
+from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.stores import Stores
 
 __all__ = ["publish_schema", "schema_text"]
 
 
-def publish_schema(manager: SchemaManager, schema: TableSchema) -> bool:
+def publish_schema(stores: Stores, manager: SchemaManager, schema: TableSchema) -> bool:
     """Writes `schema-<id>`; False, and nothing written, when somebody else already has."""
     path = manager._to_schema_path(schema.id)
-    file_io = manager.file_io
-    if isinstance(file_io, CachingFileIO):
-        file_io = file_io._delegate
-    if isinstance(file_io, LocalFileIO):
-        return publish_local_file(str(file_io._to_file(path)), schema_text(schema).encode())
-    return bool(file_io.try_to_write_atomic(path, schema_text(schema)))
+    return stores.publish(local_path(path) or path, schema_text(schema).encode())
 
 
 def schema_text(schema: TableSchema) -> str:

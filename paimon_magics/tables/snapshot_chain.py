@@ -114,7 +114,7 @@ def roll_back(
     if expired:
         path = published_path(manager.get_snapshot_path(kept))
         publish(path, json.dumps(target, indent=2).encode())
-    write_hint(local_path(manager.latest_file), kept)
+    write_hint(table.store, manager.latest_file, kept)
     for newer in reversed(_snapshot_ids(table)):
         if newer > kept:
             table.paimon.file_io.delete(manager.get_snapshot_path(newer))
@@ -122,7 +122,7 @@ def roll_back(
         if document is not None and document["id"] > kept:
             delete_tag(table, name)
     if expired:
-        write_hint(local_path(f"{manager.snapshot_dir}/EARLIEST"), kept)
+        write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
 
 
 def _snapshot_ids(table: StoredTable) -> list[int]:

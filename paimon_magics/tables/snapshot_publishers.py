@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,6 +21,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.stores import Store
 
 __all__ = [
     "Publish",
@@ -102,23 +102,26 @@ class _FilePublisher(Publisher):
     def __init__(self, table: Table, check_before: Callable[[int], None], publish: Publish) -> None:
         super().__init__(table, check_before)
         self._create = publish
+        self._store = table.store
 
     def _publish(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
         manager = self._table.snapshot_manager()
-        path = local_path(manager.get_snapshot_path(snapshot.id))
-        assert path is not None  # check_can_publish came before
+        path = manager.get_snapshot_path(snapshot.id)
         try:
             sync_files(self._prepared(snapshot))
             reach("commit.prepared")
-            created = self._create(path, JSON.to_json(snapshot, indent=2).encode())
+            content = JSON.to_json(snapshot, indent=2).encode()
+            created = self._create(local_path(path) or path, content)
         except PaimonMagicsError as error:
+            if self.uncertain:  # an earlier attempt may yet turn out to have succeeded
+                raise OSError(str(error)) from error
             self._remove_prepared(snapshot)
             raise Refused(error) from error
         except BaseException:
             self.uncertain = True
             raise
         if created:
-            write_hint(local_path(manager.latest_file), snapshot.id)
+            write_hint(self._store, manager.latest_file, snapshot.id)
         return created
 
 
@@ -176,12 +179,8 @@ def _sync_path(path: str) -> None:
         os.close(descriptor)
 
 
-def write_hint(path: str | None, snapshot_id: int) -> None:
-    """The LATEST file: a hint only, readers that find it stale or missing list the folder."""
-    if path is None:
-        return
-    temporary = f"{path}.{uuid.uuid4()}.tmp"
-    with contextlib.suppress(OSError):
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(str(snapshot_id))
-        os.replace(temporary, path)
+def write_hint(store: Store, path: str, snapshot_id: int) -> None:
+    """A LATEST or EARLIEST file: a hint only, readers that find it stale or missing list the
+    folder."""
+    with contextlib.suppress(OSError, PaimonMagicsError):
+        store.write(path, str(snapshot_id).encode())

@@ -23,6 +23,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.schema_files import schema_text
+from paimon_magics.tables.stores import Store
 
 __all__ = ["StoredTable", "load_stored"]
 
@@ -33,8 +34,8 @@ _T = TypeVar("_T")
 class StoredTable:
     """A table, or one of its branches, with its newest schema as JSON (Paimon's schema file).
 
-    `location` is a plain path on this machine's disks, a URI elsewhere. `paimon` is pypaimon's
-    table: only modules of `tables` may touch it.
+    `location` is a plain path on this machine's disks, a URI elsewhere, `store` the store of its
+    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
     """
 
     name: TableName
@@ -44,6 +45,7 @@ class StoredTable:
     created_at_ms: int
     updated_at_ms: int
     paimon: Any
+    store: Store
 
     @property
     def schema_id(self) -> int:
@@ -83,6 +85,7 @@ def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
         created_at_ms=created_at_ms,
         updated_at_ms=int(schema.get("timeMillis") or created_at_ms),
         paimon=table,
+        store=catalog.stores.of(location),
     )
 
 

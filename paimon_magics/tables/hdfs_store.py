@@ -1,0 +1,200 @@
+"""HDFS: create-if-absent by a temporary file and a rename that does not overwrite.
+
+The name node refuses such a rename when the name exists. A writer that got no clear answer looks at
+its temporary file: where that is gone, the rename was its own.
+
+If the process dies: a file that it was creating is there whole or not at all, and a temporary file,
+whose name readers pass over, may stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import SetupError
+from paimon_magics.faults import reach
+
+__all__ = ["HdfsStore"]
+
+# As pypaimon hands them to the same client.
+_CONFIGURATION_PREFIXES = ("dfs.", "fs.", "hadoop.", "ipc.", "io.")
+_CONFIGURATION_PREFIX = "hdfs.config."
+
+
+class HdfsStore:
+    """A cluster. See `stores.Store`."""
+
+    def __init__(self, location: str, options: Mapping[str, str]) -> None:
+        self._name = f"hdfs://{urlsplit(location).netloc}"
+        self._options = dict(options)
+        self._opened: Any = None
+        self._guard = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"HdfsStore({self._name})"
+
+    def check(self) -> None:
+        """See `Store.check`: HDFS needs no trying out, only its client."""
+        self._client()
+
+    def create(self, path: str, content: bytes) -> bool:
+        """See `Store.create`."""
+        client = self._client()
+        target, temporary = _inside(path), _temporary(path)
+        self._write(temporary, content, path)
+        try:
+            client.rename(temporary, target, overwrite=False)
+            created = True
+        except Exception as error:
+            created = self._renamed_after_all(temporary, target, path, error)
+        if created:
+            reach("publish.linked")
+        return created
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Store.write`."""
+        temporary = _temporary(path)
+        self._write(temporary, content, path)
+        try:
+            self._client().rename(temporary, _inside(path), overwrite=True)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._client().delete(temporary)
+            raise _failure("written", path, error) from error
+
+    def read(self, path: str) -> bytes | None:
+        """See `Store.read`."""
+        try:
+            return bytes(self._client().read(_inside(path)).readall())
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise _failure("read", path, error) from error
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """See `Store.names`."""
+        try:
+            found = [
+                status.path.rsplit("/", 1)[-1]
+                for status in self._client().list_status(_inside(folder))
+                if not status.isdir
+            ]
+        except FileNotFoundError:
+            return []
+        except Exception as error:
+            raise _failure("listed", folder, error) from error
+        return [name for name in found if name.startswith(prefix)]
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Store.delete`."""
+        for path in paths:
+            self._delete(path, recursive=False)
+
+    def remove_folder(self, folder: str) -> None:
+        """See `Store.remove_folder`."""
+        self._delete(folder, recursive=True)
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """See `Store.remove_if_empty`."""
+        try:
+            return bool(self._client().delete(_inside(folder), False))
+        except Exception:  # not empty, or another was faster
+            return False
+
+    def _delete(self, path: str, *, recursive: bool) -> None:
+        try:
+            self._client().delete(_inside(path), recursive)
+        except FileNotFoundError:
+            pass
+        except Exception as error:
+            raise _failure("deleted", path, error) from error
+
+    def _write(self, temporary: str, content: bytes, path: str) -> None:
+        from hdfs_native import WriteOptions
+
+        try:
+            options = WriteOptions(create_parent=True, overwrite=True)
+            with self._client().create(temporary, options) as file:
+                file.write(content)
+                file.hsync()
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._client().delete(temporary)
+            raise _failure("written", path, error) from error
+
+    def _renamed_after_all(self, temporary: str, target: str, path: str, error: Exception) -> bool:
+        """Whether a rename that failed here happened; OSError where nobody can tell.
+
+        Deleting what was to be renamed settles it: from then on it can't happen any more.
+        """
+        try:
+            deleted = self._client().delete(temporary)
+        except Exception:
+            raise OSError(f"{path} may have been created: {error}") from error
+        if not deleted:
+            return True
+        if self._exists(target):
+            return False
+        raise _failure("created", path, error) from error
+
+    def _exists(self, inside: str) -> bool:
+        try:
+            self._client().get_file_info(inside)
+        except FileNotFoundError:
+            return False
+        except Exception as error:
+            raise _failure("looked at", inside, error) from error
+        return True
+
+    def _client(self) -> Any:
+        with self._guard:
+            if self._opened is None:
+                self._opened = self._connect()
+            return self._opened
+
+    def _connect(self) -> Any:
+        try:
+            from hdfs_native import Client
+        except ImportError as error:
+            raise SetupError(
+                f"Tables in {self._name} need the client hdfs-native, which can't be imported: "
+                f"{error}.",
+                hint="Install it with: pip install 'paimon-magics[hdfs]'",
+            ) from error
+        configuration = {
+            key.removeprefix(_CONFIGURATION_PREFIX): value
+            for key, value in self._options.items()
+            if key.startswith((*_CONFIGURATION_PREFIXES, _CONFIGURATION_PREFIX))
+        }
+        folder = self._options.get("hdfs.conf-dir") or os.environ.get("HADOOP_CONF_DIR")
+        try:
+            return Client(url=self._name, config=configuration or None, config_dir=folder)
+        except Exception as error:
+            raise SetupError(
+                f"{self._name} can't be opened: {error}",
+                hint="Check the address, and HADOOP_CONF_DIR or the option 'hdfs.conf-dir'.",
+            ) from error
+
+
+def _inside(path: str) -> str:
+    """The path within the cluster."""
+    _, _, rest = path.partition("://")
+    return f"/{rest.partition('/')[2]}".rstrip("/") or "/"
+
+
+def _temporary(path: str) -> str:
+    folder, _, name = _inside(path).rpartition("/")
+    return f"{folder}/.{name}.{uuid.uuid4()}.tmp"
+
+
+def _failure(done: str, path: str, error: Exception) -> SetupError:
+    return SetupError(
+        f"{path} can't be {done}: {' '.join(str(error).split())}",
+        hint="Check that the cluster can be reached and that you may write there.",
+    )

@@ -1,0 +1,224 @@
+"""The stores that tables lie in, and the few things done there beneath Paimon's own file IO.
+
+A `Store` creates a file only if it is absent: the primitive by which snapshots, schemas, tags and
+branches are published. Which one a path belongs to is decided here, by its scheme; a store without
+such a primitive is refused with the reason, and never gets a check followed by a rename instead.
+
+Light to import: tasks write their journals through it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.publishing import publish_local_file
+
+__all__ = ["LocalStore", "Store", "Stores", "open_store"]
+
+_S3 = ("s3", "s3a", "s3n")
+_REASONS = {
+    "oss": "Files there can be protected from being overwritten only where the bucket keeps no "
+    "versions, and this version can't tell",
+    "gs": "This version has not learnt to create files there only if they are absent",
+    "viewfs": "Which cluster is behind it, and so whether a rename is one step, can't be told",
+}
+
+
+class Store(Protocol):
+    """One store. Paths are as Paimon writes them: plain ones or URIs. Safe for several threads.
+
+    Every method raises SetupError when the store can't be reached or refuses the credentials.
+    """
+
+    def check(self) -> None:
+        """Raise unless `create` can be relied on: UnsupportedStatementError, SetupError."""
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Create a file if it is absent; return whether this very call did.
+
+        False means that the path existed, with certainty. When it returns, content and name are
+        durable. Raises SetupError where certainly nothing was created, OSError where that can't be
+        told.
+        """
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file whole, in place of one that is there. Readers see the old or the new one."""
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content, None where there is none."""
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """The leaf names, beginning with `prefix`, of the files in a folder; [] without it."""
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; those that are not there are passed over."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Delete a folder of files; one that is not there is passed over."""
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """Remove a folder that holds nothing; whether that was done. Stores without folders have
+        none to remove."""
+
+
+class LocalStore:
+    """The disks of this machine. A file system without hard links is noticed when publishing."""
+
+    def check(self) -> None:
+        """See `Store.check`."""
+
+    def create(self, path: str, content: bytes) -> bool:
+        """See `Store.create`; a hard link decides."""
+        return publish_local_file(_local(path), content)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Store.write`. Not synced: for files that may be lost with the machine's power."""
+        target = Path(_local(path))
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def read(self, path: str) -> bytes | None:
+        """See `Store.read`."""
+        try:
+            return Path(_local(path)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """See `Store.names`."""
+        try:
+            with os.scandir(_local(folder)) as entries:
+                return [e.name for e in entries if e.name.startswith(prefix) and not e.is_dir()]
+        except FileNotFoundError:
+            return []
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Store.delete`."""
+        for path in paths:
+            Path(_local(path)).unlink(missing_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        """See `Store.remove_folder`."""
+        shutil.rmtree(_local(folder), ignore_errors=True)
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """See `Store.remove_if_empty`."""
+        try:
+            os.rmdir(_local(folder))
+        except OSError:
+            return False
+        return True
+
+
+class _RefusedStore:
+    """A store that nothing is published in; Paimon's own file IO may still read it."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    def check(self) -> None:
+        raise UnsupportedStatementError(
+            f"Tables in a {self._scheme}:// store can't be changed: "
+            f"{_REASONS.get(self._scheme, 'it is none that this version knows')}. Two writers "
+            "could overwrite each other's snapshots there.",
+            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog; reading works.",
+        )
+
+    def create(self, path: str, content: bytes) -> bool:
+        raise self._refusal()
+
+    def write(self, path: str, content: bytes) -> None:
+        raise self._refusal()
+
+    def read(self, path: str) -> bytes | None:
+        raise self._refusal()
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        raise self._refusal()
+
+    def delete(self, paths: Iterable[str]) -> None:
+        raise self._refusal()
+
+    def remove_folder(self, folder: str) -> None:
+        raise self._refusal()
+
+    def remove_if_empty(self, folder: str) -> bool:
+        raise self._refusal()
+
+    def _refusal(self) -> Exception:
+        try:
+            self.check()
+        except UnsupportedStatementError as error:
+            return error
+        raise AssertionError(self._scheme)
+
+
+def open_store(location: str, options: Mapping[str, str]) -> Store:
+    """The store of a location, by Paimon's catalog options. Nothing is asked of it yet.
+
+    `location` is a folder that may be written: a probe of the store goes there.
+    """
+    if local_path(location) is not None:
+        return LocalStore()
+    parts = urlsplit(location)
+    if parts.scheme in _S3:
+        from paimon_magics.tables.object_store import ObjectStore
+
+        return ObjectStore(location, options)
+    if parts.scheme == "hdfs":
+        from paimon_magics.tables.hdfs_store import HdfsStore
+
+        return HdfsStore(location, options)
+    return _RefusedStore(parts.scheme)
+
+
+class Stores:
+    """The stores of a catalog, each opened once. Safe for several threads."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._opened: dict[tuple[str, str], Store] = {}
+        self._guard = threading.Lock()
+
+    def of(self, location: str) -> Store:
+        """The store of a path."""
+        key = _authority(location)
+        with self._guard:
+            if key not in self._opened:
+                warehouse = self._options.get("warehouse", "")
+                root = warehouse if _authority(warehouse) == key else location
+                self._opened[key] = open_store(root, self._options)
+            return self._opened[key]
+
+    def publish(self, path: str, content: bytes) -> bool:
+        """Create a file if it is absent, see `Store.create`; its store is checked before."""
+        store = self.of(path)
+        store.check()
+        return store.create(path, content)
+
+
+def _authority(location: str) -> tuple[str, str]:
+    if local_path(location) is not None:
+        return "", ""
+    parts = urlsplit(location)
+    return parts.scheme, parts.netloc
+
+
+def _local(path: str) -> str:
+    found = local_path(path)
+    assert found is not None, path
+    return found
