@@ -221,9 +221,9 @@ class _Handlers:
         return JSONResponse({"status": "live"})
 
     async def ready(self, _: Request) -> Response:
-        failure = self._coordinator.failure
-        if failure is not None:
-            return _error(503, "NotReady", f"The coordinator has stopped: {failure}", "")
+        problem = self._coordinator.problem
+        if problem is not None:
+            return _error(503, "NotReady", problem, "")
         return JSONResponse({"status": "ready"})
 
     async def metrics(self, _: Request) -> Response:

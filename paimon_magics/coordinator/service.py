@@ -4,6 +4,10 @@ One thread owns the state and the store: it takes events from a queue, asks the 
 only then answers or starts something. Commits, look-ups and removals run in a pool of threads and
 come back as events; the core sees to it that a table has one commit at a time.
 
+While the store can't save, whoever asks is told so at once, the state stays as it is stored, and
+what came back from the pool waits; a tick tries again. Only a store that is not what was left there
+ends the coordinator.
+
 If the process dies: a transaction that was answered is stored; a commit that was under way is
 looked up in the table's snapshots at the next start, before anything else happens to its table.
 """
@@ -17,11 +21,10 @@ import queue
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 from paimon_magics.coordinator.core import (
     AbortAsked,
@@ -50,6 +53,7 @@ from paimon_magics.coordinator.core import (
     Ticked,
     step,
 )
+from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.coordinator.documents import (
     digest_of,
     request_document,
@@ -111,6 +115,9 @@ class Coordinator:
         self.turns = Turns()
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
         self._failure: BaseException | None = None
+        self._trouble: StoreUnavailableError | None = None
+        self._unsaved: deque[_Asked] = deque()
+        self._tick_waits = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._work, name="coordinator", daemon=True)
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
@@ -133,9 +140,11 @@ class Coordinator:
         self._store.close()
 
     @property
-    def failure(self) -> BaseException | None:
-        """What ended the coordinator's thread, if it has ended: nothing is answered any more."""
-        return self._failure
+    def problem(self) -> str | None:
+        """Why nothing is taken now: it has stopped for good, or its store does not work."""
+        if self._failure is not None:
+            return self._stopped().message
+        return None if self._trouble is None else self._trouble.message
 
     @property
     def state(self) -> State:
@@ -169,11 +178,16 @@ class Coordinator:
         """Open a transaction; raises errors of ours for a table that can't be committed to."""
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
         id = uuid.uuid4().hex
-        answer = self._ask(
-            lambda ask: _Asked(
-                Begun(id, loaded.location, owner, _now_ms(), ask), opened=transaction
+        try:
+            answer = self._ask(
+                lambda ask: _Asked(
+                    Begun(id, loaded.location, owner, _now_ms(), ask), opened=transaction
+                )
             )
-        )
+        except StoreUnavailableError as error:
+            if not error.unclear:
+                close_attempts(transaction.attempts_folder, wait_ms_max=0)
+            raise
         assert isinstance(answer, Opened)
         return id, transaction, answer
 
@@ -206,13 +220,13 @@ class Coordinator:
 
     def _ask(self, make: Callable[[int], _Asked]) -> Answer:
         if self._failure is not None or self._stopping:
-            raise SetupError(
-                "The coordinator has stopped.", hint="Start it again; nothing was lost."
-            )
+            raise self._stopped()
         ask = next(self._numbers)
         future: Future[Answer] = Future()
         self._asks[ask] = future
         self._put(make(ask))
+        if self._failure is not None:  # it has stopped meanwhile, perhaps without seeing this
+            self._fail(ask, self._stopped())
         return future.result()
 
     def _put(self, asked: _Asked | None) -> None:
@@ -224,18 +238,74 @@ class Coordinator:
                 asked = self._events.get()
                 if asked is None:
                     return
-                self._handle(asked)
+                self._take(asked)
         except BaseException as error:
-            # A store that can't save must not answer: everybody who waits is told.
+            # What is stored is not known: nobody may be answered from here on.
             self._failure = error
-            for future in list(self._asks.values()):
-                with contextlib.suppress(Exception):
-                    future.set_exception(
-                        SetupError(
-                            f"The coordinator stopped: {error}",
-                            hint="Repair the cause and start it again.",
-                        )
-                    )
+            for ask in list(self._asks):
+                self._fail(ask, self._stopped())
+
+    def _take(self, asked: _Asked) -> None:
+        match asked.event:
+            case Ticked():
+                self._tick_waits.clear()
+                if self._trouble is None or self._store_works_again():
+                    self._save_or_wait(asked)
+            case HeartbeatAsked(id=id) if id in self._state.held:
+                self._handle(asked)  # nothing of it is stored
+            case _ if self._trouble is not None:
+                trouble = self._trouble
+                self._put_off(asked, StoreUnavailableError(trouble.message, hint=trouble.hint))
+            case _:
+                self._save_or_wait(asked)
+
+    def _save_or_wait(self, asked: _Asked) -> None:
+        try:
+            self._handle(asked)
+        except StoreUnavailableError as error:
+            self._trouble = error
+            self._put_off(asked, error)
+
+    def _put_off(self, asked: _Asked, error: StoreUnavailableError) -> None:
+        """Tell whoever waits for an answer; keep the event if it may not be lost.
+
+        What came back from the pool is kept, and an event of which it is unclear whether it is
+        stored: the state is as what is stored again when that has been handled once more.
+        """
+        ask = getattr(asked.event, "ask", None)
+        if ask is not None:
+            self._fail(ask, error)
+        if error.unclear or (ask is None and not isinstance(asked.event, Ticked)):
+            self._unsaved.append(asked)
+
+    def _store_works_again(self) -> bool:
+        try:
+            self._store.check()
+            while self._unsaved:
+                self._handle(self._unsaved[0])
+                self._unsaved.popleft()
+        except StoreUnavailableError as error:
+            self._trouble = error
+            return False
+        self._trouble = None
+        return True
+
+    def _answer(self, ask: int, answer: Answer) -> None:
+        future = self._asks.pop(ask, None)
+        if future is not None:  # else it was told that the store did not work
+            future.set_result(answer)
+
+    def _fail(self, ask: int, error: SetupError) -> None:
+        future = self._asks.pop(ask, None)
+        if future is not None:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
+
+    def _stopped(self) -> SetupError:
+        reason = "." if self._failure is None else f": {self._failure}"
+        return SetupError(
+            f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
+        )
 
     def _handle(self, asked: _Asked) -> None:
         state, effects = step(self._state, self._with_finished(asked.event))
@@ -249,6 +319,8 @@ class Coordinator:
                     case _:
                         pass
         self._state = state
+        if isinstance(asked.event, Begun) and asked.opened is not None:
+            self._opened[asked.event.id] = asked.opened
         for effect in effects:
             if isinstance(effect, Save) and effect.held.id not in state.held:
                 self._finished[effect.held.phase] += 1
@@ -266,7 +338,6 @@ class Coordinator:
 
     def _save(self, held: Held, asked: _Asked) -> None:
         if asked.opened is not None:
-            self._opened[held.id] = asked.opened
             self._store.open(held, transaction_document(asked.opened))
             return
         request = None
@@ -277,13 +348,13 @@ class Coordinator:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Reply(ask=ask, answer=answer):
-                self._asks.pop(ask).set_result(answer)
+                self._answer(ask, answer)
             case RunCommit(id=id):
-                self._run(self._commit, id, self._request(id))
+                self._run(self._commit, id)
             case LookUpCommit(id=id):
-                self._run(self._look_up, id, self._request(id))
+                self._run(self._look_up, id)
             case RemoveFiles(id=id):
-                self._run(self._remove, id, None)
+                self._run(self._remove, id)
             case _:
                 pass
 
@@ -295,18 +366,27 @@ class Coordinator:
     def _tick(self) -> None:
         while self._failure is None and not self._stopping:
             time.sleep(_TICK_SECONDS)
-            self._put(_Asked(Ticked(_now_ms())))
+            if not self._tick_waits.is_set():
+                self._tick_waits.set()
+                self._put(_Asked(Ticked(_now_ms())))
 
     # ---- the pool ----
 
-    def _run(self, action: Callable[[str, Any], Event], id: str, argument: Any) -> None:
+    def _run(self, action: Callable[[str], Event], id: str) -> None:
         def work() -> None:
-            self._put(_Asked(action(id, argument)))
+            self._put(_Asked(action(id)))
 
         with contextlib.suppress(RuntimeError):  # stopping: it is found again at the next start
             self._pool.submit(work)
 
-    def _commit(self, id: str, request: CommitRequest) -> Event:
+    def _commit(self, id: str) -> Event:
+        try:
+            request = self._request(id)
+        except Exception:
+            return CommitUnclear(id)
+        return self._published(id, request)
+
+    def _published(self, id: str, request: CommitRequest) -> Event:
         try:
             return CommitPublished(id, self._publish(request), _now_ms())
         except UnknownOutcomeError:
@@ -316,8 +396,9 @@ class Coordinator:
         except Exception:
             return CommitUnclear(id)
 
-    def _look_up(self, id: str, request: CommitRequest) -> Event:
+    def _look_up(self, id: str) -> Event:
         try:
+            request = self._request(id)
             table = self._catalog.load(request.transaction.table)
             found = find_commit(table, request.transaction)
         except Exception:
@@ -325,7 +406,7 @@ class Coordinator:
             return CommitUnclear(id)
         if found is not None:
             return CommitPublished(id, found, _now_ms())
-        return self._commit(id, request)
+        return self._published(id, request)
 
     def _publish(self, request: CommitRequest) -> CommitReceipt:
         table = self._catalog.load(request.transaction.table)
@@ -335,7 +416,7 @@ class Coordinator:
         reach("commit.published")
         return receipt
 
-    def _remove(self, id: str, _: None) -> Event:
+    def _remove(self, id: str) -> Event:
         transaction = self._opened[id]
         try:
             table = self._catalog.load(transaction.table)

@@ -102,7 +102,9 @@ class Store:
         """Store a new transaction."""
         self._write(
             "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
-            "VALUES (?, 0, ?, ?, ?)",
+            "VALUES (?, 0, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET finished = 0, "
+            "expires_at_ms = excluded.expires_at_ms, body = excluded.body, "
+            "opened = excluded.opened",
             *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
         )
 
@@ -118,6 +120,10 @@ class Store:
         """Delete the finished transactions that need not be kept longer than `until_ms`."""
         self._write("DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms)
 
+    def check(self) -> None:
+        """Write something; raises an error when that does not work."""
+        self._write("UPDATE meta SET format = format")
+
     def close(self) -> None:
         """Give the database up."""
         self._database.close()
@@ -126,6 +132,8 @@ class Store:
         return self._database.read(statement, *values)
 
     def _write(self, statement: str, *values: object) -> None:
+        # What it does twice must be as if done once: it is repeated when it is unclear whether it
+        # was done.
         with self._turn:
             change = Change(statement, values)
             if self._together is None:
