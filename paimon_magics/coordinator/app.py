@@ -36,13 +36,17 @@ from paimon_magics.coordinator.core import (
     Aborted,
     Answer,
     Committed,
+    Done,
     Gone,
+    Halted,
     Held,
     Mismatch,
     NotCommitted,
     Opened,
+    Overwritten,
     Phase,
     Refusal,
+    Unchecked,
     Unknown,
 )
 from paimon_magics.coordinator.documents import (
@@ -66,6 +70,7 @@ from paimon_magics.errors import (
 __all__ = ["application"]
 
 _REASON_CHARACTERS_MAX = 500
+_RESUME = "Look at the table; an administrator lets it go on with `POST /v1/tables/resume`."
 _FINISHED = (Phase.COMMITTED, Phase.ABORTED)
 _FINISHED_SHOWN = 100
 
@@ -344,6 +349,14 @@ def _answer(answer: Answer) -> Response:
             return _error(
                 409, "Mismatch", "The transaction was asked to commit other files than these.", ""
             )
+        case Overwritten(reason=reason):
+            return _error(409, "Overwritten", reason, "Look at the table, and run it again.")
+        case Halted(reason=reason):
+            return _error(409, "TableStopped", reason, _RESUME)
+        case Unchecked(reason=reason):
+            return _error(503, "Unchecked", reason, "")
+        case Done():
+            return JSONResponse({"status": "done"})
         case NotCommitted(phase=phase):
             return _error(423, "UnderWay", f"The transaction's commit is {phase.value}.", "")
         case Unknown():

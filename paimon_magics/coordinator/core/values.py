@@ -1,4 +1,4 @@
-"""What the coordinator's core speaks of: transactions, answers, events and effects, as values."""
+"""What the coordinator's core speaks of: transactions, and the answers about them."""
 
 from __future__ import annotations
 
@@ -8,35 +8,22 @@ from enum import StrEnum
 from paimon_magics.planning.commits import CommitReceipt
 
 __all__ = [
-    "AbortAsked",
     "Aborted",
     "Answer",
-    "Begun",
-    "CommitAsked",
-    "CommitPublished",
-    "CommitRefused",
-    "CommitUnclear",
     "Committed",
-    "Effect",
-    "Event",
-    "FilesRemoved",
-    "ForgetFinished",
+    "Done",
     "Gone",
-    "HeartbeatAsked",
+    "Halted",
     "Held",
     "Limits",
-    "LookUpCommit",
     "Mismatch",
     "NotCommitted",
     "Opened",
+    "Overwritten",
     "Phase",
     "Refusal",
-    "RemoveFiles",
-    "Reply",
-    "Restored",
-    "RunCommit",
-    "Save",
-    "Ticked",
+    "Stopped",
+    "Unchecked",
     "Unknown",
 ]
 
@@ -48,6 +35,7 @@ class Phase(StrEnum):
     COMMITTING = "committing"
     UNCLEAR = "unclear"
     COMMITTED = "committed"
+    LOST = "lost"
     ABORTING = "aborting"
     ABORTED = "aborted"
 
@@ -58,12 +46,15 @@ class Limits:
 
     - `lease_ms`: without a heartbeat for so long, a transaction is aborted.
     - `cleanup_grace_ms`: how long the files of an expired transaction stay, for its tasks to end.
-    - `receipt_retention_ms`: how long the answer to a finished transaction is kept.
+    - `receipt_retention_ms`: how long the answer to a finished transaction is kept, and all that is
+      needed to publish it again.
+    - `watch_every_ms`: how often published snapshots are looked at again where nobody commits.
     """
 
     lease_ms: int = 60_000
     cleanup_grace_ms: int = 600_000
     receipt_retention_ms: int = 86_400_000
+    watch_every_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +73,14 @@ class Held:
     digest: str = ""
     receipt: CommitReceipt | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why a table takes no commits until somebody has looked at it."""
+
+    reason: str
+    since_ms: int
 
 
 # ---------------------------------------------------------------------------------- answers
@@ -137,163 +136,43 @@ class NotCommitted:
     phase: Phase
 
 
-Answer = Opened | Committed | Refusal | Aborted | Gone | Mismatch | Unknown | NotCommitted
-
-
-# ----------------------------------------------------------------------------------- events
-# An event about a transaction that the state does not hold brings along what is stored of it, if
-# that is finished: `finished`.
-
-
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """Somebody asks for a new transaction; `id` is fresh."""
+class Overwritten:
+    """The transaction was committed, and a writer outside replaced its snapshot for good."""
 
-    id: str
-    table: str
-    owner: str
-    now_ms: int
-    ask: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatAsked:
-    """The owner says that it is alive."""
-
-    id: str
-    now_ms: int
-    ask: int
-    finished: Held | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommitAsked:
-    """The owner hands over its files; `digest` is of everything that is to be committed."""
-
-    id: str
-    digest: str
-    ask: int
-    finished: Held | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CommitPublished:
-    """The commit is in the table, by this attempt or an earlier one."""
-
-    id: str
-    receipt: CommitReceipt
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRefused:
-    """The commit is certainly not in the table and never will be."""
-
-    id: str
     reason: str
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class CommitUnclear:
-    """Neither success nor failure is known, or a look-up did not succeed either."""
+class Halted:
+    """The table takes no commits until somebody has looked at it and lets it go on."""
 
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class AbortAsked:
-    """The owner or an administrator ends the transaction."""
-
-    id: str
     reason: str
-    now_ms: int
-    ask: int
-    finished: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FilesRemoved:
-    """Nothing that the transaction wrote is left."""
+class Unchecked:
+    """Whether published snapshots are still there could not be found out now."""
 
-    id: str
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """What was not finished when the coordinator last stopped; the first event of its life."""
-
-    held: tuple[Held, ...]
-    now_ms: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
-    """Time has passed; comes at least once a second."""
-
-    now_ms: int
+class Done:
+    """Nothing is in the way, or what was asked for is done and stored."""
 
 
-Event = (
-    Begun
-    | HeartbeatAsked
-    | CommitAsked
-    | CommitPublished
-    | CommitRefused
-    | CommitUnclear
-    | AbortAsked
-    | FilesRemoved
-    | Restored
-    | Ticked
+Answer = (
+    Opened
+    | Committed
+    | Refusal
+    | Aborted
+    | Gone
+    | Mismatch
+    | Unknown
+    | NotCommitted
+    | Overwritten
+    | Halted
+    | Unchecked
+    | Done
 )
-
-
-# ---------------------------------------------------------------------------------- effects
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """Store the transaction, durably, before any effect that follows."""
-
-    held: Held
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Give the answer to whoever asked with that number."""
-
-    ask: int
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class RunCommit:
-    """Publish; CommitPublished, CommitRefused or CommitUnclear comes back."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class LookUpCommit:
-    """Look for the commit in the table's snapshots, and run it when it is certainly not there;
-    the same events as for RunCommit come back."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveFiles:
-    """Remove the files that the transaction wrote; FilesRemoved comes back."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetFinished:
-    """Delete what is stored of finished transactions that were kept until `until_ms` or before."""
-
-    until_ms: int
-
-
-Effect = Save | Reply | RunCommit | LookUpCommit | RemoveFiles | ForgetFinished

@@ -1,0 +1,266 @@
+"""What happens to the coordinator's core, as values.
+
+An event about a transaction that the state does not hold brings along what is stored of it, if that
+is finished: `finished`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.core.values import Held, Stopped
+from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.publications import Finding, Publication
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "AbortAsked",
+    "Begun",
+    "ChainCut",
+    "CheckAsked",
+    "CheckFailed",
+    "CheckFinished",
+    "CommitAsked",
+    "CommitPublished",
+    "CommitRefused",
+    "CommitUnclear",
+    "Event",
+    "FilesRemoved",
+    "HeartbeatAsked",
+    "NotPublished",
+    "Noted",
+    "RepublishUnclear",
+    "Republished",
+    "Restored",
+    "ResumeAsked",
+    "TableDropped",
+    "TableMoved",
+    "Ticked",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Somebody asks for a new transaction; `id` is fresh."""
+
+    id: str
+    table: str
+    owner: str
+    now_ms: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAsked:
+    """The owner says that it is alive."""
+
+    id: str
+    now_ms: int
+    ask: int
+    finished: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAsked:
+    """The owner hands over its files; `digest` is of everything that is to be committed."""
+
+    id: str
+    digest: str
+    ask: int
+    finished: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPublished:
+    """The commit is in the table, by this attempt or an earlier one.
+
+    `findings` are of the publications that were looked at before; none of them is in the way.
+    `publication` is None where nothing was published or nobody can write over it.
+    """
+
+    id: str
+    receipt: CommitReceipt
+    now_ms: int
+    publication: Publication | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRefused:
+    """The commit is certainly not in the table and never will be."""
+
+    id: str
+    reason: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUnclear:
+    """Neither success nor failure is known, or a look-up did not succeed either."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAsked:
+    """The owner or an administrator ends the transaction."""
+
+    id: str
+    reason: str
+    now_ms: int
+    ask: int
+    finished: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRemoved:
+    """Nothing that the transaction wrote is left."""
+
+    id: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAsked:
+    """Somebody outside transactions is about to change the table: are its publications there?"""
+
+    table: str
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinished:
+    """A table's publications were looked at.
+
+    `finished` are the transactions, which are finished, whose publications were not left as they
+    were. `before` is the commit that this was done for, which has not been tried then.
+    """
+
+    table: str
+    findings: tuple[Finding, ...]
+    now_ms: int
+    finished: tuple[Held, ...] = ()
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFailed:
+    """A table's publications could not be looked at, for now."""
+
+    table: str
+    reason: str
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Republished:
+    """An overwritten commit is in the table again, or can't be: the finding tells."""
+
+    table: str
+    finding: Finding
+    now_ms: int
+    finished: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepublishUnclear:
+    """Whether an overwritten commit was published again is not known."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something was published, or is going to be, outside transactions."""
+
+    publication: Publication
+    now_ms: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotPublished:
+    """What was going to be published outside transactions was not."""
+
+    publication: Publication
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCut:
+    """Somebody removed the snapshots above an id from a table's branch, on purpose."""
+
+    table: str
+    branch: str | None
+    above: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableDropped:
+    """A table is no more."""
+
+    table: str
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableMoved:
+    """A table has another name and place, or one of its branches (`branch`) another name."""
+
+    table: str
+    to_table: str
+    to: TableName
+    ask: int
+    branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAsked:
+    """An administrator has looked at a stopped table, and lets it go on as it is."""
+
+    table: str
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was not finished when the coordinator last stopped, which publications were watched and
+    which tables stopped; the first event of its life."""
+
+    held: tuple[Held, ...]
+    now_ms: int
+    watched: tuple[Publication, ...] = ()
+    stopped: tuple[tuple[str, Stopped], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed; comes at least once a second."""
+
+    now_ms: int
+
+
+Event = (
+    Begun
+    | HeartbeatAsked
+    | CommitAsked
+    | CommitPublished
+    | CommitRefused
+    | CommitUnclear
+    | AbortAsked
+    | FilesRemoved
+    | CheckAsked
+    | CheckFinished
+    | CheckFailed
+    | Republished
+    | RepublishUnclear
+    | Noted
+    | NotPublished
+    | ChainCut
+    | TableDropped
+    | TableMoved
+    | ResumeAsked
+    | Restored
+    | Ticked
+)

@@ -1,0 +1,103 @@
+"""The state of the coordinator's core, and the small steps that its decisions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from paimon_magics.coordinator.core.effects import (
+    CheckTable,
+    Effect,
+    LookUpCommit,
+    Reply,
+    RunCommit,
+)
+from paimon_magics.coordinator.core.values import Answer, Held, Limits, Phase, Stopped
+from paimon_magics.planning.publications import Publication
+
+__all__ = [
+    "CHECKING",
+    "State",
+    "answered",
+    "next_job",
+    "waiting",
+    "with_held",
+    "without",
+    "without_held",
+]
+
+CHECKING = ""
+"""Stands in `State.running` for a look at a table's publications and what follows from it."""
+
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All transactions that are not finished; those are kept in the store alone, however many.
+
+    `running` has the transaction whose commit is under way for each busy table (or CHECKING),
+    `queues` those that wait behind it in the order of asking, `asks` who waits for a transaction's
+    commit. `watched` has for each table the publications that writing over them would lose, oldest
+    first, `checked_at_ms` when they were looked at, `check_asks` who waits for that, and
+    `overwritten` the ids of those that are to be published again, in this order. `stopped` tables
+    take no commits.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    held: Mapping[str, Held] = field(default_factory=dict)
+    running: Mapping[str, str] = field(default_factory=dict)
+    queues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    watched: Mapping[str, tuple[Publication, ...]] = field(default_factory=dict)
+    checked_at_ms: Mapping[str, int] = field(default_factory=dict)
+    check_asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stopped: Mapping[str, Stopped] = field(default_factory=dict)
+    forgot_at_ms: int = 0
+
+
+def next_job(state: State, table: str) -> tuple[State, tuple[Effect, ...]]:
+    """Start what comes next for a table that has nothing under way any more."""
+    running = without(state.running, table)
+    if table in state.check_asks:
+        return replace(state, running={**running, table: CHECKING}), (CheckTable(table),)
+    queue = state.queues.get(table, ())
+    queues = without(state.queues, table)
+    if not queue:
+        return replace(state, running=running, queues=queues), ()
+    first, *rest = queue
+    if rest:
+        queues[table] = tuple(rest)
+    state = replace(state, running={**running, table: first}, queues=queues)
+    # One that was waiting when the coordinator stopped may have been published before that.
+    if state.held[first].phase is Phase.UNCLEAR:
+        return state, (LookUpCommit(first),)
+    return state, (RunCommit(first),)
+
+
+def answered(state: State, id: str, answer: Answer) -> tuple[State, tuple[Effect, ...]]:
+    """Answer everybody who waits for a transaction's commit."""
+    replies = tuple(Reply(ask, answer) for ask in state.asks.get(id, ()))
+    return replace(state, asks=without(state.asks, id)), replies
+
+
+def waiting(state: State, id: str, ask: int) -> State:
+    """One more waits for a transaction's commit."""
+    return replace(state, asks={**state.asks, id: (*state.asks.get(id, ()), ask)})
+
+
+def with_held(state: State, held: Held) -> State:
+    """Hold a transaction as it is now."""
+    return replace(state, held={**state.held, held.id: held})
+
+
+def without_held(state: State, id: str) -> State:
+    """Hold a transaction no longer."""
+    return replace(state, held=without(state.held, id))
+
+
+def without(mapping: Mapping[str, _V], key: str) -> dict[str, _V]:
+    """The mapping without a key, which need not be in it."""
+    return {k: value for k, value in mapping.items() if k != key}

@@ -1,0 +1,348 @@
+"""What is decided about snapshots that were published: to publish one again that a writer outside
+has overwritten, or to stop its table until somebody has looked.
+
+A look at a table takes its turn among the table's commits. A commit that is about to run has its
+table looked at first: what is found then comes before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_magics.coordinator.core.effects import (
+    CheckTable,
+    DropPublication,
+    Effect,
+    ForgetPublications,
+    RemoveFiles,
+    Reply,
+    Republish,
+    Save,
+    SavePublication,
+    SaveStopped,
+)
+from paimon_magics.coordinator.core.events import (
+    ChainCut,
+    CheckAsked,
+    CheckFailed,
+    CheckFinished,
+    Noted,
+    NotPublished,
+    Republished,
+    RepublishUnclear,
+    ResumeAsked,
+    TableDropped,
+    TableMoved,
+)
+from paimon_magics.coordinator.core.state import (
+    CHECKING,
+    State,
+    answered,
+    next_job,
+    with_held,
+    without,
+)
+from paimon_magics.coordinator.core.values import (
+    Answer,
+    Done,
+    Halted,
+    Held,
+    Phase,
+    Refusal,
+    Stopped,
+    Unchecked,
+)
+from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "ask_check",
+    "check_failed",
+    "check_finished",
+    "cut_chain",
+    "drop_table",
+    "due_checks",
+    "move_table",
+    "not_published",
+    "note",
+    "published",
+    "republish_unclear",
+    "republished",
+    "resume",
+]
+
+_Step = tuple[State, tuple[Effect, ...]]
+
+
+def published(
+    state: State,
+    table: str,
+    publication: Publication | None,
+    findings: tuple[Finding, ...],
+    now_ms: int,
+) -> _Step:
+    """After a commit: watch it, and no longer what nothing can be lost of any more."""
+    state, effects = _settle(state, table, findings)
+    if publication is None:
+        return state, effects
+    kept = replace(publication, kept_until_ms=now_ms + state.limits.receipt_retention_ms)
+    state = _watch(state, (*state.watched.get(table, ()), kept), table)
+    state = replace(state, checked_at_ms={**state.checked_at_ms, table: now_ms})
+    return state, (*effects, SavePublication(kept, watched=True))
+
+
+def ask_check(state: State, event: CheckAsked) -> _Step:
+    """Have the table looked at, for who is about to commit to it outside transactions."""
+    stopped = state.stopped.get(event.table)
+    if stopped is not None:
+        return state, (Reply(event.ask, Halted(stopped.reason)),)
+    if not state.watched.get(event.table):
+        return state, (Reply(event.ask, Done()),)
+    asks = (*state.check_asks.get(event.table, ()), event.ask)
+    state = replace(state, check_asks={**state.check_asks, event.table: asks})
+    return (state, ()) if event.table in state.running else _check(state, event.table)
+
+
+def due_checks(state: State, now_ms: int) -> _Step:
+    """Look at the tables where nobody has for a while, and nobody is at work."""
+    effects: list[Effect] = []
+    for table, watched in state.watched.items():
+        if table in state.running or table in state.stopped:
+            continue
+        old = {p.id for p in watched if p.kept_until_ms <= now_ms}
+        state, settled = _unwatch(state, table, old)
+        effects += settled
+        due_ms = state.checked_at_ms.get(table, 0) + state.limits.watch_every_ms
+        if now_ms >= due_ms and table in state.watched:
+            state, checks = _check(state, table)
+            effects += checks
+    return state, tuple(effects)
+
+
+def check_finished(state: State, event: CheckFinished) -> _Step:
+    """Go on after a look at the table: with what waits, or first with what was overwritten."""
+    table = event.table
+    state = replace(state, checked_at_ms={**state.checked_at_ms, table: event.now_ms})
+    if event.before:
+        queue = (event.before, *state.queues.get(table, ()))
+        state = replace(state, queues={**state.queues, table: queue})
+    finished = {held.id: held for held in event.finished}
+    findings = _still_watched(state, table, event.findings)
+    state, effects = _settle(state, table, findings)
+    for finding in findings:
+        if finding.verdict is Verdict.REPUBLISHED:
+            state, moved = _moved(state, table, finding, finished.get(finding.id))
+            effects = (*effects, *moved)
+    if any(finding.verdict is Verdict.LOST for finding in findings):
+        state, stopping = _stop(state, table, findings, finished, event.now_ms)
+        return state, (*effects, *stopping)
+    again = tuple(f.id for f in findings if f.verdict is Verdict.OVERWRITTEN)
+    if again:
+        state = replace(
+            state,
+            running={**state.running, table: CHECKING},
+            overwritten={**state.overwritten, table: again},
+        )
+        return state, (*effects, Republish(_publication(state, table, again[0])))
+    state, following = _go_on(state, table, Done())
+    return state, (*effects, *following)
+
+
+def check_failed(state: State, event: CheckFailed) -> _Step:
+    """Go on; the table is looked at again after a while, or before its next commit."""
+    state = replace(state, checked_at_ms={**state.checked_at_ms, event.table: event.now_ms})
+    return _go_on(state, event.table, Unchecked(event.reason))
+
+
+def republished(state: State, event: Republished) -> _Step:
+    """Remember the new snapshot, and go on with the next one; or stop the table."""
+    table, finding = event.table, event.finding
+    if finding.verdict is Verdict.LOST:
+        state = replace(state, overwritten=without(state.overwritten, table))
+        finished = {} if event.finished is None else {event.finished.id: event.finished}
+        return _stop(state, table, (finding,), finished, event.now_ms)
+    state, effects = _moved(state, table, finding, event.finished)
+    rest = tuple(id for id in state.overwritten.get(table, ()) if id != finding.id)
+    if rest:
+        state = replace(state, overwritten={**state.overwritten, table: rest})
+        return state, (*effects, Republish(_publication(state, table, rest[0])))
+    state = replace(state, overwritten=without(state.overwritten, table))
+    state, following = _go_on(state, table, Done())
+    return state, (*effects, *following)
+
+
+def republish_unclear(state: State, event: RepublishUnclear) -> _Step:
+    """Look again: nothing may be published before it is known what there is."""
+    state = replace(state, overwritten=without(state.overwritten, event.table))
+    return state, (CheckTable(event.table),)
+
+
+def note(state: State, event: Noted) -> _Step:
+    """Watch what was published, or is going to be, outside transactions."""
+    table, id = event.publication.location, event.publication.id
+    others = tuple(p for p in state.watched.get(table, ()) if p.id != id)
+    state = _watch(state, others, table)
+    state, effects = published(state, table, event.publication, (), event.now_ms)
+    return state, (*effects, Reply(event.ask, Done()))
+
+
+def not_published(state: State, event: NotPublished) -> _Step:
+    """Forget what was going to be published and was not."""
+    state, effects = _unwatch(state, event.publication.location, {event.publication.id}, lost=True)
+    return state, (*effects, Reply(event.ask, Done()))
+
+
+def cut_chain(state: State, event: ChainCut) -> _Step:
+    """A roll-back that was asked for: what it removed is not to come back."""
+    kept = tuple(
+        p
+        for p in state.watched.get(event.table, ())
+        if p.table.branch != event.branch or p.snapshot_id <= event.above
+    )
+    forget = ForgetPublications(event.table, event.above, all_branches=False, branch=event.branch)
+    return _watch(state, kept, event.table), (forget, Reply(event.ask, Done()))
+
+
+def drop_table(state: State, event: TableDropped) -> _Step:
+    """A table that is dropped takes along what is known of it."""
+    effects: list[Effect] = [ForgetPublications(event.table)]
+    if event.table in state.stopped:
+        effects.append(SaveStopped(event.table, None))
+    state = replace(
+        _watch(state, (), event.table),
+        stopped=without(state.stopped, event.table),
+        checked_at_ms=without(state.checked_at_ms, event.table),
+    )
+    return state, (*effects, Reply(event.ask, Done()))
+
+
+def move_table(state: State, event: TableMoved) -> _Step:
+    """A table, or a branch of it, goes on under another name."""
+    effects: list[Effect] = []
+    kept, moved = [], list(state.watched.get(event.to_table, ()))
+    for p in state.watched.get(event.table, ()):
+        if event.branch is not None and p.table.branch != event.branch:
+            kept.append(p)
+            continue
+        branch = event.to.branch if event.branch is not None else p.table.branch
+        name = TableName(event.to.table, event.to.database, branch=branch)
+        moved.append(replace(p, table=name, location=event.to_table))
+        effects.append(SavePublication(moved[-1], watched=True))
+    state = _watch(state, tuple(kept), event.table)
+    state = _watch(state, tuple(moved), event.to_table)
+    stopped = state.stopped.get(event.table)
+    if stopped is not None and event.to_table != event.table:
+        others = without(state.stopped, event.table)
+        state = replace(state, stopped={**others, event.to_table: stopped})
+        effects += [SaveStopped(event.table, None), SaveStopped(event.to_table, stopped)]
+    return state, (*effects, Reply(event.ask, Done()))
+
+
+def resume(state: State, event: ResumeAsked) -> _Step:
+    """Let a stopped table go on as it is."""
+    if event.table not in state.stopped:
+        return state, (Reply(event.ask, Done()),)
+    state = replace(state, stopped=without(state.stopped, event.table))
+    return state, (SaveStopped(event.table, None), Reply(event.ask, Done()))
+
+
+# ---- what they are made of ----
+
+
+def _check(state: State, table: str) -> _Step:
+    return replace(state, running={**state.running, table: CHECKING}), (CheckTable(table),)
+
+
+def _go_on(state: State, table: str, answer: Answer) -> _Step:
+    asks = state.check_asks.get(table, ())
+    state = replace(state, check_asks=without(state.check_asks, table))
+    state, following = next_job(state, table)
+    return state, (*(Reply(ask, answer) for ask in asks), *following)
+
+
+def _settle(state: State, table: str, findings: tuple[Finding, ...]) -> _Step:
+    """No longer watch what nothing can be lost of, and be certain of what is there."""
+    verdicts = {finding.id: finding.verdict for finding in findings}
+    settled = {id for id, verdict in verdicts.items() if verdict is Verdict.SETTLED}
+    state, effects = _unwatch(state, table, settled)
+    for p in state.watched.get(table, ()):
+        if verdicts.get(p.id) is Verdict.INTACT and not p.certain:
+            certain = replace(p, certain=True)
+            watched = tuple(certain if q.id == p.id else q for q in state.watched[table])
+            state = _watch(state, watched, table)
+            effects = (*effects, SavePublication(certain, watched=True))
+    return state, effects
+
+
+def _unwatch(state: State, table: str, ids: set[str], *, lost: bool = False) -> _Step:
+    """No longer watch some publications; what was never certain, or is lost, is forgotten."""
+    watched = state.watched.get(table, ())
+    effects = tuple(
+        DropPublication(p.id) if lost or not p.certain else SavePublication(p, watched=False)
+        for p in watched
+        if p.id in ids
+    )
+    return _watch(state, tuple(p for p in watched if p.id not in ids), table), effects
+
+
+def _watch(state: State, watched: tuple[Publication, ...], table: str) -> State:
+    others = without(state.watched, table)
+    return replace(state, watched={**others, table: watched} if watched else others)
+
+
+def _still_watched(state: State, table: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    watched = {p.id for p in state.watched.get(table, ())}
+    return tuple(finding for finding in findings if finding.id in watched)
+
+
+def _publication(state: State, table: str, id: str) -> Publication:
+    return next(p for p in state.watched[table] if p.id == id)
+
+
+def _moved(state: State, table: str, finding: Finding, finished: Held | None) -> _Step:
+    """A commit that was overwritten is in the table again, as another snapshot."""
+    if all(p.id != finding.id for p in state.watched.get(table, ())):
+        return state, ()  # it was cut off meanwhile, or its table dropped
+    before = _publication(state, table, finding.id)
+    assert finding.publication is not None
+    publication = replace(finding.publication, kept_until_ms=before.kept_until_ms)
+    watched = tuple(p for p in state.watched[table] if p.id != finding.id)
+    state = _watch(state, (*watched, publication), table)
+    effects: list[Effect] = [SavePublication(publication, watched=True)]
+    if finished is not None:
+        effects.append(Save(replace(finished, receipt=finding.receipt, reason=finding.account)))
+    return state, tuple(effects)
+
+
+def _stop(
+    state: State,
+    table: str,
+    findings: tuple[Finding, ...],
+    finished: dict[str, Held],
+    now_ms: int,
+) -> _Step:
+    """Stop the table: its commits are refused, and nothing is published on it."""
+    lost = tuple(finding for finding in findings if finding.verdict is Verdict.LOST)
+    stopped = Stopped(" ".join(finding.account for finding in lost), now_ms)
+    ids = {finding.id for finding in lost}
+    state, effects = _unwatch(state, table, ids, lost=True)
+    state = replace(state, stopped={**state.stopped, table: stopped})
+    out: list[Effect] = [*effects, SaveStopped(table, stopped)]
+    for finding in lost:
+        held = finished.get(finding.id)
+        if held is not None:
+            out.append(Save(replace(held, phase=Phase.LOST, reason=finding.account)))
+    refused = tuple(
+        id for id in state.queues.get(table, ()) if state.held[id].phase is Phase.COMMITTING
+    )
+    for id in refused:
+        aborting = replace(
+            state.held[id], phase=Phase.ABORTING, reason=stopped.reason, expires_at_ms=now_ms
+        )
+        state, replies = answered(with_held(state, aborting), id, Refusal(stopped.reason))
+        out += [Save(aborting), *replies, RemoveFiles(id)]
+    rest = tuple(id for id in state.queues.get(table, ()) if id not in refused)
+    queues = without(state.queues, table)
+    state = replace(state, queues={**queues, table: rest} if rest else queues)
+    state, following = _go_on(state, table, Halted(stopped.reason))
+    return state, (*out, *following)

@@ -1,0 +1,427 @@
+"""The coordinator's core under thousands of interleavings, against a model of the world outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from paimon_magics.coordinator.core import (
+    FORGET_EVERY_MS,
+    AbortAsked,
+    Aborted,
+    Answer,
+    Begun,
+    CheckAsked,
+    CheckFailed,
+    CheckFinished,
+    CheckTable,
+    CommitAsked,
+    CommitPublished,
+    CommitRefused,
+    Committed,
+    CommitUnclear,
+    DropPublication,
+    Effect,
+    Event,
+    FilesRemoved,
+    ForgetFinished,
+    Gone,
+    HeartbeatAsked,
+    Held,
+    Limits,
+    LookUpCommit,
+    Overwritten,
+    Phase,
+    Refusal,
+    RemoveFiles,
+    Reply,
+    Republish,
+    Republished,
+    RepublishUnclear,
+    Restored,
+    ResumeAsked,
+    RunCommit,
+    Save,
+    SavePublication,
+    SaveStopped,
+    State,
+    Stopped,
+    Ticked,
+    step,
+)
+from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.statements.statement import TableName
+
+LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=400_000, watch_every_ms=300)
+FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
+FOREIGN = "foreign"
+
+
+@dataclass
+class Table:
+    """The world outside: a chain of snapshots, and which files lie about.
+
+    `files` are the snapshots' files by id: who wrote each, an id or FOREIGN. `content` is what the
+    newest snapshot rests on: whose commit each id was when the next one was built on it.
+    """
+
+    files: list[str] = field(default_factory=list)
+    content: list[str] = field(default_factory=list)
+    data: set[str] = field(default_factory=set)
+    overwritten: set[str] = field(default_factory=set)
+
+    def publish(self, who: str) -> None:
+        self.files.append(who)
+        self.content.append(who)
+
+    def overwrite(self, position: int) -> None:
+        """A writer outside renames its snapshot over the one at `position`."""
+        self.files[position] = FOREIGN
+        if position == len(self.content) - 1:
+            if self.content[position] != FOREIGN:
+                self.overwritten.add(self.content[position])
+            self.content[position] = FOREIGN
+
+
+class Interleavings(RuleBasedStateMachine):
+    """Any order of requests, completions, clock steps, deaths and writers outside.
+
+    A death loses the state and everything under way, keeps what was saved and what was published.
+    Ids whose number is 3 stand for overwrites, which are not to be published again.
+    """
+
+    ids = st.sampled_from([f"id{number}" for number in range(6)])
+    tables_ = st.sampled_from(["t", "u"])
+
+    @initialize()
+    def start(self) -> None:
+        self.state = State(LIMITS)
+        self.saved: dict[str, Held] = {}
+        self.publications: dict[str, tuple[Publication, bool]] = {}
+        self.stopped: dict[str, Stopped] = {}
+        self.tables = {"t": Table(), "u": Table()}
+        self.jobs: list[Effect] = []
+        self.asked = 0
+        self.waiting: dict[int, str] = {}
+        self.told: dict[str, set[str]] = {}
+        self.now_ms = 0
+
+    def apply(self, event: Event) -> None:
+        self.state, effects = step(self.state, event)
+        for effect in effects:
+            match effect:
+                case Save(held=held):
+                    self.saved[held.id] = held
+                case SavePublication(publication=publication, watched=watched):
+                    self.publications[publication.id] = (publication, watched)
+                case DropPublication(id=id):
+                    self.publications.pop(id, None)
+                case SaveStopped(table=table, stopped=None):
+                    del self.stopped[table]
+                case SaveStopped(table=table, stopped=stopped):
+                    assert stopped is not None
+                    self.stopped[table] = stopped
+                case ForgetFinished(until_ms=until_ms):
+                    for held in list(self.saved.values()):
+                        if held.phase in FINISHED and held.expires_at_ms <= until_ms:
+                            del self.saved[held.id]
+                case Reply(ask=ask, answer=answer):
+                    self.heard(self.waiting.pop(ask), answer)
+                case _:
+                    self.jobs.append(effect)
+
+    def heard(self, id: str, answer: Answer) -> None:
+        if id in self.tables:
+            return
+        table = self.tables[table_of(id)]
+        said = self.told.setdefault(id, set())
+        match answer:
+            case Committed():
+                assert id in table.content or id in table.overwritten, "told, and never there"
+                said.add("committed")
+            case Overwritten():
+                assert id in table.overwritten and id not in table.content
+                said.add("overwritten")
+            case Refusal() | Gone() | Aborted():
+                assert id not in table.content, "told ended, and it is in the table"
+                said.add("ended")
+            case _:
+                pass
+        assert not {"committed", "ended"} <= said, f"{id} was told both"
+
+    def ask(self, id: str) -> int:
+        self.asked += 1
+        self.waiting[self.asked] = id
+        return self.asked
+
+    # ---- what clients do ----
+
+    @rule(id=ids)
+    def begin(self, id: str) -> None:
+        if id not in self.state.held and id not in self.told:
+            self.tables[table_of(id)].data.add(id)
+            self.apply(Begun(id, table_of(id), "me", self.now_ms, self.ask(id)))
+
+    def finished(self, id: str) -> Held | None:
+        saved = self.saved.get(id)
+        return saved if saved is not None and saved.phase in FINISHED else None
+
+    @rule(id=ids)
+    def heartbeat(self, id: str) -> None:
+        self.apply(HeartbeatAsked(id, self.now_ms, self.ask(id), self.finished(id)))
+
+    @rule(id=ids)
+    def commit(self, id: str) -> None:
+        self.apply(CommitAsked(id, "digest", self.ask(id), self.finished(id)))
+
+    @rule(id=ids)
+    def abort(self, id: str) -> None:
+        self.apply(AbortAsked(id, "asked", self.now_ms, self.ask(id), self.finished(id)))
+
+    @rule(table=tables_)
+    def ask_for_a_look(self, table: str) -> None:
+        self.apply(CheckAsked(table, self.ask(table)))
+
+    @rule(table=tables_)
+    def resume(self, table: str) -> None:
+        self.apply(ResumeAsked(table, self.ask(table)))
+
+    @rule(ms=st.one_of(st.integers(1, 400), st.just(FORGET_EVERY_MS)))
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+        self.apply(Ticked(self.now_ms))
+
+    # ---- what writers outside do ----
+
+    @rule(table=tables_, back=st.integers(0, 2))
+    def overwrite_from_outside(self, table: str, back: int) -> None:
+        written = self.tables[table]
+        if len(written.files) > back:
+            written.overwrite(len(written.files) - 1 - back)
+
+    @rule(table=tables_)
+    def append_from_outside(self, table: str) -> None:
+        self.tables[table].publish(FOREIGN)
+
+    # ---- what the shell does ----
+
+    @precondition(lambda self: self.jobs)
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(["done", "refused", "silent", "lost reply"]),
+    )
+    def finish(self, data: st.DataObject, outcome: str) -> None:
+        self.work(self.jobs.pop(data.draw(st.integers(0, len(self.jobs) - 1))), outcome)
+
+    def work(self, job: Effect, outcome: str) -> None:
+        match job:
+            case RunCommit(id=id) | LookUpCommit(id=id):
+                self.finish_commit(id, outcome)
+            case CheckTable(table=table) if outcome == "silent":
+                self.apply(CheckFailed(table, "the disk", self.now_ms))
+            case CheckTable(table=table):
+                self.apply(self.checked(table, ""))
+            case Republish(publication=publication):
+                self.finish_republishing(publication, outcome)
+            case RemoveFiles(id=id):
+                if outcome != "silent":
+                    assert id not in self.tables[table_of(id)].content, "removed committed files"
+                    assert "committed" not in self.told.get(id, ()), "removed acknowledged files"
+                    self.tables[table_of(id)].data.discard(id)
+                    self.apply(FilesRemoved(id, self.now_ms))
+
+    def finish_commit(self, id: str, outcome: str) -> None:
+        name = table_of(id)
+        table = self.tables[name]
+        # Whoever publishes looks first: a commit's own identity in the snapshots.
+        if id in table.content:
+            receipt, publication = self.publication(id)
+            self.apply(CommitPublished(id, receipt, self.now_ms, publication))
+            return
+        if name in self.state.stopped:
+            self.apply(CommitRefused(id, "stopped", self.now_ms))
+            return
+        looked = self.checked(name, id)
+        if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in looked.findings):
+            self.apply(looked)
+            return
+        match outcome:
+            case "refused":
+                self.apply(CommitRefused(id, "refused", self.now_ms))
+            case "silent":
+                self.apply(CommitUnclear(id))
+            case _:
+                table.publish(id)
+                receipt, publication = self.publication(id)
+                if outcome == "lost reply":
+                    self.apply(CommitUnclear(id))
+                else:
+                    self.apply(
+                        CommitPublished(id, receipt, self.now_ms, publication, looked.findings)
+                    )
+
+    def publication(self, id: str) -> tuple[CommitReceipt, Publication]:
+        name = table_of(id)
+        number = self.tables[name].content.index(id) + 1
+        receipt = CommitReceipt(number, "APPEND", 10, 3)
+        return receipt, Publication(
+            id, TableName("t", "d"), name, number, "list", id, 1, "APPEND", self.now_ms
+        )
+
+    def checked(self, name: str, before: str) -> CheckFinished:
+        findings = tuple(self.finding(p) for p in self.state.watched.get(name, ()))
+        finished = (self.finished(f.id) for f in findings if f.verdict is not Verdict.INTACT)
+        return CheckFinished(
+            name, findings, self.now_ms, tuple(held for held in finished if held), before
+        )
+
+    def finding(self, p: Publication) -> Finding:
+        table = self.tables[p.location]
+        if table.files[p.snapshot_id - 1] == p.id:
+            followed = p.snapshot_id < len(table.files)
+            return Finding(p.id, Verdict.SETTLED if followed else Verdict.INTACT)
+        if p.id in table.content and table.content.index(p.id) + 1 != p.snapshot_id:
+            receipt, publication = self.publication(p.id)
+            return Finding(p.id, Verdict.REPUBLISHED, "", publication, receipt)
+        if p.id in table.content:
+            return Finding(p.id, Verdict.SETTLED)
+        if p.id == "id3":
+            return Finding(p.id, Verdict.LOST, "an overwrite was overwritten")
+        return Finding(p.id, Verdict.OVERWRITTEN, "it was overwritten")
+
+    def finish_republishing(self, p: Publication, outcome: str) -> None:
+        name = p.location
+        held = self.finished(p.id)
+        if outcome == "refused":
+            finding = Finding(p.id, Verdict.LOST, "a file is missing")
+            self.apply(Republished(name, finding, self.now_ms, held))
+            return
+        if outcome != "silent":
+            assert name not in self.state.stopped
+            assert p.id in self.tables[name].data, "its files are gone"
+            self.tables[name].publish(p.id)
+        if outcome == "done":
+            receipt, publication = self.publication(p.id)
+            finding = Finding(p.id, Verdict.REPUBLISHED, "again", publication, receipt)
+            self.apply(Republished(name, finding, self.now_ms, held))
+        else:
+            self.apply(RepublishUnclear(name))
+
+    @rule(publishes=st.booleans())
+    def die_and_start_again(self, publishes: bool) -> None:
+        for job in self.jobs:
+            if not publishes:
+                continue
+            match job:
+                case RunCommit(id=id) | LookUpCommit(id=id):
+                    table = self.tables[table_of(id)]
+                    if id not in table.content and table_of(id) not in self.state.stopped:
+                        looked = self.checked(table_of(id), id).findings
+                        if all(f.verdict in (Verdict.INTACT, Verdict.SETTLED) for f in looked):
+                            table.publish(id)
+                case Republish(publication=p):
+                    self.tables[p.location].publish(p.id)
+                case _:
+                    pass
+        self.jobs.clear()
+        self.waiting.clear()
+        self.state = State(LIMITS)
+        self.apply(
+            Restored(
+                tuple(held for held in self.saved.values() if held.phase not in FINISHED),
+                self.now_ms,
+                tuple(p for p, watched in self.publications.values() if watched),
+                tuple(self.stopped.items()),
+            )
+        )
+
+    # ---- what holds ----
+
+    @invariant()
+    def nothing_is_there_twice(self) -> None:
+        for table in self.tables.values():
+            ours = [id for id in table.content if id != FOREIGN]
+            assert len(ours) == len(set(ours))
+
+    @invariant()
+    def one_at_a_time(self) -> None:
+        running = [table for job in self.jobs for table in (job_table(job),) if table is not None]
+        assert len(running) == len(set(running))
+
+    @invariant()
+    def what_is_committed_stays_and_keeps_its_files(self) -> None:
+        for id, held in self.saved.items():
+            table = self.tables[table_of(id)]
+            if held.phase in (Phase.COMMITTED, Phase.LOST):
+                assert id in table.content or id in table.overwritten
+                assert id in table.data
+            if held.phase in (Phase.ABORTING, Phase.ABORTED):
+                assert id not in table.content
+
+    @invariant()
+    def finished_transactions_are_in_the_store_alone(self) -> None:
+        assert all(held.phase not in FINISHED for held in self.state.held.values())
+
+    @invariant()
+    def what_is_saved_is_what_is_held(self) -> None:
+        for id, held in self.state.held.items():
+            saved = self.saved[id]
+            assert replace(saved, expires_at_ms=0) == replace(
+                held, expires_at_ms=0, phase=saved.phase
+            )
+        watched = {p.id: p for ps in self.state.watched.values() for p in ps}
+        assert watched == {p.id: p for p, kept in self.publications.values() if kept}
+        assert self.state.stopped == self.stopped
+
+    def teardown(self) -> None:
+        """In the end, when nobody disturbs any more, what was acknowledged is there, or its table
+        was stopped for it."""
+        if not hasattr(self, "state"):
+            return
+        for _ in range(200):
+            while self.jobs:
+                self.work(self.jobs.pop(0), "done")
+            self.now_ms += LIMITS.watch_every_ms
+            watched = {p.id for ps in self.state.watched.values() for p in ps}
+            if not self.state.running and not watched & self.overwritten():
+                break
+            for table in tuple(self.state.stopped):
+                self.apply(ResumeAsked(table, self.ask(table)))
+            self.apply(Ticked(self.now_ms))
+        else:
+            raise AssertionError("it does not come to rest")
+        for id, said in self.told.items():
+            kept = self.saved.get(id)
+            if "committed" in said and kept is not None and kept.expires_at_ms > self.now_ms:
+                lost = kept.phase is Phase.LOST
+                assert lost != (id in self.tables[table_of(id)].content), id
+
+    def overwritten(self) -> set[str]:
+        tables = self.tables.values()
+        return {id for table in tables for id in table.overwritten - set(table.content)}
+
+
+def table_of(id: str) -> str:
+    return "tu"[int(id[-1]) % 2]
+
+
+def job_table(job: Effect) -> str | None:
+    match job:
+        case RunCommit(id=id) | LookUpCommit(id=id):
+            return table_of(id)
+        case CheckTable(table=table):
+            return table
+        case Republish(publication=publication):
+            return publication.location
+        case _:
+            return None
+
+
+TestInterleavings = Interleavings.TestCase
+TestInterleavings.settings = settings(
+    max_examples=300, stateful_step_count=60, deadline=None, print_blob=True
+)
