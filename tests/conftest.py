@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     import paimon_magics
+    from tests.coordinator.postgres import PostgresServer
 
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
 
@@ -52,6 +53,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def java_paimon(spark: SparkSession) -> JavaPaimon:
     """Paimon's own Java library, for tests marked `java`."""
     return JavaPaimon(spark)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of the tests' own."""
+    from tests.coordinator.postgres import start_postgres
+
+    server = start_postgres()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """Where a coordinator keeps its store, one kind after the other; the password of PostgreSQL is
+    in the environment."""
+    if request.param == "sqlite":
+        return None
+    server: PostgresServer = request.getfixturevalue("postgres")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return server.empty_database()
 
 
 @pytest.fixture

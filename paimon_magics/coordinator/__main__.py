@@ -22,7 +22,7 @@ from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.store import open_store, store_address
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     state = Path(options.state)
-    store = open_store(state)
+    store = open_store(state, store_address(options.store))
     catalog = Catalog.open({"warehouse": options.warehouse})
     limits = Limits(
         lease_ms=options.lease_ms,
@@ -102,6 +102,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warehouse", required=True, help="the warehouse's folder")
     parser.add_argument(
         "--state", required=True, help="a folder on a local disk for its database and token"
+    )
+    parser.add_argument(
+        "--store", help="postgresql://… to keep its database there (default: in the state folder)"
     )
     parser.add_argument("--port", type=int, default=0, help="a port on 127.0.0.1 (default: any)")
     parser.add_argument("--lease-ms", type=int, default=defaults.lease_ms)

@@ -20,7 +20,7 @@ from paimon_magics.errors import SetupError
 
 __all__ = ["SqliteDatabase"]
 
-_BUSY_MS = 5_000
+_BUSY_MS = 1_000
 
 # SQLite has undone all when it reports these. After any other, an error of the disk above all, what
 # is on it is not known before the file is opened again.
@@ -38,7 +38,6 @@ class SqliteDatabase:
         self._turn = threading.Lock()
         self.name = str(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._connection = apsw.Connection(str(path))
             self._connection.set_busy_timeout(_BUSY_MS)
             mode = self._connection.pragma("journal_mode", "wal")
@@ -51,7 +50,7 @@ class SqliteDatabase:
                 f"The coordinator's database {path} is in use by another process.",
                 hint="Stop the other coordinator, or give this one another state folder.",
             ) from error
-        except (apsw.Error, OSError) as error:
+        except apsw.Error as error:
             raise SetupError(
                 f"The coordinator's database {path} can't be opened: {error}.",
                 hint="Check the folder's rights and free space, and that it is on a local disk.",

@@ -7,12 +7,14 @@ the state is durable there.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from paimon_magics.coordinator.core import Held, Phase
 from paimon_magics.coordinator.database import Change, Database
@@ -20,9 +22,10 @@ from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import CommitReceipt
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "store_address"]
 
 _FORMAT = 2
+_SCHEMES = ("postgresql://", "postgres://")
 
 # `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
 # is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
@@ -37,9 +40,51 @@ _TABLES = (
 _FINISHED = (Phase.COMMITTED, Phase.ABORTED)
 
 
-def open_store(state: Path) -> Store:
-    """The store of the coordinator whose state folder this is; it is made when there is none."""
-    return Store(SqliteDatabase(state / "coordinator.sqlite"))
+def open_store(state: Path, address: str | None = None) -> Store:
+    """The store of the coordinator whose state folder this is; it is made when there is none.
+
+    `address` is that of a PostgreSQL database; without one it is an SQLite file in the folder.
+    Raises SetupError for a store that can't be used, or that another coordinator uses.
+    """
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise SetupError(
+            f"The coordinator's state folder {state} can't be made: {error.strerror}.",
+            hint="Name a folder on a local disk that you may write to.",
+        ) from error
+    if address is None:
+        return Store(SqliteDatabase(state / "coordinator.sqlite"))
+    if not address.startswith(_SCHEMES):
+        raise SetupError(
+            "The address of the coordinator's store names no database that is known.",
+            hint="Write it as postgresql://USER@HOST:PORT/DATABASE.",
+        )
+    try:
+        from paimon_magics.coordinator.postgres_database import PostgresDatabase
+    except ImportError as error:
+        raise SetupError(
+            f"A store in PostgreSQL needs the psycopg package: {error}.",
+            hint="Install it with: pip install 'paimon-magics[postgres]'",
+        ) from error
+    return Store(PostgresDatabase(address))
+
+
+def store_address(option: str | None) -> str | None:
+    """The store's address: the command line's `option`, else what PAIMON_COORDINATOR_STORE says.
+
+    Raises SetupError for an option with a password, which every user of the machine could read.
+    """
+    if option is None:
+        return os.environ.get("PAIMON_COORDINATOR_STORE") or None
+    parts = urlsplit(option)
+    if parts.password is not None or "password" in parse_qs(parts.query):
+        raise SetupError(
+            "The command line holds the password of the coordinator's store.",
+            hint="Put it into ~/.pgpass or PGPASSWORD, or the whole address into "
+            "PAIMON_COORDINATOR_STORE.",
+        )
+    return option
 
 
 class Store:

@@ -27,10 +27,17 @@ TABLE = TableName("t", database="default")
 class Process:
     """Starts, kills and starts again; the port stays, as a supervisor would keep it."""
 
-    def __init__(self, warehouse: Path, state: Path, *options: str) -> None:
+    def __init__(
+        self,
+        warehouse: Path,
+        state: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.warehouse = warehouse
         self.state = state
-        self._options = options
+        self.options = options
+        self.environment = {**os.environ, **(environment or {})}
         self._port = "0"
         self.running: subprocess.Popen[str] | None = None
         self.address = ""
@@ -43,7 +50,7 @@ class Process:
             self.kill()
 
     def start(self, faults: str = "") -> None:
-        environment = {**os.environ, "PAIMON_MAGICS_FAULTS": faults}
+        environment = {**self.environment, "PAIMON_MAGICS_FAULTS": faults}
         self.running = subprocess.Popen(
             [
                 sys.executable,
@@ -52,7 +59,7 @@ class Process:
                 f"--warehouse={self.warehouse}",
                 f"--state={self.state}",
                 f"--port={self._port}",
-                *self._options,
+                *self.options,
             ],
             stdout=subprocess.PIPE,
             text=True,

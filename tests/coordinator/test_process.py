@@ -23,17 +23,33 @@ from tests.coordinator.process import TABLE, Process, create_table, data_files, 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
 
 
+OPTIONS = ("--cleanup-grace-ms=500", "--request-bytes-max=200000")
+
+
 @pytest.fixture
-def process(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Process]:
+def process(
+    tmp_path: Path, store_address: str | None, request: pytest.FixtureRequest
+) -> Iterator[Process]:
     """A coordinator; an indirect parameter shortens its leases, in milliseconds."""
     started = Process(
         tmp_path / "warehouse",
         tmp_path / "state",
+        *OPTIONS,
         f"--lease-ms={getattr(request, 'param', 60_000)}",
-        "--cleanup-grace-ms=500",
-        "--request-bytes-max=200000",
+        *([] if store_address is None else [f"--store={store_address}"]),
     )
     started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One coordinator for all tests of requests that it refuses."""
+    folder = tmp_path_factory.mktemp("lasting")
+    started = Process(folder / "warehouse", folder / "state", *OPTIONS)
+    started.start()
+    create_table(started.warehouse, APPEND_TABLE)
     yield started
     started.close()
 
@@ -111,6 +127,7 @@ def test_files_of_attempts_that_did_not_count_go_when_they_are_swept(process: Pr
     assert read(catalog) == [{"k": 1, "v": None}]
 
 
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
     paths = ("/", "/metrics", "/health/ready", "/v1/transactions", "/v1/coordinator", "/nothing")
     for path in paths:
@@ -172,18 +189,17 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
     ],
 )
 def test_a_bad_request_is_named_and_the_service_goes_on(
-    process: Process, path: str, body: bytes, status: int, named: str
+    lasting: Process, path: str, body: bytes, status: int, named: str
 ) -> None:
-    create_table(process.warehouse, APPEND_TABLE)
-    headers = {"Authorization": f"Bearer {process.token()}"}
-    answer = httpx.post(process.address + path, content=body, headers=headers, trust_env=False)
+    headers = {"Authorization": f"Bearer {lasting.token()}"}
+    answer = httpx.post(lasting.address + path, content=body, headers=headers, trust_env=False)
     assert answer.status_code == status
     assert named in answer.json()["error"]["message"]
-    assert process.client().begin(TABLE).base_snapshot_id == 0
+    assert lasting.client().begin(TABLE).base_snapshot_id == 0
 
 
-def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(process: Process) -> None:
-    headers = {"Authorization": f"Bearer {process.token()}"}
+def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(lasting: Process) -> None:
+    headers = {"Authorization": f"Bearer {lasting.token()}"}
 
     def endless() -> Iterator[bytes]:
         for _ in range(100):
@@ -191,7 +207,7 @@ def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(process: P
 
     try:
         answer = httpx.post(
-            process.address + "/v1/transactions",
+            lasting.address + "/v1/transactions",
             content=endless(),
             headers=headers,
             trust_env=False,
@@ -199,9 +215,10 @@ def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(process: P
         assert answer.status_code == 413
     except httpx.TransportError:
         pass  # cut off while it was still sending
-    assert httpx.get(process.address + "/health/live", trust_env=False).is_success
+    assert httpx.get(lasting.address + "/health/live", trust_env=False).is_success
 
 
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
     process: Process,
 ) -> None:
@@ -214,7 +231,8 @@ def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
         RemoteCoordinator(process.address, "any").begin(TABLE)
 
 
-def test_a_second_coordinator_on_the_same_state_does_not_start(process: Process) -> None:
+def test_a_second_coordinator_on_the_same_store_does_not_start(process: Process) -> None:
+    create_table(process.warehouse, APPEND_TABLE)
     second = subprocess.run(
         [
             sys.executable,
@@ -222,13 +240,15 @@ def test_a_second_coordinator_on_the_same_state_does_not_start(process: Process)
             "paimon_magics.coordinator",
             f"--warehouse={process.warehouse}",
             f"--state={process.state}",
+            *process.options,
         ],
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert second.returncode == 2
-    assert "in use by another process" in second.stderr
+    assert "in use by another" in second.stderr
+    assert process.client().begin(TABLE).base_snapshot_id == 0
 
 
 def test_it_ends_by_a_signal_and_leaves_its_database_whole(process: Process) -> None:
@@ -292,6 +312,7 @@ def commit_over_rest(address: str, token: str, warehouse: str, writer: int, comm
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_transactions_and_commits_of_plain_pypaimon_share_one_table(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     spawn = multiprocessing.get_context("spawn")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,18 +30,20 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(state: Path) -> Iterator[Store]:
-    opened = open_store(state)
+def store(state: Path, store_address: str | None) -> Iterator[Store]:
+    opened = open_store(state, store_address)
     yield opened
     opened.close()
 
 
-def test_what_was_stored_is_there_when_it_is_opened_again(store: Store, state: Path) -> None:
+def test_what_was_stored_is_there_when_it_is_opened_again(
+    store: Store, state: Path, store_address: str | None
+) -> None:
     store.open(ACTIVE, OPENED)
     committing = replace(ACTIVE, phase=Phase.COMMITTING, digest="d")
     store.save(committing, b"\x00request")
     store.close()
-    again = open_store(state)
+    again = open_store(state, store_address)
     assert again.unfinished() == [(committing, OPENED)]
     assert again.request("a") == b"\x00request"
     again.save(COMMITTED)
@@ -70,17 +74,38 @@ def test_what_belongs_together_is_stored_together_or_not_at_all(store: Store) ->
     assert [held.id for held, _ in store.unfinished()] == ["a", "b"]
 
 
-def test_a_store_of_another_format_is_refused(store: Store, state: Path) -> None:
+def test_a_store_of_another_format_is_refused(
+    store: Store, state: Path, store_address: str | None
+) -> None:
+    store._write("UPDATE meta SET format = 1")
     store.close()
-    database = SqliteDatabase(state / "coordinator.sqlite")
-    database._connection.execute("UPDATE meta SET format = 1")
-    database.close()
     with pytest.raises(SetupError, match="another version") as raised:
-        open_store(state)
+        open_store(state, store_address)
     assert "drain it there" in raised.value.hint
 
 
+def test_a_change_that_is_made_twice_is_as_if_made_once(store: Store) -> None:
+    for _ in range(2):
+        store.open(ACTIVE, OPENED)
+    assert store.unfinished() == [(ACTIVE, OPENED)]
+    for _ in range(2):
+        store.save(COMMITTED, b"request")
+    assert (store.finished("a"), store.request("a")) == (COMMITTED, b"request")
+
+
+def test_a_second_owner_is_refused_and_told_who_the_first_is(
+    store: Store, state: Path, store_address: str | None
+) -> None:
+    with pytest.raises(SetupError, match="in use by another") as raised:
+        open_store(state, store_address)
+    if store_address is not None:
+        assert f"{getpass.getuser()} on {socket.gethostname()}, process" in raised.value.message
+    store.open(ACTIVE, OPENED)
+    assert store.unfinished() == [(ACTIVE, OPENED)]
+
+
 def test_a_full_disk_stores_nothing_and_is_named(state: Path) -> None:
+    state.mkdir()
     database = SqliteDatabase(state / "coordinator.sqlite")
     store = Store(database)
     store.open(ACTIVE, OPENED)
@@ -102,5 +127,5 @@ def test_a_full_disk_stores_nothing_and_is_named(state: Path) -> None:
 
 def test_a_state_folder_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match="can't be opened"):
+    with pytest.raises(SetupError, match="can't be made"):
         open_store(tmp_path / "file")

@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import pytest
 
 from paimon_magics.coordinator.core import Committed, Limits, Opened, Phase
 from paimon_magics.coordinator.database import StoreUnavailableError
+from paimon_magics.coordinator.documents import request_document, table_document
+from paimon_magics.coordinator.postgres_database import PostgresDatabase
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import Store
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
-from tests.coordinator.process import TABLE, create_table, read, write
+from tests.coordinator.postgres import Line, PostgresServer
+from tests.coordinator.process import TABLE, Process, create_table, read, write
 
 
 class SmallDisk:
@@ -39,7 +43,7 @@ class SmallDisk:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> SmallDisk:
-    return SmallDisk(tmp_path / "state" / "coordinator.sqlite")
+    return SmallDisk(tmp_path / "coordinator.sqlite")
 
 
 @pytest.fixture
@@ -109,3 +113,73 @@ def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
     asking.join(30)
     assert isinstance(answers[0], Committed)
     assert answers == [coordinator.commit(id, request)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_asked_when_the_answer_was_lost_is_done_once(
+    catalog: Catalog,
+    postgres: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    postgres.empty_database()
+    with Line(postgres) as line:
+        store = Store(PostgresDatabase(line.address))
+        coordinator = Coordinator(catalog, store, Settings())
+        coordinator.start()
+        id, transaction, _ = coordinator.begin(TABLE, None, "ada")
+        request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+        line.cut_commit(when, for_good=True)
+        with pytest.raises(StoreUnavailableError) as raised:
+            coordinator.commit(id, request)
+        assert raised.value.unclear
+        line.mend()
+        wait_for(lambda: coordinator.problem is None)
+        wait_for(lambda: read(catalog) == [{"k": 1}])
+        answer = coordinator.commit(id, request)
+        assert isinstance(answer, Committed) and answer.receipt.snapshot_id == 1
+        assert coordinator.held(id) == store.finished(id)
+        coordinator.stop()
+
+
+def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
+    tmp_path: Path, warehouse: Path, catalog: Catalog, postgres: PostgresServer
+) -> None:
+    process = Process(
+        warehouse,
+        tmp_path / "state",
+        f"--store={postgres.empty_database()}",
+        environment=postgres.environment,
+    )
+    process.start()
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    with httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http:
+        client = process.client()
+        transaction = client.begin(TABLE)
+        request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+        address = f"/v1/transactions/{client._ids[transaction.commit_user]}"
+        postgres.kill()
+        for asked in (
+            http.post(f"{address}/commit", json=request_document(request)),
+            http.post("/v1/transactions", json={"table": table_document(TABLE)}),
+            http.post(f"{address}/abort", json={}),
+            http.get("/v1/transactions"),
+            http.get("/health/ready"),
+        ):
+            assert (asked.status_code, "does not work" in asked.text) == (503, True), asked.text
+        assert http.get("/health/live").status_code == 200
+        assert http.post(f"{address}/heartbeat").status_code == 200
+        assert read(catalog) == []
+        postgres.start()
+        assert client.commit(request).snapshot_id == 1
+        assert http.get("/health/ready").status_code == 200
+        # A database that comes back without what was acknowledged is not gone on with.
+        with postgres.administer() as other:
+            other.execute("UPDATE paimon_coordinator.owner SET saved = saved - 1")
+        for _ in range(2):
+            begun = http.post("/v1/transactions", json={"table": table_document(TABLE)})
+            assert (begun.status_code, "not as this coordinator left" in begun.text) == (503, True)
+        assert "not as this coordinator left" in http.get("/health/ready").text
+    process.close()

@@ -52,9 +52,13 @@ EXPECTED = {
 }
 
 
+KINDS = [pytest.param(kind, "sqlite", id=kind) for kind in TABLES]
+
+
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    started = Process(tmp_path / "warehouse", tmp_path / "state", "--cleanup-grace-ms=200")
+def process(tmp_path: Path, store_address: str | None) -> Iterator[Process]:
+    store = [] if store_address is None else [f"--store={store_address}"]
+    started = Process(tmp_path / "warehouse", tmp_path / "state", "--cleanup-grace-ms=200", *store)
     yield started
     started.close()
 
@@ -77,7 +81,11 @@ def ask_impatiently(process: Process, id: str, request: CommitRequest) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize(
+    ("kind", "store_address"),
+    [*KINDS, pytest.param("append", "postgres", id="append, postgres")],
+    indirect=["store_address"],
+)
 @pytest.mark.parametrize("step", COMMIT_STEPS)
 def test_a_commit_that_is_cut_off_happens_once(process: Process, step: str, kind: str) -> None:
     sql, change = TABLES[kind]
@@ -114,6 +122,7 @@ def begun(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("step", ["abort.stored", "files.removed"])
 def test_an_abort_that_is_cut_off_is_finished_later(process: Process, step: str) -> None:
     process.start(faults=f"{step}=kill")
@@ -138,6 +147,7 @@ def test_an_abort_that_is_cut_off_is_finished_later(process: Process, step: str)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_a_transaction_that_was_stored_but_not_told_ends_by_its_lease(process: Process) -> None:
     process.start(faults="begin.stored=kill")
     create_table(process.warehouse, TABLES["append"][0])
@@ -151,6 +161,7 @@ def test_a_transaction_that_was_stored_but_not_told_ends_by_its_lease(process: P
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("step", ["commit.prepared", "publish.linked", "commit.published"])
 def test_a_commit_that_fails_without_an_answer_is_looked_up(process: Process, step: str) -> None:
     process.start(faults=f"{step}=raise")

@@ -87,6 +87,13 @@ def test_every_setting_is_documented() -> None:
     assert {field.name for field in fields(Settings)} <= set(table_rows(read("magics.md")))
 
 
+def test_every_option_of_the_coordinator_is_documented() -> None:
+    from paimon_magics.coordinator.__main__ import _parser
+
+    options = {action.option_strings[-1] for action in _parser()._actions} - {"--help"}
+    assert options <= set(table_rows(read("coordinator.md")))
+
+
 def test_the_tree_of_errors_is_documented_as_it_is() -> None:
     tree = inspect.cleandoc(errors.__doc__ or "").split("\n\n")[1]
     assert tree in read("errors.md")

@@ -1,0 +1,250 @@
+"""A PostgreSQL server of the tests' own, on a Unix socket in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+_Connection = psycopg.Connection[tuple[object, ...]]
+
+_PASSWORD = "a password of the test's"
+_SETTINGS = {
+    "listen_addresses": "",
+    "shared_buffers": "16MB",
+    "max_connections": "20",
+    "log_min_messages": "fatal",
+    "recovery_init_sync_method": "syncfs",
+}
+
+
+class PostgresServer:
+    """A server with databases of the role `coordinator`, who has a password and no other right."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs = programs
+        self._user = _unprivileged_user()
+        # Short, because the path of a socket may not have more than 107 characters, and outside of
+        # pytest's folders, which only their owner may enter.
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        if self._user is not None:
+            shutil.chown(self.folder, self._user, pwd.getpwnam(self._user).pw_gid)
+        self._data = self.folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._initialise()
+        self.start()
+        with self.administer("postgres") as connection:
+            connection.execute(f"CREATE ROLE coordinator LOGIN PASSWORD $${_PASSWORD}$$".encode())
+            connection.execute("CREATE DATABASE store OWNER coordinator")
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers; also when it was killed before."""
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            assert time.monotonic() < deadline, (self.folder / "log").read_text()[-1000:]
+            if self._process is None or self._process.poll() is not None:
+                options = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
+                with (self.folder / "log").open("ab") as log:
+                    self._process = subprocess.Popen(
+                        [
+                            self._programs / "postgres",
+                            f"-D{self._data}",
+                            f"-k{self.folder}",
+                            *options,
+                        ],
+                        stdout=log,
+                        stderr=log,
+                        **self._identity(),
+                    )
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End the server and all its sessions as if by a loss of power, but for the disk."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def remove(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGQUIT)  # without writing all to the disk
+            self._process.wait(60)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def empty_database(self) -> str:
+        """The address of the database, without the password; nothing is in it, and nobody."""
+        self.end_sessions()
+        with self.administer() as connection:
+            connection.execute("DROP SCHEMA IF EXISTS paimon_coordinator CASCADE")
+        return f"postgresql://coordinator@/store?host={self.folder}"
+
+    def end_sessions(self) -> None:
+        """End the sessions of coordinators."""
+        with self.administer() as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE usename = 'coordinator'"
+            )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where a client of the server finds the password."""
+        return {"PGPASSWORD": _PASSWORD}
+
+    def administer(self, database: str = "store") -> _Connection:
+        """A connection that may do everything."""
+        return psycopg.connect(
+            host=str(self.folder),
+            user="postgres",
+            password=_PASSWORD,
+            dbname=database,
+            autocommit=True,
+        )
+
+    def _answers(self) -> bool:
+        try:
+            self.administer("postgres").close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _initialise(self) -> None:
+        password = self.folder / "password"
+        password.write_text(_PASSWORD)
+        password.chmod(0o644)
+        subprocess.run(
+            [
+                self._programs / "initdb",
+                "--username=postgres",
+                "--auth=scram-sha-256",
+                f"--pwfile={password}",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-sync",
+                f"--pgdata={self._data}",
+            ],
+            check=True,
+            capture_output=True,
+            **self._identity(),
+        )
+
+    def _identity(self) -> dict[str, object]:
+        if self._user is None:
+            return {"cwd": self.folder}
+        group = pwd.getpwnam(self._user).pw_gid
+        return {"cwd": self.folder, "user": self._user, "group": group, "extra_groups": []}
+
+
+def start_postgres() -> PostgresServer:
+    """A server, or the test's end where PostgreSQL is not installed: its failure where CI=true."""
+    programs = _programs()
+    if programs is None:
+        reason = "PostgreSQL is not installed: no initdb on PATH or in /usr/lib/postgresql"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return PostgresServer(programs)
+
+
+def _programs() -> Path | None:
+    found = shutil.which("initdb")
+    if found is not None:
+        return Path(found).resolve().parent
+    versions = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest = sorted(versions, key=lambda path: int(path.parts[-3]))
+    return newest[-1].parent if newest else None
+
+
+def _unprivileged_user() -> str | None:
+    """Who runs the server: it refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    pytest.fail("there is neither a user `postgres` nor `nobody` to run PostgreSQL as")
+
+
+class Line:
+    """A way to the server that can be cut while a commit is on it."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._behind = str(server.folder / ".s.PGSQL.5432")
+        self._folder = Path(tempfile.mkdtemp(prefix="pg-"))
+        self._path = str(self._folder / ".s.PGSQL.5432")
+        self.address = f"postgresql://coordinator@/store?host={self._folder}"
+        self._listening: socket.socket | None = None
+        self._cut = ""
+        self._for_good = False
+        self.cuts = 0
+
+    def __enter__(self) -> Line:
+        self.mend()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        shutil.rmtree(self._folder)
+
+    def cut_commit(self, when: str, *, for_good: bool = False) -> None:
+        """Lose the next commit `before` it arrives, or its answer: `after` it arrived."""
+        assert when in ("before", "after")
+        self._cut, self._for_good = when, for_good
+
+    def mend(self) -> None:
+        """Let connections through."""
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(self._path)
+        self._listening.listen()
+        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
+
+    def _close(self) -> None:
+        if self._listening is not None:
+            Path(self._path).unlink(missing_ok=True)
+            self._listening.close()
+            self._listening = None
+
+    def _accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._behind)
+                threading.Thread(target=self._connect, args=(client, server), daemon=True).start()
+
+    def _connect(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server:
+            back = threading.Thread(target=self._pass, args=(server, client, False), daemon=True)
+            back.start()
+            self._pass(client, server, True)
+            back.join()
+
+    def _pass(self, source: socket.socket, target: socket.socket, asking: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                if asking and self._cut and b"COMMIT" in data:
+                    when, self._cut = self._cut, ""
+                    self.cuts += 1
+                    if self._for_good:
+                        self._close()
+                    if when == "after":
+                        source.shutdown(socket.SHUT_WR)  # the answer finds no way back
+                        target.sendall(data)
+                        time.sleep(0.3)
+                    break
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,212 @@
+"""A PostgreSQL store whose server dies, is locked, full, or not what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.core import Held, Phase
+from paimon_magics.coordinator.database import Change, StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.postgres_database import PostgresDatabase
+from paimon_magics.coordinator.store import Store, open_store, store_address
+from paimon_magics.errors import SetupError
+from tests.coordinator.postgres import Line, PostgresServer
+
+HELD = Held(id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10)
+
+
+@pytest.fixture
+def address(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    return postgres.empty_database()
+
+
+@pytest.fixture
+def database(address: str) -> Iterator[PostgresDatabase]:
+    opened = PostgresDatabase(address)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def store(database: PostgresDatabase) -> Store:
+    return Store(database)
+
+
+def test_a_server_that_was_killed_and_is_back_has_everything(
+    store: Store, postgres: PostgresServer
+) -> None:
+    store.open(HELD, {})
+    postgres.kill()
+    with pytest.raises(StoreUnavailableError, match="does not work") as raised:
+        store.open(replace(HELD, id="b"), {})
+    assert not raised.value.unclear
+    with pytest.raises(StoreUnavailableError):
+        store.unfinished()
+    postgres.start()
+    assert [held.id for held, _ in store.unfinished()] == ["a"]
+    store.open(replace(HELD, id="c"), {})
+    assert [held.id for held, _ in store.unfinished()] == ["a", "c"]
+
+
+def test_a_session_that_ends_is_opened_again_unnoticed(
+    store: Store, postgres: PostgresServer, address: str
+) -> None:
+    for id in "abc":
+        postgres.end_sessions()
+        store.open(replace(HELD, id=id), {})
+    postgres.end_sessions()
+    assert [held.id for held, _ in store.unfinished()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_without_an_answer_is_made_once(
+    postgres: PostgresServer, address: str, when: str
+) -> None:
+    with Line(postgres) as line:
+        database = PostgresDatabase(line.address)
+        database.write([Change("CREATE TABLE numbers (n BIGINT)")])
+        line.cut_commit(when)
+        database.write([Change("INSERT INTO numbers VALUES (?)", (7,))])
+        assert line.cuts == 1
+        assert database.read("SELECT n FROM numbers") == [(7,)]
+        database.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_without_an_answer_is_unclear_while_the_server_is_out_of_reach(
+    postgres: PostgresServer, address: str, when: str
+) -> None:
+    with Line(postgres) as line:
+        store = Store(PostgresDatabase(line.address))
+        line.cut_commit(when, for_good=True)
+        with pytest.raises(StoreUnavailableError) as raised:
+            store.open(HELD, {})
+        assert raised.value.unclear
+        with pytest.raises(StoreUnavailableError) as raised:
+            store.check()
+        assert raised.value.unclear
+        line.mend()
+        store.open(HELD, {})
+        assert store.unfinished() == [(HELD, {})]
+        store.close()
+
+
+def test_rows_that_another_session_has_locked_are_waited_for_and_then_refused(
+    store: Store, postgres: PostgresServer, address: str
+) -> None:
+    store.open(HELD, {})
+    with postgres.administer() as other, other.transaction():
+        other.execute("LOCK TABLE paimon_coordinator.transactions")
+        with pytest.raises(StoreUnavailableError, match="lock timeout") as raised:
+            store.save(replace(HELD, phase=Phase.COMMITTING))
+        assert not raised.value.unclear
+    store.save(replace(HELD, phase=Phase.ABORTING))
+    assert [held.phase for held, _ in store.unfinished()] == [Phase.ABORTING]
+
+
+@pytest.mark.parametrize(
+    ("state", "message"), [("53100", "could not extend file"), ("25006", "read-only transaction")]
+)
+def test_what_the_server_refuses_is_not_stored(
+    store: Store, postgres: PostgresServer, address: str, state: str, message: str
+) -> None:
+    with postgres.administer() as other:
+        # The server's own error, raised where it would come up by itself.
+        other.execute(
+            "CREATE FUNCTION paimon_coordinator.refuse() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$ BEGIN "
+            f"RAISE EXCEPTION USING ERRCODE = '{state}', MESSAGE = '{message}'; END $$; "
+            "CREATE TRIGGER refuse BEFORE INSERT ON paimon_coordinator.transactions "
+            "EXECUTE FUNCTION paimon_coordinator.refuse()".encode()
+        )
+        with pytest.raises(StoreUnavailableError, match=message) as raised, store.together():
+            store.forget_finished(0)
+            store.open(HELD, {})
+        assert not raised.value.unclear
+        other.execute("DROP TRIGGER refuse ON paimon_coordinator.transactions")
+    store.open(HELD, {})
+    assert [held.id for held, _ in store.unfinished()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ("saved = saved - 1", "not as this coordinator left it"),
+        ("saved = saved + 1", "not as this coordinator left it"),
+        ("generation = generation + 1, holder = 'eve'", "taken over by another coordinator: eve"),
+    ],
+)
+@pytest.mark.parametrize("reconnect", [False, True])
+def test_a_database_that_is_not_what_it_was_ends_it(
+    store: Store,
+    postgres: PostgresServer,
+    address: str,
+    changed: str,
+    says: str,
+    reconnect: bool,
+) -> None:
+    store.open(HELD, {})
+    with postgres.administer() as other:
+        other.execute(f"UPDATE paimon_coordinator.owner SET {changed}".encode())
+    if reconnect:
+        postgres.end_sessions()
+    with pytest.raises(StoreLostError, match=says):
+        store.open(replace(HELD, id="b"), {})
+    with postgres.administer() as other:
+        rows = other.execute("SELECT id FROM paimon_coordinator.transactions").fetchall()
+    assert rows == [("a",)]
+
+
+@pytest.mark.parametrize("setting", ["fsync", "synchronous_commit"])
+def test_a_server_that_would_forget_is_refused(
+    postgres: PostgresServer, address: str, tmp_path: Path, setting: str
+) -> None:
+    with postgres.administer() as other:
+        try:
+            if setting == "fsync":
+                other.execute("ALTER SYSTEM SET fsync = off")
+                other.execute("SELECT pg_reload_conf()")
+            else:
+                other.execute("ALTER ROLE coordinator SET synchronous_commit = off")
+            with pytest.raises(SetupError, match=f"{setting} = off") as raised:
+                open_store(tmp_path, address)
+            assert f"Set {setting} = on" in raised.value.hint
+        finally:
+            other.execute("ALTER SYSTEM RESET fsync")
+            other.execute("SELECT pg_reload_conf()")
+            other.execute("ALTER ROLE coordinator RESET synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("mysql://somewhere/db", "names no database that is known"),
+        ("postgresql://[", "can't be read"),
+        ("postgresql://nobody@/db?host=/nowhere", "postgresql://nobody@/nowhere/db does not work"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_named(tmp_path: Path, address: str, says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        open_store(tmp_path, address)
+
+
+def test_no_message_shows_the_password(tmp_path: Path) -> None:
+    with pytest.raises(SetupError) as raised:
+        open_store(tmp_path, "postgresql://ada:secret@127.0.0.1:1/db")
+    assert "postgresql://ada@127.0.0.1:1/db" in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_password_on_the_command_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIMON_COORDINATOR_STORE", "postgresql://ada:secret@host/db")
+    assert store_address(None) == "postgresql://ada:secret@host/db"
+    assert store_address("postgresql://ada@host/db") == "postgresql://ada@host/db"
+    for option in ("postgresql://ada:secret@host/db", "postgresql://host/db?password=secret"):
+        with pytest.raises(SetupError, match="password") as raised:
+            store_address(option)
+        assert "secret" not in str(raised.value) and "PGPASSWORD" in raised.value.hint
