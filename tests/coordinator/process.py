@@ -142,4 +142,6 @@ def read(catalog: Catalog) -> list[dict[str, object]]:
 
 
 def data_files(warehouse: Path) -> set[str]:
-    return {path.name for path in warehouse.rglob("*.parquet")}
+    # Folders may go while they are looked into; `walk` passes over them.
+    names = (name for _, _, files in os.walk(warehouse) for name in files)
+    return {name for name in names if name.endswith(".parquet")}
