@@ -150,11 +150,11 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
 
 def _check_layout(name: TableName, definition: TableDefinition) -> None:
     mode = definition.bucket_mode
-    if mode in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
+    if mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
-            f"Table `{name}` has dynamic buckets ('bucket' = '-1', the default of primary-key "
-            "tables); writing those is not offered yet.",
-            hint="Create it with a fixed number of buckets, as in TBLPROPERTIES ('bucket' = '4').",
+            f"The primary key of `{name}` lacks partition columns, so that a key may move from one "
+            "partition to another; writing such tables is not offered yet.",
+            hint="Make the partition columns part of the primary key.",
         )
     if mode == "POSTPONE_MODE":
         raise UnsupportedStatementError(

@@ -50,6 +50,11 @@ from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTa
 from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import committed_files, latest_snapshot_id
+from paimon_magics.tables.dynamic_buckets import (
+    dynamic_bucket_options,
+    dynamic_buckets,
+    with_index_files,
+)
 from paimon_magics.tables.native import native_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
@@ -244,15 +249,17 @@ def _transact(
     table, change = prepared.table, prepared.change
     transaction = connection.committer.begin(table.name, prepared.base_snapshot_id)
     try:
-        task = _write_task(table, transaction, overwrite=not isinstance(change, Append))
+        task = _write_task(
+            table, transaction, overwrite=not isinstance(change, Append), slots=connection.slots
+        )
         with cancellable(connection.spark):
             job = write(task)
+        messages = with_index_files(table, job.written.messages, job.written.index_files)
     except BaseException as error:
         connection.committer.abort(transaction)
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
-    messages = job.written.messages
     properties = provenance(
         statement,
         connection.spark.version,
@@ -279,7 +286,9 @@ def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
         return connection.committer.commit(request)
 
 
-def _write_task(table: Table, transaction: Transaction, *, overwrite: bool) -> WriteTask:
+def _write_task(
+    table: Table, transaction: Transaction, *, overwrite: bool, slots: int
+) -> WriteTask:
     definition = table.definition
     schema = arrow_schema(definition)
     options = {
@@ -294,6 +303,11 @@ def _write_task(table: Table, transaction: Transaction, *, overwrite: bool) -> W
             buckets=definition.bucket,
             function=(definition.option("bucket-function.type") or "default").lower(),
         )
+    dynamic = None
+    if definition.bucket_mode == "HASH_DYNAMIC":
+        base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
+        dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
+        options |= dynamic_bucket_options()
     return WriteTask(
         table=native_table(table, options),
         commit_user=transaction.commit_user,
@@ -302,6 +316,7 @@ def _write_task(table: Table, transaction: Transaction, *, overwrite: bool) -> W
         bucket_rule=rule,
         overwrite=overwrite,
         attempts_folder=transaction.attempts_folder,
+        dynamic_buckets=dynamic,
     )
 
 

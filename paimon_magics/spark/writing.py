@@ -7,6 +7,7 @@ files of its finished tasks to the caller, who knows the transaction's prefix.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JobWritten", "write_frame"]
 
-_BUCKET = "__paimon_magics_bucket"
+_OWNER = "__paimon_magics_owner"
 _ORDINAL = "__paimon_magics_ordinal"
 
 _WRITTEN = spark_types.StructType(
@@ -29,6 +30,7 @@ _WRITTEN = spark_types.StructType(
         spark_types.StructField("messages", spark_types.ArrayType(spark_types.BinaryType())),
         spark_types.StructField("rows", spark_types.LongType()),
         spark_types.StructField("attempt", spark_types.IntegerType()),
+        spark_types.StructField("index_files", spark_types.BinaryType()),
     ]
 )
 
@@ -50,54 +52,77 @@ def write_frame(
     `slots` is how many tasks can run at once; `keep_order` is for primary-key tables whose last row
     of a key must win. Raises what Spark raises; then every file of the job is to be removed.
     """
-    placed = _place(frame, task, slots=slots, keep_order=keep_order)
-    rows = placed.mapInArrow(_WriteTasks(task), _WRITTEN).collect()
+    placed, bucket_column = _place(frame, task, slots=slots, keep_order=keep_order)
+    rows = placed.mapInArrow(_WriteTasks(task, bucket_column), _WRITTEN).collect()
     speculative = (spark.conf.get("spark.speculation", "false") or "false") == "true"
     return JobWritten(
         written=Written(
             messages=tuple(bytes(message) for row in rows for message in row["messages"]),
             rows=sum(row["rows"] for row in rows),
+            # Made by our own tasks a moment ago, and sent as Spark sends everything of theirs.
+            index_files=tuple(
+                one for row in rows for one in pickle.loads(bytes(row["index_files"]))
+            ),
         ),
         repeated_attempts=speculative or any(row["attempt"] > 0 for row in rows),
     )
 
 
-def _place(frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool) -> DataFrame:
+def _place(
+    frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
+) -> tuple[DataFrame, str | None]:
+    """The frame with its rows where they are to be written, and the column with their bucket where
+    that is settled by then."""
     partitions = list(task.partition_keys)
-    if task.bucket_rule is None:
+    dynamic = task.dynamic_buckets
+    if task.bucket_rule is None and dynamic is None:
         # Spark sizes the partitions itself and splits skewed ones: several writers may share a
         # partition of an append table.
-        return frame.hint("rebalance", *partitions) if partitions else frame
+        return (frame.hint("rebalance", *partitions) if partitions else frame), None
     schema = spark_types.StructType(
         [
             *frame.schema.fields,
-            spark_types.StructField(_BUCKET, spark_types.IntegerType()),
+            spark_types.StructField(_OWNER, spark_types.IntegerType()),
             spark_types.StructField(_ORDINAL, spark_types.LongType()),
         ]
     )
-    owners = [*partitions, _BUCKET]
-    routed = frame.mapInArrow(_BucketTasks(task), schema).repartition(slots, *owners)
-    return routed.sortWithinPartitions(*owners, _ORDINAL) if keep_order else routed
+    owners = [*partitions, _OWNER]
+    routed = frame.mapInArrow(_OwnerTasks(task), schema).repartition(slots, *owners)
+    assigned = dynamic is not None and bool(dynamic.index)
+    if assigned:
+        # A known key may live in a bucket of another assigner: once more to the bucket's owner.
+        # Where there is no index yet, all that an assigner places is its own.
+        routed = routed.mapInArrow(_AssignTasks(task), schema).repartition(slots, *owners)
+    placed = routed.sortWithinPartitions(*owners, _ORDINAL) if keep_order else routed
+    return placed, _OWNER if assigned else None
 
 
 @dataclass(frozen=True)
-class _BucketTasks:
-    """Runs in the task: computes each row's bucket and ordinal."""
+class _OwnerTasks:
+    """Runs in the task: computes each row's owner and ordinal."""
 
     task: WriteTask
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        from paimon_magics.tables.writing import with_buckets
+        from paimon_magics.tables.writing import with_owners
 
-        rule = self.task.bucket_rule
         context = TaskContext.get()
-        assert rule is not None and context is not None
-        # Only the key columns must have Paimon's exact types to be hashed.
-        schema = self.task.arrow_schema()
-        keys = schema.empty_table().select(list(rule.keys)).schema
-        yield from with_buckets(batches, keys, rule, (_BUCKET, _ORDINAL), context.partitionId())
+        assert context is not None
+        yield from with_owners(batches, self.task, (_OWNER, _ORDINAL), context.partitionId())
+
+
+@dataclass(frozen=True)
+class _AssignTasks:
+    """Runs in the task: turns the rows' assigner into their bucket."""
+
+    task: WriteTask
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from paimon_magics.tables.writing import with_assigned_buckets
+
+        yield from with_assigned_buckets(batches, self.task, _OWNER)
 
 
 @dataclass(frozen=True)
@@ -105,6 +130,7 @@ class _WriteTasks:
     """Runs in the task: writes everything it is given, then hands over the messages."""
 
     task: WriteTask
+    bucket_column: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -114,18 +140,20 @@ class _WriteTasks:
 
         context = TaskContext.get()
         assert context is not None
-        written = write_batches(self.task, batches)
+        written = write_batches(self.task, batches, self.bucket_column)
         yield pa.RecordBatch.from_pydict(
             {
                 "messages": [list(written.messages)],
                 "rows": [written.rows],
                 "attempt": [context.attemptNumber()],
+                "index_files": [pickle.dumps(written.index_files)],
             },
             schema=pa.schema(
                 [
                     ("messages", pa.list_(pa.binary())),
                     ("rows", pa.int64()),
                     ("attempt", pa.int32()),
+                    ("index_files", pa.binary()),
                 ]
             ),
         )

@@ -7,18 +7,37 @@ that were already handed over in messages are the transaction's to remove.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
 from paimon_magics.tables.attempts import attempt
+from paimon_magics.tables.dynamic_buckets import (
+    Assign,
+    DynamicBuckets,
+    IndexWriter,
+    IndexWritten,
+)
 from paimon_magics.tables.native import NativeTable
 
-__all__ = ["BucketRule", "WriteTask", "Written", "conform", "with_buckets", "write_batches"]
+__all__ = [
+    "BucketRule",
+    "DynamicBuckets",
+    "WriteTask",
+    "Written",
+    "conform",
+    "with_assigned_buckets",
+    "with_owners",
+    "write_batches",
+]
+
+_Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +48,8 @@ class BucketRule:
     buckets: int
     function: str = "default"
 
-    def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The bucket of every row, as int32."""
+    def owners(self, batch: pa.RecordBatch) -> pa.Array:
+        """The bucket of every row, as int32: rows of one bucket must meet in one task."""
         columns = [batch.column(key) for key in self.keys]
         if self.function == "mod":
             return pa.array(mod_bucket(columns[0], self.buckets))
@@ -41,9 +60,10 @@ class BucketRule:
 class WriteTask:
     """What every writer of one statement must know; small and picklable.
 
-    `schema` is the table's exact Arrow schema, serialised. `overwrite` tells that the files
-    replace others, so that sequence numbers start anew. `attempts_folder` holds the markers of
-    running writers (module `attempts`).
+    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
+    assigned as `dynamic_buckets` says, or do not matter (neither is there). `overwrite` tells that
+    the files replace others, so that sequence numbers start anew. `attempts_folder` holds the
+    markers of running writers (module `attempts`).
     """
 
     table: NativeTable
@@ -53,6 +73,7 @@ class WriteTask:
     bucket_rule: BucketRule | None
     overwrite: bool
     attempts_folder: str | None
+    dynamic_buckets: DynamicBuckets | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""
@@ -61,10 +82,14 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one writer made: commit messages (Java's serializer, version 14) and rows taken."""
+    """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
+
+    `index_files` belong to the messages, see `dynamic_buckets.with_index_files`.
+    """
 
     messages: tuple[bytes, ...]
     rows: int
+    index_files: tuple[IndexWritten, ...] = ()
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -78,35 +103,64 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def with_buckets(
-    batches: Iterable[pa.RecordBatch],
-    schema: pa.Schema,
-    rule: BucketRule,
-    names: tuple[str, str],
-    source: int,
+def with_owners(
+    batches: Iterable[pa.RecordBatch], task: WriteTask, names: tuple[str, str], source: int
 ) -> Iterator[pa.RecordBatch]:
-    """Each batch with two more columns: the bucket (int32) and the row's ordinal (int64).
+    """Each batch with two more columns: the row's owner (int32) and its ordinal (int64).
 
-    The ordinal orders rows by (`source`, position): the statement's order, which a shuffle loses.
+    Rows with equal owners in one partition must meet in one task: the owner is the bucket, or the
+    assigner of dynamic buckets. The ordinal orders rows by (`source`, position): the statement's
+    order, which a shuffle loses.
     """
-    bucket_name, ordinal_name = names
+    owner_name, ordinal_name = names
+    rule = task.bucket_rule
+    if rule is not None:
+        keys, owners_of = rule.keys, rule.owners
+    else:
+        assert task.dynamic_buckets is not None
+        keys, owners_of = task.dynamic_buckets.keys, task.dynamic_buckets.assigners_of
+    # Only the key columns must have Paimon's exact types to be hashed.
+    schema = task.arrow_schema().empty_table().select(list(keys)).schema
     position = source << 33
     for batch in batches:
-        buckets = rule.of(conform(batch, schema))
+        owners = owners_of(conform(batch, schema))
         ordinals = pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64))
         position += batch.num_rows
-        yield batch.append_column(bucket_name, buckets).append_column(ordinal_name, ordinals)
+        yield batch.append_column(owner_name, owners).append_column(ordinal_name, ordinals)
 
 
-def write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written:
+def with_assigned_buckets(
+    batches: Iterable[pa.RecordBatch], task: WriteTask, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Each batch with its column `name` made the bucket of the row, by the hash index.
+
+    All rows of one assigner in one partition must come here.
+    """
+    dynamic = task.dynamic_buckets
+    assert dynamic is not None
+    assign = dynamic.assigner()
+    wanted = list(dict.fromkeys([*dynamic.keys, *task.partition_keys]))
+    schema = task.arrow_schema().empty_table().select(wanted).schema
+    for batch in batches:
+        keys = conform(batch, schema)
+        buckets = _assigned(keys, task.partition_keys, dynamic.hashes(keys), assign)
+        position = batch.schema.get_field_index(name)
+        yield batch.set_column(position, name, pa.array(buckets))
+
+
+def write_batches(
+    task: WriteTask, batches: Iterable[pa.RecordBatch], bucket_column: str | None = None
+) -> Written:
     """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
+
+    `bucket_column` has the bucket of each row where it was assigned before.
 
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended.
     """
     with attempt(task.attempts_folder):
         try:
-            return _write_batches(task, batches)
+            return _write_batches(task, batches, bucket_column)
         except BaseException as error:
             # The native writer's panics are no Exceptions, and would pass by everything that
             # turns a failure into an error of ours.
@@ -115,7 +169,9 @@ def write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written
             raise
 
 
-def _write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written:
+def _write_batches(
+    task: WriteTask, batches: Iterable[pa.RecordBatch], bucket_column: str | None
+) -> Written:
     schema = task.arrow_schema()
     table = task.table.open()
     builder = table.new_batch_write_builder()._with_commit_user(task.commit_user)
@@ -123,41 +179,98 @@ def _write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Writte
         builder = builder.with_overwrite({})
     writer = builder.new_write()
     rows = 0
+    groups = _Groups(task, bucket_column)
     try:
         for batch in batches:
             conformed = conform(batch, schema)
             rows += conformed.num_rows
-            if task.bucket_rule is None:
-                if conformed.num_rows:
-                    writer.write_arrow(_unsliced(conformed))
+            if not conformed.num_rows:
                 continue
-            for bucket, group in _groups(conformed, task):
+            if task.bucket_rule is None and task.dynamic_buckets is None:
+                writer.write_arrow(_unsliced(conformed))
+                continue
+            for bucket, group in groups.of(batch, conformed):
                 writer.write_arrow(_unsliced(group), bucket)
+        index_files = groups.index.write() if groups.index is not None else ()
         messages = tuple(message.serialize() for message in writer.prepare_commit())
     finally:
         # Deletes what the writer still owns; after prepare_commit that is nothing.
         writer.close()
-    return Written(messages=messages, rows=rows)
+    return Written(messages=messages, rows=rows, index_files=index_files)
 
 
-def _groups(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of each (partition, bucket) in their order."""
-    if not batch.num_rows:
-        return
-    assert task.bucket_rule is not None
-    keys = [task.bucket_rule.of(batch), *(batch.column(key) for key in task.partition_keys)]
-    codes = np.zeros(batch.num_rows, dtype=np.int64)
-    for column in keys:
+class _Groups:
+    """Takes batches apart by (partition, bucket); notes in `index` what went where."""
+
+    def __init__(self, task: WriteTask, bucket_column: str | None) -> None:
+        self._task = task
+        self._bucket_column = bucket_column
+        dynamic = task.dynamic_buckets
+        self.index = IndexWriter(dynamic) if dynamic is not None else None
+        self._assign = dynamic.assigner() if dynamic is not None else None
+
+    def of(
+        self, batch: pa.RecordBatch, conformed: pa.RecordBatch
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """The rows of each bucket of each partition in their order."""
+        task, dynamic = self._task, self._task.dynamic_buckets
+        hashes = None
+        if dynamic is None:
+            assert task.bucket_rule is not None
+            buckets = np.asarray(task.bucket_rule.owners(conformed))
+        else:
+            hashes = dynamic.hashes(conformed)
+            if self._bucket_column is not None:
+                buckets = np.asarray(batch.column(self._bucket_column))
+            else:
+                assert self._assign is not None
+                buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
+        partitions = [conformed.column(key) for key in task.partition_keys]
+        for rows in _row_groups([pa.array(buckets), *partitions]):
+            contiguous = rows[-1] - rows[0] + 1 == len(rows)
+            group = (
+                conformed.slice(rows[0], len(rows))
+                if contiguous
+                else conformed.take(pa.array(rows))
+            )
+            bucket = int(buckets[rows[0]])
+            if self.index is not None and hashes is not None:
+                self.index.add(_values(partitions, rows[0]), bucket, hashes[rows])
+            yield bucket, group
+
+
+def _assigned(
+    batch: pa.RecordBatch,
+    partition_keys: Sequence[str],
+    hashes: npt.NDArray[np.int32],
+    assign: Assign,
+) -> npt.NDArray[np.int32]:
+    """The bucket of each row."""
+    partitions = [batch.column(key) for key in partition_keys]
+    if not partitions:
+        return assign((), hashes)
+    buckets = np.empty(batch.num_rows, dtype=np.int32)
+    for rows in _row_groups(partitions):
+        buckets[rows] = assign(_values(partitions, rows[0]), hashes[rows])
+    return buckets
+
+
+def _row_groups(columns: Sequence[pa.Array]) -> list[_Rows]:
+    """The positions of the rows with equal values, in their order, for each such value."""
+    if not len(columns[0]):
+        return []
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
         encoded = pc.dictionary_encode(column, null_encoding="encode")
         codes = codes * (len(encoded.dictionary) + 1) + np.asarray(encoded.indices)
         codes = np.unique(codes, return_inverse=True)[1]
     order = np.argsort(codes, kind="stable")
     edges = np.flatnonzero(np.diff(codes[order])) + 1
-    buckets = np.asarray(keys[0])
-    for rows in np.split(order, edges):
-        contiguous = rows[-1] - rows[0] + 1 == len(rows)
-        group = batch.slice(rows[0], len(rows)) if contiguous else batch.take(pa.array(rows))
-        yield int(buckets[rows[0]]), group
+    return np.split(order, edges)
+
+
+def _values(columns: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
+    return tuple(column[int(row)].as_py() for column in columns)
 
 
 def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:

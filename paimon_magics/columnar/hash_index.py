@@ -1,0 +1,158 @@
+"""Buckets of a table with dynamic buckets: which key hash lives where, and where a new one goes.
+
+Every bucket of such a table has an index file of the hashes of its keys (`HashIndexFile`: 32-bit
+integers, big-endian). A hash that is in one of them stays in that bucket for good; a new one goes
+to a bucket that is not full, or opens another. Rules: Paimon's `PartitionIndex` and
+`SimpleHashBucketAssigner`.
+
+Several assigners may work on one partition at once: each answers for the hashes that
+`assigner_of` gives it, and puts new ones only into buckets of its own (`bucket % assigners`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "BUCKETS_MAX",
+    "PartitionBuckets",
+    "TooManyBucketsError",
+    "assigner_of",
+    "decode_hashes",
+    "encode_hashes",
+]
+
+BUCKETS_MAX = 32767  # Paimon keeps a bucket in a short
+
+Hashes = npt.NDArray[np.int32]
+Buckets = npt.NDArray[np.int32]
+
+
+class TooManyBucketsError(ValueError):
+    """All buckets that Paimon can number are full."""
+
+
+def assigner_of(hashes: Hashes, assigners: int) -> npt.NDArray[np.int32]:
+    """Which of `assigners` answers for each hash."""
+    remainders = np.fmod(hashes.astype(np.int64), assigners)
+    found: npt.NDArray[np.int32] = np.abs(remainders).astype(np.int32)
+    return found
+
+
+def decode_hashes(content: bytes) -> Hashes:
+    """The hashes in an index file. Raises ValueError for a file that was cut off."""
+    return np.frombuffer(content, dtype=">i4").astype(np.int32)
+
+
+def encode_hashes(hashes: Hashes) -> bytes:
+    """An index file of these hashes, each once."""
+    return np.unique(hashes).astype(">i4").tobytes()
+
+
+class PartitionBuckets:
+    """The buckets of one partition as one assigner sees them.
+
+    `known` is every bucket with the hashes in it. `rows_per_bucket` is the option
+    `dynamic-bucket.target-row-num`, `buckets_max` is `dynamic-bucket.max-buckets` (-1 for no
+    limit). Memory is 8 bytes for each hash that the assigner answers for.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[tuple[int, Hashes]],
+        *,
+        assigner: int,
+        assigners: int,
+        rows_per_bucket: int,
+        buckets_max: int = -1,
+    ) -> None:
+        self._assigner = assigner
+        self._assigners = assigners
+        self._rows_per_bucket = rows_per_bucket
+        self._limit = BUCKETS_MAX if buckets_max == -1 else buckets_max
+        self._limited = buckets_max != -1
+        self._sizes: dict[int, int] = {}
+        self._runs: list[tuple[Hashes, Buckets]] = []
+        mine: list[tuple[Hashes, Buckets]] = []
+        for bucket, hashes in known:
+            if bucket % assigners == assigner:
+                self._sizes[bucket] = len(hashes)
+            ours = hashes[assigner_of(hashes, assigners) == assigner]
+            mine.append((ours, np.full(len(ours), bucket, dtype=np.int32)))
+        if mine:
+            self._runs.append(_merged(mine))
+
+    def assign(self, hashes: Hashes) -> Buckets:
+        """The bucket of each hash; equal hashes get equal buckets, now and later.
+
+        Raises TooManyBucketsError where no bucket is left.
+        """
+        unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+        buckets = self._known(unique)
+        new = np.flatnonzero(buckets < 0)
+        if len(new):
+            # In the order in which they came, as Paimon would.
+            new = new[np.argsort(first[new], kind="stable")]
+            buckets[new] = self._placed(unique[new])
+            added = np.sort(new)
+            self._remember(unique[added], buckets[added])
+        return buckets[inverse]
+
+    def _known(self, unique: Hashes) -> Buckets:
+        buckets = np.full(len(unique), -1, dtype=np.int32)
+        for hashes, places in self._runs:
+            if not len(hashes):
+                continue
+            at = np.minimum(np.searchsorted(hashes, unique), len(hashes) - 1)
+            found = hashes[at] == unique
+            buckets[found] = places[at[found]]
+        return buckets
+
+    def _placed(self, hashes: Hashes) -> Buckets:
+        placed = np.empty(len(hashes), dtype=np.int32)
+        start = 0
+        for bucket, room in self._rooms():
+            taken = min(room, len(hashes) - start)
+            placed[start : start + taken] = bucket
+            self._sizes[bucket] = self._sizes.get(bucket, 0) + taken
+            start += taken
+            if start == len(hashes):
+                return placed
+        owned = np.array(sorted(self._sizes), dtype=np.int32)
+        if not self._limited or not len(owned):
+            raise TooManyBucketsError(
+                f"all {self._limit} buckets have {self._rows_per_bucket:,} rows; raise "
+                "'dynamic-bucket.target-row-num'"
+            )
+        # Past the limit buckets grow evenly; Paimon picks one at random.
+        placed[start:] = owned[
+            np.abs(np.fmod(hashes[start:].astype(np.int64), 65_537)) % len(owned)
+        ]
+        return placed
+
+    def _rooms(self) -> Iterator[tuple[int, int]]:
+        """Buckets of this assigner that take more rows, with how many: open ones, then new ones."""
+        for bucket in sorted(self._sizes):
+            if self._sizes[bucket] < self._rows_per_bucket:
+                yield bucket, self._rows_per_bucket - self._sizes[bucket]
+        for bucket in range(self._assigner, self._limit, self._assigners):
+            if bucket not in self._sizes:
+                yield bucket, self._rows_per_bucket
+
+    def _remember(self, hashes: Hashes, buckets: Buckets) -> None:
+        """Runs of sorted hashes, each more than twice as long as the next: few look-ups, and a
+        hash is merged only a logarithmic number of times."""
+        self._runs.append((hashes, buckets))
+        while len(self._runs) > 1 and len(self._runs[-2][0]) <= 2 * len(self._runs[-1][0]):
+            last = self._runs.pop()
+            self._runs.append(_merged([self._runs.pop(), last]))
+
+
+def _merged(runs: list[tuple[Hashes, Buckets]]) -> tuple[Hashes, Buckets]:
+    hashes = np.concatenate([hashes for hashes, _ in runs])
+    buckets = np.concatenate([buckets for _, buckets in runs])
+    order = np.argsort(hashes, kind="stable")
+    return hashes[order], buckets[order]

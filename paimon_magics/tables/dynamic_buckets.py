@@ -1,0 +1,272 @@
+"""The hash index of a table with dynamic buckets, read for a statement and written by its tasks.
+
+The index of a snapshot is one file of key hashes for every (partition, bucket). A statement plans
+on the index of its base snapshot, and its commit brings a new file for each bucket that got new
+keys; the commit fails when somebody else changed the index of such a partition meanwhile.
+
+Index files of ours carry the transaction's prefix, so that those of an attempt that did not count
+are found and removed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.columnar.hash_index import (
+    BUCKETS_MAX,
+    PartitionBuckets,
+    assigner_of,
+    decode_hashes,
+    encode_hashes,
+)
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.stores import open_store
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog import Table
+
+__all__ = [
+    "Assign",
+    "DynamicBuckets",
+    "IndexFile",
+    "IndexWriter",
+    "IndexWritten",
+    "dynamic_bucket_options",
+    "dynamic_buckets",
+    "hash_index_of",
+    "with_index_files",
+]
+
+_HASH = "HASH"
+_ADD = 0  # Paimon's FileKind
+
+Partition = tuple[Any, ...]
+"""Partition values as Python's, as both engines give them."""
+
+Assign = Callable[[Partition, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
+"""Gives the bucket of each key hash of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """The hashes of one (partition, bucket)."""
+
+    partition: Partition
+    bucket: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWritten:
+    """An index file that a task wrote; it replaces the one of its (partition, bucket)."""
+
+    partition: Partition
+    bucket: int
+    name: str
+    size_bytes: int
+    hashes: int
+
+
+@dataclass(frozen=True)
+class DynamicBuckets:
+    """What the tasks of a statement must know; small (a hundred bytes a bucket) and picklable.
+
+    `keys` are the primary-key columns that are no partition columns. `index` is the one of the base
+    snapshot, empty where the statement replaces what is there. `assigners` share the work.
+    """
+
+    keys: tuple[str, ...]
+    rows_per_bucket: int
+    buckets_max: int
+    assigners: int
+    index: tuple[IndexFile, ...]
+    folder: str
+    file_prefix: str
+    location: str
+    store_options: tuple[tuple[str, str], ...] = field(repr=False)  # may hold credentials
+
+    def hashes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """The key hash of every row."""
+        return binary_row_hash([batch.column(key) for key in self.keys])
+
+    def assigners_of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Which assigner answers for each row, as int32."""
+        return pa.array(assigner_of(self.hashes(batch), self.assigners))
+
+    def assigner(self) -> Assign:
+        """A function that remembers what it has assigned, and reads the index as it needs it."""
+        known: dict[tuple[Partition, int], PartitionBuckets] = {}
+
+        def assign(partition: Partition, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+            owners = assigner_of(hashes, self.assigners)
+            buckets = np.empty(len(hashes), dtype=np.int32)
+            for owner in np.unique(owners).tolist():
+                if (partition, owner) not in known:
+                    known[partition, owner] = self._load(partition, owner)
+                rows = owners == owner
+                buckets[rows] = known[partition, owner].assign(hashes[rows])
+            return buckets
+
+        return assign
+
+    def stored(self, partition: Partition, bucket: int) -> npt.NDArray[np.int32]:
+        """The hashes that the index has for a bucket."""
+        found = [f for f in self.index if f.bucket == bucket and f.partition == partition]
+        return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, found)])
+
+    def _load(self, partition: Partition, assigner: int) -> PartitionBuckets:
+        files = [file for file in self.index if file.partition == partition]
+        return PartitionBuckets(
+            ((file.bucket, self._read(file)) for file in files),
+            assigner=assigner,
+            assigners=self.assigners,
+            rows_per_bucket=self.rows_per_bucket,
+            buckets_max=self.buckets_max,
+        )
+
+    def _read(self, file: IndexFile) -> npt.NDArray[np.int32]:
+        content = open_store(self.location, dict(self.store_options)).read(file.path)
+        if content is None:
+            raise TableDamagedError(
+                f"The hash index {file.path} of the table is not there, so where its keys live "
+                "can't be told.",
+                hint="Nothing was written. Restore the file, or overwrite the partition.",
+            )
+        return decode_hashes(content)
+
+
+class IndexWriter:
+    """Collects the hashes of what one task writes, and writes the index files of its buckets.
+
+    Memory is four bytes for each row that the task takes.
+    """
+
+    def __init__(self, buckets: DynamicBuckets) -> None:
+        self._buckets = buckets
+        self._seen: dict[tuple[Partition, int], list[npt.NDArray[np.int32]]] = {}
+
+    def add(self, partition: Partition, bucket: int, hashes: npt.NDArray[np.int32]) -> None:
+        """Note that rows with these hashes went to the bucket."""
+        self._seen.setdefault((partition, bucket), []).append(np.unique(hashes))
+
+    def write(self) -> tuple[IndexWritten, ...]:
+        """A file for each bucket with hashes that the index did not have."""
+        store = open_store(self._buckets.location, dict(self._buckets.store_options))
+        written = []
+        for (partition, bucket), seen in self._seen.items():
+            stored = self._buckets.stored(partition, bucket)
+            union = np.union1d(stored, np.concatenate(seen))
+            if len(union) == len(stored):
+                continue
+            name = f"{self._buckets.file_prefix}index-{uuid.uuid4()}"
+            content = encode_hashes(union)
+            store.create(f"{self._buckets.folder}/{name}", content)
+            written.append(IndexWritten(partition, bucket, name, len(content), len(union)))
+        return tuple(written)
+
+
+def dynamic_buckets(
+    table: Table, file_prefix: str, base_snapshot_id: int, slots: int
+) -> DynamicBuckets:
+    """How a statement assigns buckets on the index of a snapshot, 0 for none; up to `slots` tasks
+    share the work, fewer where the options `dynamic-bucket.*` say so."""
+    from pypaimon.read.native_plan import _resolved_schema_file_io_options
+
+    definition = table.definition
+    wanted = [slots]
+    for key in ("assigner-parallelism", "initial-buckets", "max-buckets"):
+        number = int(definition.option(f"dynamic-bucket.{key}") or -1)
+        if number > 0:
+            wanted.append(number)
+    options = _resolved_schema_file_io_options(table.paimon) or {}
+    return DynamicBuckets(
+        keys=definition.trimmed_primary_keys,
+        rows_per_bucket=int(definition.option("dynamic-bucket.target-row-num") or 2_000_000),
+        buckets_max=int(definition.option("dynamic-bucket.max-buckets") or -1),
+        assigners=min(wanted),
+        index=hash_index_of(table, base_snapshot_id),
+        folder=str(table.paimon.path_factory().index_path()),
+        file_prefix=file_prefix,
+        location=table.location,
+        store_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),
+    )
+
+
+def dynamic_bucket_options() -> dict[str, str]:
+    """Options for the native writer, so that it takes the buckets that it is given and leaves the
+    index to us."""
+    return {"bucket": str(BUCKETS_MAX)}
+
+
+def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
+    """The hash index of a snapshot; () for a table without snapshots (id 0)."""
+    from pypaimon.manifest.index_manifest_file import IndexManifestFile
+
+    if not snapshot_id:
+        return ()
+    paimon = table.paimon
+    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
+    if snapshot is None or not snapshot.index_manifest:
+        return ()
+    factory = paimon.path_factory()
+    return tuple(
+        IndexFile(
+            partition=tuple(entry.partition.values),
+            bucket=entry.bucket,
+            path=factory.bucket_index_path(
+                tuple(entry.partition.values), entry.bucket, entry.index_file
+            ),
+        )
+        for entry in IndexManifestFile(paimon).read(snapshot.index_manifest)
+        if entry.index_file.index_type == _HASH
+    )
+
+
+def with_index_files(
+    table: Table, messages: Sequence[bytes], written: Iterable[IndexWritten]
+) -> tuple[bytes, ...]:
+    """The commit messages, each with the index files of its (partition, bucket)."""
+    from pypaimon.index.index_file_meta import IndexFileMeta
+    from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+    from pypaimon.table.row.generic_row import GenericRow
+    from pypaimon.write.commit_message_serializer import (
+        deserialize_commit_message,
+        serialize_commit_message,
+    )
+
+    by_owner = {(one.partition, one.bucket): one for one in written}
+    if not by_owner:
+        return tuple(messages)
+    fields = table.paimon.partition_keys_fields
+    completed = []
+    for body in messages:
+        message = deserialize_commit_message(
+            body, fields, table.paimon.trimmed_primary_keys_fields, version=14
+        )
+        one = by_owner.pop((tuple(message.partition), message.bucket), None)
+        if one is not None:
+            meta = IndexFileMeta(
+                index_type=_HASH,
+                file_name=one.name,
+                file_size=one.size_bytes,
+                row_count=one.hashes,
+            )
+            message.index_adds.append(
+                IndexManifestEntry(_ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
+            )
+        completed.append(serialize_commit_message(message, fields))
+    if by_owner:
+        raise TableDamagedError(
+            f"The writers of `{table.name}` left an index of buckets that they did not write; "
+            "nothing was committed.",
+            hint="Run the statement again, and report this with the table's definition.",
+        )
+    return tuple(completed)
