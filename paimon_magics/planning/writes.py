@@ -156,11 +156,11 @@ def _check_layout(name: TableName, definition: TableDefinition) -> None:
             "partition to another; writing such tables is not offered yet.",
             hint="Make the partition columns part of the primary key.",
         )
-    if mode == "POSTPONE_MODE":
+    if mode == "POSTPONE_MODE" and not definition.flag("postpone.batch-write-fixed-bucket"):
         raise UnsupportedStatementError(
-            f"Table `{name}` postpones its buckets ('bucket' = '-2'); writing those is not offered "
-            "yet.",
-            hint="Create it with a fixed number of buckets, as in TBLPROPERTIES ('bucket' = '4').",
+            f"Rows written to `{name}` would stay invisible until a compaction "
+            "('postpone.batch-write-fixed-bucket' = 'false'), and compaction is not offered yet.",
+            hint="Leave that option at 'true': rows then go to real buckets at once.",
         )
     function = (definition.option("bucket-function.type") or "default").lower()
     if mode == "HASH_FIXED" and function not in ("default", "mod"):

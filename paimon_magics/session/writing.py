@@ -48,16 +48,17 @@ from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
 from paimon_magics.statements.tokens import tokenize
+from paimon_magics.tables.bucket_counts import (
+    bucket_counts,
+    check_bucket_counts,
+    with_bucket_counts,
+)
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import committed_files, latest_snapshot_id
-from paimon_magics.tables.dynamic_buckets import (
-    dynamic_bucket_options,
-    dynamic_buckets,
-    with_index_files,
-)
-from paimon_magics.tables.native import native_table
+from paimon_magics.tables.dynamic_buckets import dynamic_buckets, with_index_files
+from paimon_magics.tables.native import given_bucket_options, native_table
 from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.writing import BucketRule, WriteTask, Written, write_batches
 
 if TYPE_CHECKING:
     import pyarrow
@@ -254,7 +255,7 @@ def _transact(
         )
         with cancellable(connection.spark):
             job = write(task)
-        messages = with_index_files(table, job.written.messages, job.written.index_files)
+        messages = _completed(table, task, job.written, transaction.base_snapshot_id)
     except BaseException as error:
         connection.committer.abort(transaction)
         if isinstance(error, Exception):
@@ -296,18 +297,20 @@ def _write_task(
         "changelog-file.prefix": transaction.file_prefix + "changelog-",
         **_statistics_options(definition),
     }
-    rule = None
-    if definition.bucket_mode == "HASH_FIXED":
-        rule = BucketRule(
-            keys=definition.bucket_keys,
-            buckets=definition.bucket,
-            function=(definition.option("bucket-function.type") or "default").lower(),
-        )
-    dynamic = None
-    if definition.bucket_mode == "HASH_DYNAMIC":
-        base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
-        dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
-        options |= dynamic_bucket_options()
+    base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
+    rule, dynamic = None, None
+    match definition.bucket_mode:
+        case "HASH_FIXED":
+            function = (definition.option("bucket-function.type") or "default").lower()
+            rule = BucketRule(definition.bucket_keys, definition.bucket, function)
+        case "POSTPONE_MODE":
+            default = int(definition.option("postpone.default-bucket-num") or 1)
+            counts = tuple(bucket_counts(table, base_snapshot_id).items())
+            rule = BucketRule(definition.bucket_keys, default, by_partition=counts)
+            options |= given_bucket_options()
+        case "HASH_DYNAMIC":
+            dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
+            options |= given_bucket_options()
     return WriteTask(
         table=native_table(table, options),
         commit_user=transaction.commit_user,
@@ -318,6 +321,19 @@ def _write_task(
         attempts_folder=transaction.attempts_folder,
         dynamic_buckets=dynamic,
     )
+
+
+def _completed(
+    table: Table, task: WriteTask, written: Written, base_snapshot_id: int
+) -> tuple[bytes, ...]:
+    """The messages of all tasks with what only the driver knows."""
+    messages = with_index_files(table, written.messages, written.index_files)
+    rule = task.bucket_rule
+    if rule is not None and table.definition.bucket_mode == "POSTPONE_MODE":
+        return with_bucket_counts(table, messages, dict(rule.by_partition), rule.buckets)
+    if not task.overwrite:
+        check_bucket_counts(table, messages, base_snapshot_id)
+    return messages
 
 
 def _statistics_options(definition: TableDefinition) -> dict[str, str]:

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
 from paimon_magics.columnar.hash_index import (
-    BUCKETS_MAX,
     PartitionBuckets,
     assigner_of,
     decode_hashes,
@@ -39,7 +38,7 @@ __all__ = [
     "IndexFile",
     "IndexWriter",
     "IndexWritten",
-    "dynamic_bucket_options",
+    "Partition",
     "dynamic_buckets",
     "hash_index_of",
     "with_index_files",
@@ -97,9 +96,9 @@ class DynamicBuckets:
         """The key hash of every row."""
         return binary_row_hash([batch.column(key) for key in self.keys])
 
-    def assigners_of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Which assigner answers for each row, as int32."""
-        return pa.array(assigner_of(self.hashes(batch), self.assigners))
+    def owners(self, batch: pa.RecordBatch, _: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Which assigner answers for each row, in every partition alike."""
+        return assigner_of(self.hashes(batch), self.assigners)
 
     def assigner(self) -> Assign:
         """A function that remembers what it has assigned, and reads the index as it needs it."""
@@ -198,12 +197,6 @@ def dynamic_buckets(
         location=table.location,
         store_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),
     )
-
-
-def dynamic_bucket_options() -> dict[str, str]:
-    """Options for the native writer, so that it takes the buckets that it is given and leaves the
-    index to us."""
-    return {"bucket": str(BUCKETS_MAX)}
 
 
 def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:

@@ -17,7 +17,7 @@ from paimon_magics.errors import SetupError, UnsupportedStatementError
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog import Table
 
-__all__ = ["NativeTable", "native_table"]
+__all__ = ["NativeTable", "given_bucket_options", "native_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,12 @@ class NativeTable:
             branch=self.branch,
             options=dict(self.io_options),
         )
+
+
+def given_bucket_options() -> dict[str, str]:
+    """Options under which the native writer takes the buckets that it is given, whatever layout
+    the table has, and leaves a hash index to the caller."""
+    return {"bucket": "32767"}  # the most that Paimon can number
 
 
 def native_table(table: Table, options: Mapping[str, str] | None = None) -> NativeTable:

@@ -23,6 +23,7 @@ from paimon_magics.tables.dynamic_buckets import (
     DynamicBuckets,
     IndexWriter,
     IndexWritten,
+    Partition,
 )
 from paimon_magics.tables.native import NativeTable
 
@@ -42,18 +43,35 @@ _Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class BucketRule:
-    """How a row's bucket follows from its key columns. `function` is default or mod."""
+    """How a row's bucket follows from its key columns. `function` is default or mod.
+
+    `by_partition` has the partitions whose number of buckets is not `buckets`.
+    """
 
     keys: tuple[str, ...]
     buckets: int
     function: str = "default"
+    by_partition: tuple[tuple[Partition, int], ...] = ()
 
-    def owners(self, batch: pa.RecordBatch) -> pa.Array:
-        """The bucket of every row, as int32: rows of one bucket must meet in one task."""
+    def owners(self, batch: pa.RecordBatch, partition_keys: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The bucket of every row: rows of one bucket must meet in one task."""
+        if not self.by_partition:
+            return self._of(batch, self.buckets)
+        counts = dict(self.by_partition)
+        partitions = [batch.column(key) for key in partition_keys]
+        if not partitions:
+            return self._of(batch, counts.get((), self.buckets))
+        found = np.empty(batch.num_rows, dtype=np.int32)
+        for rows in _row_groups(partitions):
+            count = counts.get(_values(partitions, rows[0]), self.buckets)
+            found[rows] = self._of(batch.take(pa.array(rows)), count)
+        return found
+
+    def _of(self, batch: pa.RecordBatch, buckets: int) -> npt.NDArray[np.int32]:
         columns = [batch.column(key) for key in self.keys]
         if self.function == "mod":
-            return pa.array(mod_bucket(columns[0], self.buckets))
-        return pa.array(default_bucket(columns, self.buckets))
+            return mod_bucket(columns[0], buckets)
+        return default_bucket(columns, buckets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +131,14 @@ def with_owners(
     order, which a shuffle loses.
     """
     owner_name, ordinal_name = names
-    rule = task.bucket_rule
-    if rule is not None:
-        keys, owners_of = rule.keys, rule.owners
-    else:
-        assert task.dynamic_buckets is not None
-        keys, owners_of = task.dynamic_buckets.keys, task.dynamic_buckets.assigners_of
-    # Only the key columns must have Paimon's exact types to be hashed.
-    schema = task.arrow_schema().empty_table().select(list(keys)).schema
+    rule = task.bucket_rule or task.dynamic_buckets
+    assert rule is not None
+    # Only these columns must have Paimon's exact types.
+    wanted = list(dict.fromkeys([*rule.keys, *task.partition_keys]))
+    schema = task.arrow_schema().empty_table().select(wanted).schema
     position = source << 33
     for batch in batches:
-        owners = owners_of(conform(batch, schema))
+        owners = pa.array(rule.owners(conform(batch, schema), task.partition_keys))
         ordinals = pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64))
         position += batch.num_rows
         yield batch.append_column(owner_name, owners).append_column(ordinal_name, ordinals)
@@ -217,7 +232,7 @@ class _Groups:
         hashes = None
         if dynamic is None:
             assert task.bucket_rule is not None
-            buckets = np.asarray(task.bucket_rule.owners(conformed))
+            buckets = task.bucket_rule.owners(conformed, task.partition_keys)
         else:
             hashes = dynamic.hashes(conformed)
             if self._bucket_column is not None:

@@ -29,14 +29,17 @@ import org.apache.paimon.data.InternalArray;
 import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
+import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchTableCommit;
 import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.sink.RowKeyExtractor;
+import org.apache.paimon.table.sink.RowPartitionKeyExtractor;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.source.TableRead;
@@ -103,6 +106,24 @@ public class PaimonTables {
             builder = builder.withOverwrite(overwrite);
         }
         BatchTableWrite write = builder.newWrite();
+        // Of dynamic buckets only the bucket's writer is the library's; finding it is the engine's.
+        HashBucketAssigner assigner = null;
+        RowPartitionKeyExtractor keys = null;
+        if (table instanceof FileStoreTable
+                && ((FileStoreTable) table).bucketMode() == BucketMode.HASH_DYNAMIC) {
+            FileStoreTable stored = (FileStoreTable) table;
+            keys = new RowPartitionKeyExtractor(stored.schema());
+            assigner =
+                    new HashBucketAssigner(
+                            stored.snapshotManager(),
+                            "oracle",
+                            stored.store().newIndexFileHandler(),
+                            1,
+                            1,
+                            0,
+                            stored.coreOptions().dynamicBucketTargetRowNum(),
+                            -1);
+        }
         write.withIOManager(
                 org.apache.paimon.disk.IOManager.create(System.getProperty("java.io.tmpdir")));
         for (int i = 0; i < rows.size(); i++) {
@@ -110,7 +131,12 @@ public class PaimonTables {
             if (kinds != null) {
                 row.setRowKind(RowKind.fromShortString((String) kinds.get(i)));
             }
-            write.write(row);
+            if (assigner == null) {
+                write.write(row);
+            } else {
+                int hash = keys.trimmedPrimaryKey(row).hashCode();
+                write.write(row, assigner.assign(keys.partition(row).copy(), hash));
+            }
         }
         BatchTableCommit commit = builder.newCommit();
         commit.commit(write.prepareCommit());

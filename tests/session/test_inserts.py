@@ -240,8 +240,10 @@ def test_parameters_are_bound_and_never_pasted(session: Session) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ("'primary-key' = 'k'", "dynamic buckets"),
-        ("'primary-key' = 'k', 'bucket' = '-2'", "postpones"),
+        (
+            "'primary-key' = 'k', 'bucket' = '-2', 'postpone.batch-write-fixed-bucket' = 'false'",
+            "postpone.batch-write-fixed-bucket",
+        ),
         ("'primary-key' = 'k', 'bucket' = '1', 'merge-engine' = 'first-row'", "first-row"),
         (
             "'primary-key' = 'k', 'bucket' = '1', 'deletion-vectors.enabled' = 'true'",

@@ -1,0 +1,99 @@
+"""How many buckets each partition of a table was written with.
+
+The option `bucket` can change, and a partition keeps the number that it was written with until it
+is overwritten: rows that are added to it under another number would make its keys appear twice.
+Tables with postponed buckets get a number for each partition when it is first written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.write.commit_message_serializer import (
+    deserialize_commit_message,
+    serialize_commit_message,
+)
+
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.schema_changes import definition_of
+
+__all__ = ["bucket_counts", "check_bucket_counts", "with_bucket_counts"]
+
+Partition = tuple[Any, ...]
+
+
+def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
+    """Partition → number of buckets, for the partitions with files in real buckets at a snapshot.
+
+    Reads all manifests of the snapshot.
+    """
+    paimon = table.paimon
+    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id) if snapshot_id else None
+    if snapshot is None:
+        return {}
+    manifests = ManifestListManager(paimon).read_all(snapshot)
+    entries = ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True)
+    return {
+        tuple(entry.partition.values): entry.total_buckets
+        for entry in entries
+        if entry.bucket >= 0 and entry.total_buckets > 0
+    }
+
+
+def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_id: int) -> None:
+    """Raise CommitConflictError where rows would be added to a partition that has another number of
+    buckets than the table says now.
+
+    Paimon's engines check the single bucket only, so that keys in a bucket that did not exist
+    before appear twice. Costs nothing for a table whose option never changed.
+    """
+    definition = table.definition
+    if definition.bucket_mode != "HASH_FIXED" or not _was_changed(table, definition):
+        return
+    counts = bucket_counts(table, base_snapshot_id)
+    fields = table.paimon.partition_keys_fields
+    keys = table.paimon.trimmed_primary_keys_fields
+    for body in messages:
+        message = deserialize_commit_message(body, fields, keys, version=14)
+        partition = tuple(message.partition)
+        count = counts.get(partition, definition.bucket)
+        if count != definition.bucket:
+            where = ", ".join(
+                f"{key} = {value}"
+                for key, value in zip(definition.partition_keys, partition, strict=True)
+            )
+            raise CommitConflictError(
+                (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
+                + f" was written with {count} buckets, and the table has {definition.bucket} now: "
+                "keys would appear twice.",
+                hint="Nothing was written. Bring its rows into the new buckets first: INSERT "
+                f"OVERWRITE `{table.name}` … SELECT … FROM `{table.name}`.",
+            )
+
+
+def with_bucket_counts(
+    table: Table, messages: Iterable[bytes], counts: dict[Partition, int], default: int
+) -> tuple[bytes, ...]:
+    """The messages, each with the number of buckets of its partition."""
+    fields = table.paimon.partition_keys_fields
+    keys = table.paimon.trimmed_primary_keys_fields
+    completed = []
+    for body in messages:
+        message = deserialize_commit_message(body, fields, keys, version=14)
+        message.total_buckets = counts.get(tuple(message.partition), default)
+        completed.append(serialize_commit_message(message, fields))
+    return tuple(completed)
+
+
+def _was_changed(table: Table, definition: TableDefinition) -> bool:
+    manager = table.paimon.schema_manager
+    for schema_id in range(definition.schema_id):
+        schema = manager.get_schema(schema_id)
+        if schema is not None and definition_of(schema).bucket != definition.bucket:
+            return True
+    return False
