@@ -34,6 +34,9 @@ class Settings:
       holds the paths of its files on the driver.
     - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
       writing, before their files are removed. Spark gives a cancelled Python task about 4 s.
+    - `cross_partition_rows_max`: rows of a table whose keys can move between partitions, stored or
+      in one statement, up to which it is written: one task has to know where each key lives, at
+      about 200 bytes a key.
     """
 
     catalog_name: str = "paimon"
@@ -45,6 +48,7 @@ class Settings:
     overwrite_swallows_newer: bool = False
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
+    cross_partition_rows_max: int = 5_000_000
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:
         """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""

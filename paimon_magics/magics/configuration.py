@@ -89,6 +89,11 @@ class PaimonMagics(Magics):
         min=0,
         help="How long, in ms, the end of a failed statement waits for its tasks to stop writing.",
     ).tag(config=True)
+    cross_partition_rows_max = Int(
+        _DEFAULTS.cross_partition_rows_max,
+        min=1,
+        help="Rows up to which a table is written whose keys can move between partitions.",
+    ).tag(config=True)
 
     @property
     def namespace_shell(self) -> Any:

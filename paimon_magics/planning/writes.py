@@ -150,12 +150,6 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
 
 def _check_layout(name: TableName, definition: TableDefinition) -> None:
     mode = definition.bucket_mode
-    if mode == "KEY_DYNAMIC":
-        raise UnsupportedStatementError(
-            f"The primary key of `{name}` lacks partition columns, so that a key may move from one "
-            "partition to another; writing such tables is not offered yet.",
-            hint="Make the partition columns part of the primary key.",
-        )
     if mode == "POSTPONE_MODE" and not definition.flag("postpone.batch-write-fixed-bucket"):
         raise UnsupportedStatementError(
             f"Rows written to `{name}` would stay invisible until a compaction "

@@ -40,6 +40,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import provenance
 from paimon_magics.session.reading import frame_of_query
+from paimon_magics.settings import Settings
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
@@ -51,6 +52,7 @@ from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.bucket_counts import (
     bucket_counts,
     check_bucket_counts,
+    check_cross_partition_size,
     with_bucket_counts,
 )
 from paimon_magics.tables.catalog import Table
@@ -125,6 +127,8 @@ def prepare_insert(
     definition = table.definition
     try:
         check_writable(table.name, definition)
+        if not insert.overwrite:
+            check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None
     static = static_partition_columns(insert, definition)
@@ -251,7 +255,11 @@ def _transact(
     transaction = connection.committer.begin(table.name, prepared.base_snapshot_id)
     try:
         task = _write_task(
-            table, transaction, overwrite=not isinstance(change, Append), slots=connection.slots
+            table,
+            transaction,
+            overwrite=not isinstance(change, Append),
+            slots=connection.slots,
+            settings=connection.settings,
         )
         with cancellable(connection.spark):
             job = write(task)
@@ -288,7 +296,7 @@ def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
 
 
 def _write_task(
-    table: Table, transaction: Transaction, *, overwrite: bool, slots: int
+    table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
 ) -> WriteTask:
     definition = table.definition
     schema = arrow_schema(definition)
@@ -320,6 +328,9 @@ def _write_task(
         overwrite=overwrite,
         attempts_folder=transaction.attempts_folder,
         dynamic_buckets=dynamic,
+        single_writer_rows_max=(
+            settings.cross_partition_rows_max if definition.bucket_mode == "KEY_DYNAMIC" else None
+        ),
     )
 
 

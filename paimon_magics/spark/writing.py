@@ -75,17 +75,16 @@ def _place(
     that is settled by then."""
     partitions = list(task.partition_keys)
     dynamic = task.dynamic_buckets
+    if task.single_writer_rows_max is not None:
+        schema = _with_columns(frame)
+        # (Coalescing instead would give all source partitions one number, and run them in turn.)
+        ordered = frame.mapInArrow(_OwnerTasks(task), schema).repartition(1)
+        return ordered.sortWithinPartitions(_ORDINAL), None
     if task.bucket_rule is None and dynamic is None:
         # Spark sizes the partitions itself and splits skewed ones: several writers may share a
         # partition of an append table.
         return (frame.hint("rebalance", *partitions) if partitions else frame), None
-    schema = spark_types.StructType(
-        [
-            *frame.schema.fields,
-            spark_types.StructField(_OWNER, spark_types.IntegerType()),
-            spark_types.StructField(_ORDINAL, spark_types.LongType()),
-        ]
-    )
+    schema = _with_columns(frame)
     owners = [*partitions, _OWNER]
     routed = frame.mapInArrow(_OwnerTasks(task), schema).repartition(slots, *owners)
     assigned = dynamic is not None and bool(dynamic.index)
@@ -95,6 +94,16 @@ def _place(
         routed = routed.mapInArrow(_AssignTasks(task), schema).repartition(slots, *owners)
     placed = routed.sortWithinPartitions(*owners, _ORDINAL) if keep_order else routed
     return placed, _OWNER if assigned else None
+
+
+def _with_columns(frame: DataFrame) -> spark_types.StructType:
+    return spark_types.StructType(
+        [
+            *frame.schema.fields,
+            spark_types.StructField(_OWNER, spark_types.IntegerType()),
+            spark_types.StructField(_ORDINAL, spark_types.LongType()),
+        ]
+    )
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,17 @@ from pypaimon.write.commit_message_serializer import (
     serialize_commit_message,
 )
 
-from paimon_magics.errors import CommitConflictError
+from paimon_magics.errors import CommitConflictError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.schema_changes import definition_of
 
-__all__ = ["bucket_counts", "check_bucket_counts", "with_bucket_counts"]
+__all__ = [
+    "bucket_counts",
+    "check_bucket_counts",
+    "check_cross_partition_size",
+    "with_bucket_counts",
+]
 
 Partition = tuple[Any, ...]
 
@@ -74,6 +79,22 @@ def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_i
                 hint="Nothing was written. Bring its rows into the new buckets first: INSERT "
                 f"OVERWRITE `{table.name}` … SELECT … FROM `{table.name}`.",
             )
+
+
+def check_cross_partition_size(table: Table, rows_max: int) -> None:
+    """Raise UnsupportedStatementError for a table whose keys can move between partitions when it
+    has more than `rows_max` rows: one writer has to know where each of its keys lives."""
+    if table.definition.bucket_mode != "KEY_DYNAMIC":
+        return
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    stored = 0 if latest is None else latest.total_record_count or 0
+    if stored > rows_max:
+        raise UnsupportedStatementError(
+            f"The primary key of `{table.name}` lacks partition columns, so that one writer has to "
+            f"know where each of its {stored:,} rows lives; up to {rows_max:,} are taken.",
+            hint="Raise the setting cross_partition_rows_max if the driver's or executor's memory "
+            "allows, or make the partition columns part of the primary key.",
+        )
 
 
 def with_bucket_counts(

@@ -79,8 +79,10 @@ class WriteTask:
     """What every writer of one statement must know; small and picklable.
 
     `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
-    assigned as `dynamic_buckets` says, or do not matter (neither is there). `overwrite` tells that
-    the files replace others, so that sequence numbers start anew. `attempts_folder` holds the
+    assigned as `dynamic_buckets` says, or do not matter (neither is there). With
+    `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
+    can move between partitions: it has to know where each one lives). `overwrite` tells that the
+    files replace others, so that sequence numbers start anew. `attempts_folder` holds the
     markers of running writers (module `attempts`).
     """
 
@@ -92,6 +94,7 @@ class WriteTask:
     overwrite: bool
     attempts_folder: str | None
     dynamic_buckets: DynamicBuckets | None = None
+    single_writer_rows_max: int | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""
@@ -132,13 +135,15 @@ def with_owners(
     """
     owner_name, ordinal_name = names
     rule = task.bucket_rule or task.dynamic_buckets
-    assert rule is not None
     # Only these columns must have Paimon's exact types.
-    wanted = list(dict.fromkeys([*rule.keys, *task.partition_keys]))
+    wanted = list(dict.fromkeys([*rule.keys, *task.partition_keys])) if rule is not None else []
     schema = task.arrow_schema().empty_table().select(wanted).schema
     position = source << 33
     for batch in batches:
-        owners = pa.array(rule.owners(conform(batch, schema), task.partition_keys))
+        if rule is None:
+            owners = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
+        else:
+            owners = pa.array(rule.owners(conform(batch, schema), task.partition_keys))
         ordinals = pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64))
         position += batch.num_rows
         yield batch.append_column(owner_name, owners).append_column(ordinal_name, ordinals)
@@ -201,6 +206,11 @@ def _write_batches(
             rows += conformed.num_rows
             if not conformed.num_rows:
                 continue
+            if rows > (task.single_writer_rows_max or rows):
+                raise ValueError(
+                    f"more than {task.single_writer_rows_max:,} rows for a table whose keys can "
+                    "move between partitions; raise the setting cross_partition_rows_max"
+                )
             if task.bucket_rule is None and task.dynamic_buckets is None:
                 writer.write_arrow(_unsliced(conformed))
                 continue

@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+import paimon_magics
 from paimon_magics import Session
-from paimon_magics.errors import CommitConflictError, PaimonMagicsError
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    UnsupportedStatementError,
+)
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -135,6 +141,46 @@ def test_a_changed_number_of_buckets_is_an_error_until_the_rows_are_rewritten(
     session.run(f"INSERT INTO t {source(10, 40, 'new')}")
     expected = content(0, 30, "old") | content(10, 40, "new")
     check(session, java_paimon, warehouse, expected | {70: ("p7", 70, "a new partition")})
+
+
+def test_a_key_moves_from_one_partition_to_another(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (p STRING, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'dynamic-bucket.target-row-num' = '20')"
+    )
+    session.run("INSERT INTO t SELECT 'a', CAST(id AS INT), 'first' FROM range(0, 100, 1, 4)")
+    session.run("INSERT INTO t SELECT 'b', CAST(id AS INT), 'moved' FROM range(40, 140, 1, 4)")
+    session.run("INSERT INTO t VALUES ('c', 3, 'on its way'), ('a', 3, 'back'), ('c', 50, 'last')")
+    expected = {k: ("a", k, "first") for k in range(100)}
+    expected |= {k: ("b", k, "moved") for k in range(40, 140)}
+    expected |= {3: ("a", 3, "back"), 50: ("c", 50, "last")}
+    check(session, java_paimon, warehouse, expected)
+    session.run(
+        "INSERT INTO t SELECT concat('p', id % 7), CAST(id % 60 AS INT), CAST(id AS STRING) "
+        "FROM range(0, 600, 1, 8)"
+    )
+    expected |= {n % 60: (f"p{n % 7}", n % 60, str(n)) for n in range(540, 600)}
+    check(session, java_paimon, warehouse, expected)
+
+
+def test_keys_that_can_move_are_taken_up_to_a_stated_number(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    with paimon_magics.connect(warehouse, spark=spark, cross_partition_rows_max=50) as session:
+        session.run(
+            "CREATE TABLE t (p STRING, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
+            "TBLPROPERTIES ('primary-key' = 'k')"
+        )
+        with pytest.raises(PaimonMagicsError, match="cross_partition_rows_max"):
+            session.run("INSERT INTO t SELECT 'a', CAST(id AS INT), 'x' FROM range(51)")
+        session.run("INSERT INTO t SELECT 'a', CAST(id AS INT), 'x' FROM range(50)")
+        session.run("INSERT INTO t VALUES ('a', 100, 'x')")
+        with pytest.raises(UnsupportedStatementError, match="51 rows") as caught:
+            session.run("INSERT INTO t VALUES ('a', 101, 'x')")
+        assert "cross_partition_rows_max" in caught.value.hint
+        assert len(rows(session)) == 51
 
 
 def test_dynamic_buckets_that_are_all_full_are_an_error_with_the_option_to_raise(
