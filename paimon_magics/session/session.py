@@ -23,6 +23,7 @@ from paimon_magics.errors import (
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
+from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.reading import frame_of_query, frame_of_table
@@ -209,6 +210,20 @@ class Session:
             )
         full = self._connection.full_name(_named(name))
         return frame_of_table(self._connection, full)
+
+    def write(self, frame: object, name: str, mode: WriteMode = "append") -> Outcome:
+        """Write a Spark, pandas or polars DataFrame, or Arrow data, to a table.
+
+        Columns match by name; those that are left out get their default or NULL. `mode` is
+        `append`, `overwrite` (all of the table) or `dynamic` (the partitions that receive rows).
+
+        Raises what an INSERT raises.
+        """
+        self._check_open()
+        started = time.monotonic()
+        outcome = write_frame_to(self._connection, frame, _named(name), mode)
+        outcome.seconds = time.monotonic() - started
+        return outcome
 
     def history(self, name: str) -> Outcome:
         """A table's snapshots, newest first, with who made them: user, notebook, statement."""

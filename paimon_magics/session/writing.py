@@ -91,14 +91,24 @@ class PreparedInsert:
     column: Callable[..., DataFrame]
 
 
-def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, object]) -> Outcome:
+def run_insert(
+    connection: Connection,
+    insert: Insert,
+    parameters: Mapping[str, object],
+    *,
+    frame: DataFrame | None = None,
+    mode: str | None = None,
+) -> Outcome:
     """Run an INSERT as one transaction.
+
+    `frame` stands for the statement's source where it is given; `mode`, static or dynamic, for
+    Spark's partitionOverwriteMode.
 
     Raises errors of ours: before anything is written for a statement that does not fit the table,
     JobError or InvalidValueError when the job fails, CommitConflictError when the commit does.
     """
-    prepared = prepare_insert(connection, insert, parameters)
-    table, frame = prepared.table, prepared.frame
+    prepared = prepare_insert(connection, insert, parameters, frame=frame, mode=mode)
+    table = prepared.table
     rows = None
     if insert.source.is_values:
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
@@ -110,7 +120,7 @@ def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, 
         definition = table.definition
         keep_order = definition.is_primary_key_table and not definition.sequence_fields
         return write_frame(
-            connection.spark, frame, task, slots=connection.slots, keep_order=keep_order
+            connection.spark, prepared.frame, task, slots=connection.slots, keep_order=keep_order
         )
 
     receipt, written = _transact(connection, prepared, write, insert.text)
@@ -118,9 +128,14 @@ def run_insert(connection: Connection, insert: Insert, parameters: Mapping[str, 
 
 
 def prepare_insert(
-    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+    connection: Connection,
+    insert: Insert,
+    parameters: Mapping[str, object],
+    *,
+    frame: DataFrame | None = None,
+    mode: str | None = None,
 ) -> PreparedInsert:
-    """Plan an INSERT and check it against its table; nothing runs."""
+    """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
     table = connection.load(insert.target, insert.text, insert.target_position)
     # Before the source is planned: what it may read of this very table is no newer than that.
     base_snapshot_id = latest_snapshot_id(table)
@@ -132,7 +147,8 @@ def prepare_insert(
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None
     static = static_partition_columns(insert, definition)
-    frame = frame_of_query(connection, insert.text, insert.source, parameters)
+    if frame is None:
+        frame = frame_of_query(connection, insert.text, insert.source, parameters)
     sources = match_columns(insert, definition, frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text)
     constants = _constants(connection, definition, static, bound, insert.text)
@@ -148,7 +164,7 @@ def prepare_insert(
         projected = projection()
     except Exception as error:
         raise _place(translate(error), insert) from error
-    change = change_of(connection, insert, definition, constants)
+    change = change_of(connection, insert, definition, constants, mode)
     return PreparedInsert(table, projected, change, base_snapshot_id, projection)
 
 
@@ -157,11 +173,14 @@ def change_of(
     insert: Insert,
     definition: TableDefinition,
     constants: Mapping[str, str | None],
+    mode: str | None = None,
 ) -> Change:
-    """What the INSERT replaces: as Spark's partitionOverwriteMode says for partitioned tables."""
+    """What the INSERT replaces: as `mode` or Spark's partitionOverwriteMode says for partitioned
+    tables."""
     if not insert.overwrite:
         return Append()
-    mode = connection.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    if mode is None:
+        mode = connection.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
     swallow = connection.settings.overwrite_swallows_newer
     if definition.is_partitioned and (mode or "static").lower() == "dynamic":
         return OverwriteTouched(swallow)

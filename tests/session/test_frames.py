@@ -1,0 +1,92 @@
+"""Frames of Spark, Arrow, pandas and polars, written by name."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import InvalidValueError, UnknownNameError
+
+pytestmark = pytest.mark.spark
+
+DAY = datetime.date(2026, 11, 20)
+DATA = pa.table(
+    {
+        "v": pa.array(["b", None]).dictionary_encode(),
+        "k": pa.array([2, 1], pa.int16()),
+        "p": pa.array([DAY, DAY]),
+    }
+)
+EXPECTED = [(1, None, DAY, 7), (2, "b", DAY, 7)]
+
+
+def polars(table: pa.Table) -> Any:
+    import polars as pl
+
+    return pl.from_arrow(table)
+
+
+MAKERS: dict[str, Callable[[Session], Any]] = {
+    "spark": lambda session: session.spark.createDataFrame(
+        [("b", 2, DAY), (None, 1, DAY)], "v STRING, k INT, p DATE"
+    ),
+    "pandas": lambda _: DATA.to_pandas(),
+    "polars": lambda _: polars(DATA),
+    "lazy polars": lambda _: polars(DATA).lazy(),
+    "arrow table": lambda _: DATA,
+    "arrow batch": lambda _: DATA.to_batches()[0],
+    "arrow reader": lambda _: DATA.to_reader(),
+}
+
+
+@pytest.fixture
+def table(session: Session) -> str:
+    session.run(
+        "CREATE TABLE `odd name` (k INT, v STRING, p DATE, n INT DEFAULT 7) PARTITIONED BY (p)"
+    )
+    return "odd name"
+
+
+def rows(session: Session) -> list[tuple[Any, ...]]:
+    found = session.run("SELECT * FROM `odd name` ORDER BY k, v").to_arrow()
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_every_kind_of_frame_is_written_by_name(
+    session: Session, table: str, make: Callable[[Session], Any]
+) -> None:
+    outcome = session.write(make(session), f"default.{table}")
+    assert (outcome.rows_written, outcome.snapshot_id) == (2, 1)
+    assert rows(session) == EXPECTED
+
+
+def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
+    session: Session, table: str
+) -> None:
+    other = datetime.date(2026, 11, 21)
+    session.write(DATA, table)
+    session.write(pa.table({"k": [9], "p": [other]}), table, mode="dynamic")
+    assert rows(session) == [*EXPECTED, (9, None, other, 7)]
+    session.write(pa.table({"k": [8], "p": [other]}), table, mode="dynamic")
+    assert rows(session) == [*EXPECTED, (8, None, other, 7)]
+    session.write(pa.table({"k": [7], "p": [other]}), table, mode="overwrite")
+    assert rows(session) == [(7, None, other, 7)]
+
+
+def test_a_mode_a_column_and_a_thing_that_are_none_are_named(session: Session, table: str) -> None:
+    with pytest.raises(InvalidValueError, match="no mode 'overwrte'") as caught:
+        session.write(DATA, table, mode="overwrte")  # type: ignore[arg-type]
+    assert "overwrite" in caught.value.hint
+    with pytest.raises(UnknownNameError, match="no column `kk`") as unknown:
+        session.write(pd.DataFrame({"kk": [1]}), table)
+    assert unknown.value.statement is None
+    with pytest.raises(InvalidValueError, match="A list can't be written"):
+        session.write([1, 2], table)
+    assert rows(session) == []
