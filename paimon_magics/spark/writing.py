@@ -81,9 +81,11 @@ def _place(
         ordered = frame.mapInArrow(_OwnerTasks(task), schema).repartition(1)
         return ordered.sortWithinPartitions(_ORDINAL), None
     if task.bucket_rule is None and dynamic is None:
+        if not partitions:
+            return frame, None
         # Spark sizes the partitions itself and splits skewed ones: several writers may share a
         # partition of an append table.
-        return (frame.hint("rebalance", *partitions) if partitions else frame), None
+        return frame.hint("rebalance", *partitions).sortWithinPartitions(*partitions), None
     schema = _with_columns(frame)
     owners = [*partitions, _OWNER]
     routed = frame.mapInArrow(_OwnerTasks(task), schema).repartition(slots, *owners)
@@ -92,7 +94,8 @@ def _place(
         # A known key may live in a bucket of another assigner: once more to the bucket's owner.
         # Where there is no index yet, all that an assigner places is its own.
         routed = routed.mapInArrow(_AssignTasks(task), schema).repartition(slots, *owners)
-    placed = routed.sortWithinPartitions(*owners, _ORDINAL) if keep_order else routed
+    order = [*owners, _ORDINAL] if keep_order else partitions
+    placed = routed.sortWithinPartitions(*order) if order else routed
     return placed, _OWNER if assigned else None
 
 
@@ -149,7 +152,12 @@ class _WriteTasks:
 
         context = TaskContext.get()
         assert context is not None
-        written = write_batches(self.task, batches, self.bucket_column)
+        written = write_batches(
+            self.task,
+            batches,
+            bucket_column=self.bucket_column,
+            in_partition_order=self.task.single_writer_rows_max is None,
+        )
         yield pa.RecordBatch.from_pydict(
             {
                 "messages": [list(written.messages)],

@@ -38,6 +38,8 @@ __all__ = [
     "write_batches",
 ]
 
+_OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
+
 _Rows = npt.NDArray[np.int64]
 
 
@@ -169,18 +171,24 @@ def with_assigned_buckets(
 
 
 def write_batches(
-    task: WriteTask, batches: Iterable[pa.RecordBatch], bucket_column: str | None = None
+    task: WriteTask,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    bucket_column: str | None = None,
+    in_partition_order: bool = False,
 ) -> Written:
     """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
 
-    `bucket_column` has the bucket of each row where it was assigned before.
+    `bucket_column` has the bucket of each row where it was assigned before. With
+    `in_partition_order` rows of a partition arrive one after the other, so that memory does not
+    grow with the number of partitions.
 
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended.
     """
     with attempt(task.attempts_folder):
         try:
-            return _write_batches(task, batches, bucket_column)
+            return _write_batches(task, batches, bucket_column, in_partition_order)
         except BaseException as error:
             # The native writer's panics are no Exceptions, and would pass by everything that
             # turns a failure into an error of ours.
@@ -190,16 +198,15 @@ def write_batches(
 
 
 def _write_batches(
-    task: WriteTask, batches: Iterable[pa.RecordBatch], bucket_column: str | None
+    task: WriteTask,
+    batches: Iterable[pa.RecordBatch],
+    bucket_column: str | None,
+    in_partition_order: bool,
 ) -> Written:
     schema = task.arrow_schema()
-    table = task.table.open()
-    builder = table.new_batch_write_builder()._with_commit_user(task.commit_user)
-    if task.overwrite:
-        builder = builder.with_overwrite({})
-    writer = builder.new_write()
-    rows = 0
     groups = _Groups(task, bucket_column)
+    writer = _Writer(task, in_partition_order)
+    rows = 0
     try:
         for batch in batches:
             conformed = conform(batch, schema)
@@ -211,17 +218,57 @@ def _write_batches(
                     f"more than {task.single_writer_rows_max:,} rows for a table whose keys can "
                     "move between partitions; raise the setting cross_partition_rows_max"
                 )
-            if task.bucket_rule is None and task.dynamic_buckets is None:
-                writer.write_arrow(_unsliced(conformed))
-                continue
-            for bucket, group in groups.of(batch, conformed):
-                writer.write_arrow(_unsliced(group), bucket)
+            for partition, bucket, group in groups.of(batch, conformed):
+                writer.write(partition, bucket, group)
         index_files = groups.index.write() if groups.index is not None else ()
-        messages = tuple(message.serialize() for message in writer.prepare_commit())
+        messages = writer.finish()
     finally:
-        # Deletes what the writer still owns; after prepare_commit that is nothing.
         writer.close()
     return Written(messages=messages, rows=rows, index_files=index_files)
+
+
+class _Writer:
+    """The native writer, of which an open partition takes memory until it is finished.
+
+    Where rows arrive in the order of their partitions, it is finished and begun anew after so many
+    of them; a partition that is over never comes back.
+    """
+
+    def __init__(self, task: WriteTask, in_partition_order: bool) -> None:
+        builder = task.table.open().new_batch_write_builder()._with_commit_user(task.commit_user)
+        self._builder = builder.with_overwrite({}) if task.overwrite else builder
+        self._writer = self._builder.new_write()
+        self._in_partition_order = in_partition_order
+        self._last: Partition | None = None
+        self._open = 0
+        self._messages: list[bytes] = []
+
+    def write(self, partition: Partition | None, bucket: int | None, rows: pa.RecordBatch) -> None:
+        """Take rows of one bucket (None: the writer finds it) of one partition (None: of any)."""
+        if self._in_partition_order and partition != self._last:
+            if self._open >= _OPEN_PARTITIONS_MAX:
+                self._take_messages()
+                self._writer.close()
+                self._writer = self._builder.new_write()
+                self._open = 0
+            self._open += 1
+            self._last = partition
+        if bucket is None:
+            self._writer.write_arrow(_unsliced(rows))
+        else:
+            self._writer.write_arrow(_unsliced(rows), bucket)
+
+    def finish(self) -> tuple[bytes, ...]:
+        """The messages of everything that was written."""
+        self._take_messages()
+        return tuple(self._messages)
+
+    def close(self) -> None:
+        """Delete what no message was taken for."""
+        self._writer.close()
+
+    def _take_messages(self) -> None:
+        self._messages += [message.serialize() for message in self._writer.prepare_commit()]
 
 
 class _Groups:
@@ -236,32 +283,39 @@ class _Groups:
 
     def of(
         self, batch: pa.RecordBatch, conformed: pa.RecordBatch
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows of each bucket of each partition in their order."""
+    ) -> Iterator[tuple[Partition | None, int | None, pa.RecordBatch]]:
+        """The rows of each bucket of each partition, all in their order: partition, bucket, rows.
+
+        Both are None where the native writer is to find them.
+        """
         task, dynamic = self._task, self._task.dynamic_buckets
-        hashes = None
-        if dynamic is None:
-            assert task.bucket_rule is not None
-            buckets = task.bucket_rule.owners(conformed, task.partition_keys)
-        else:
+        partitions = [conformed.column(key) for key in task.partition_keys]
+        hashes, buckets = None, None
+        if dynamic is not None:
             hashes = dynamic.hashes(conformed)
             if self._bucket_column is not None:
                 buckets = np.asarray(batch.column(self._bucket_column))
             else:
                 assert self._assign is not None
                 buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
-        partitions = [conformed.column(key) for key in task.partition_keys]
-        for rows in _row_groups([pa.array(buckets), *partitions]):
+        elif task.bucket_rule is not None:
+            buckets = task.bucket_rule.owners(conformed, task.partition_keys)
+        owners = partitions if buckets is None else [pa.array(buckets), *partitions]
+        if task.single_writer_rows_max is not None or not owners:
+            yield None, None, conformed
+            return
+        for rows in sorted(_row_groups(owners), key=lambda rows: int(rows[0])):
             contiguous = rows[-1] - rows[0] + 1 == len(rows)
             group = (
                 conformed.slice(rows[0], len(rows))
                 if contiguous
                 else conformed.take(pa.array(rows))
             )
-            bucket = int(buckets[rows[0]])
-            if self.index is not None and hashes is not None:
-                self.index.add(_values(partitions, rows[0]), bucket, hashes[rows])
-            yield bucket, group
+            partition = _values(partitions, rows[0])
+            bucket = None if buckets is None else int(buckets[rows[0]])
+            if self.index is not None and hashes is not None and bucket is not None:
+                self.index.add(partition, bucket, hashes[rows])
+            yield partition, bucket, group
 
 
 def _assigned(
