@@ -16,6 +16,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.format_rules import check_file_format
 from paimon_magics.statements.statement import Insert, TableName
 
 __all__ = [
@@ -131,12 +132,7 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
             f"`{name}` is a system table, and system tables are read-only.",
             hint=f"Write to `{name.table}` itself.",
         )
-    if definition.file_format != "parquet":
-        raise UnsupportedStatementError(
-            f"Table `{name}` stores {definition.file_format} files; writing those is not offered "
-            "yet.",
-            hint="Tables with 'file.format' = 'parquet' can be written.",
-        )
+    check_file_format(name, definition)
     _check_layout(name, definition)
     _check_visibility(name, definition)
     for key in definition.partition_keys:

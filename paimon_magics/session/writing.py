@@ -59,6 +59,7 @@ from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import committed_files, latest_snapshot_id
 from paimon_magics.tables.dynamic_buckets import dynamic_buckets, with_index_files
 from paimon_magics.tables.native import given_bucket_options, native_table
+from paimon_magics.tables.python_writing import python_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, Written, write_batches
 
@@ -339,7 +340,11 @@ def _write_task(
             dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
             options |= given_bucket_options()
     return WriteTask(
-        table=native_table(table, options),
+        table=(
+            native_table(table, options)
+            if definition.file_format == "parquet"
+            else python_table(table, options)
+        ),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),
         partition_keys=definition.partition_keys,

@@ -17,7 +17,7 @@ from paimon_magics.errors import SetupError, UnsupportedStatementError
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog import Table
 
-__all__ = ["NativeTable", "given_bucket_options", "native_table"]
+__all__ = ["NativeTable", "NativeWriter", "given_bucket_options", "native_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,14 @@ class NativeTable:
         # io_options may hold credentials.
         return f"NativeTable({self.database}.{self.name}, {self.location})"
 
+    def writer(self, commit_user: str, *, overwrite: bool) -> NativeWriter:
+        """A writer of new files; with `overwrite` they replace others, so that sequence numbers
+        start anew."""
+        builder = self.open().new_batch_write_builder()._with_commit_user(commit_user)
+        if overwrite:
+            builder = builder.with_overwrite({})
+        return NativeWriter(builder.new_write())
+
     def open(self) -> Any:
         """The `pypaimon_rust.datafusion.Table`; raises SetupError where the binding is missing."""
         try:
@@ -62,6 +70,29 @@ class NativeTable:
             branch=self.branch,
             options=dict(self.io_options),
         )
+
+
+class NativeWriter:
+    """The native writer; rows of one (partition, bucket) keep their order."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def write(self, rows: Any, bucket: int | None) -> None:
+        """Take a RecordBatch of any partitions and buckets (None), or of one bucket of one
+        partition. Raises ValueError for rows that the table can't take."""
+        if bucket is None:
+            self._writer.write_arrow(rows)
+        else:
+            self._writer.write_arrow(rows, bucket)
+
+    def messages(self) -> list[bytes]:
+        """The commit messages of all that was written; nothing may be written after."""
+        return [message.serialize() for message in self._writer.prepare_commit()]
+
+    def close(self) -> None:
+        """Delete what no message was taken for."""
+        self._writer.close()
 
 
 def given_bucket_options() -> dict[str, str]:

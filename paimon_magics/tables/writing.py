@@ -25,7 +25,8 @@ from paimon_magics.tables.dynamic_buckets import (
     IndexWritten,
     Partition,
 )
-from paimon_magics.tables.native import NativeTable
+from paimon_magics.tables.native import NativeTable, NativeWriter
+from paimon_magics.tables.python_writing import PythonTable, PythonWriter
 
 __all__ = [
     "BucketRule",
@@ -88,7 +89,7 @@ class WriteTask:
     markers of running writers (module `attempts`).
     """
 
-    table: NativeTable
+    table: NativeTable | PythonTable
     commit_user: str
     schema: bytes
     partition_keys: tuple[str, ...]
@@ -228,16 +229,15 @@ def _write_batches(
 
 
 class _Writer:
-    """The native writer, of which an open partition takes memory until it is finished.
+    """One engine's writer, of which an open partition takes memory until it is finished.
 
     Where rows arrive in the order of their partitions, it is finished and begun anew after so many
     of them; a partition that is over never comes back.
     """
 
     def __init__(self, task: WriteTask, in_partition_order: bool) -> None:
-        builder = task.table.open().new_batch_write_builder()._with_commit_user(task.commit_user)
-        self._builder = builder.with_overwrite({}) if task.overwrite else builder
-        self._writer = self._builder.new_write()
+        self._task = task
+        self._writer = self._begun()
         self._in_partition_order = in_partition_order
         self._last: Partition | None = None
         self._open = 0
@@ -249,14 +249,11 @@ class _Writer:
             if self._open >= _OPEN_PARTITIONS_MAX:
                 self._take_messages()
                 self._writer.close()
-                self._writer = self._builder.new_write()
+                self._writer = self._begun()
                 self._open = 0
             self._open += 1
             self._last = partition
-        if bucket is None:
-            self._writer.write_arrow(_unsliced(rows))
-        else:
-            self._writer.write_arrow(_unsliced(rows), bucket)
+        self._writer.write(_unsliced(rows), bucket)
 
     def finish(self) -> tuple[bytes, ...]:
         """The messages of everything that was written."""
@@ -268,7 +265,10 @@ class _Writer:
         self._writer.close()
 
     def _take_messages(self) -> None:
-        self._messages += [message.serialize() for message in self._writer.prepare_commit()]
+        self._messages += self._writer.messages()
+
+    def _begun(self) -> NativeWriter | PythonWriter:
+        return self._task.table.writer(self._task.commit_user, overwrite=self._task.overwrite)
 
 
 class _Groups:

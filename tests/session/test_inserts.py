@@ -249,7 +249,6 @@ def test_parameters_are_bound_and_never_pasted(session: Session) -> None:
             "'primary-key' = 'k', 'bucket' = '1', 'deletion-vectors.enabled' = 'true'",
             "deletion-vectors",
         ),
-        ("'file.format' = 'orc'", "orc"),
         ("'row-tracking.enabled' = 'true'", "row-tracking"),
     ],
 )

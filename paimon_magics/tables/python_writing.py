@@ -1,0 +1,101 @@
+"""Writing files that the native writer has no format for: ORC and Avro, with pypaimon's own writer.
+
+For append tables only. pypaimon is loaded in the task, which takes a second once a worker. Values
+that it would store so that other engines read something else are refused; which types a format can
+hold at all is decided before (`planning.format_rules`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog import Table
+
+__all__ = ["PythonTable", "python_table"]
+
+_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTable:
+    """How to open one table with pypaimon in a task. `body` is a pickle of pypaimon's table."""
+
+    name: str
+    body: bytes
+    file_format: str
+
+    def __repr__(self) -> str:
+        return f"PythonTable({self.name})"  # the pickle may hold credentials
+
+    def writer(self, commit_user: str, *, overwrite: bool) -> PythonWriter:
+        """A writer; see `native.NativeTable.writer`."""
+        table = pickle.loads(self.body)  # made by `python_table`, on the driver of this very job
+        builder = table.new_batch_write_builder()._with_commit_user(commit_user)
+        if overwrite:
+            builder = builder.overwrite({})
+        return PythonWriter(table, builder.new_write(), self.file_format)
+
+
+class PythonWriter:
+    """pypaimon's writer behind the interface of the native one."""
+
+    def __init__(self, table: Any, writer: Any, file_format: str) -> None:
+        self._table = table
+        self._writer = writer
+        self._file_format = file_format
+        self._handed_over = False
+
+    def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
+        """Take rows of any buckets (None) or of the given one.
+
+        Raises ValueError, naming the column, for a value that the format can't hold.
+        """
+        if self._file_format == "orc":
+            _check_orc(rows)
+        self._writer.write_arrow(rows, bucket)
+
+    def messages(self) -> list[bytes]:
+        """The commit messages of all that was written; nothing may be written after."""
+        from pypaimon.write.commit_message_serializer import serialize_commit_message
+
+        messages = self._writer.prepare_commit()
+        self._handed_over = True
+        fields = self._table.partition_keys_fields
+        return [serialize_commit_message(message, fields) for message in messages]
+
+    def close(self) -> None:
+        """Delete what no message was taken for."""
+        if not self._handed_over:
+            self._writer.abort()
+        self._writer.close()
+
+
+def python_table(table: Table, options: dict[str, str]) -> PythonTable:
+    """The description of `table`, with `options` put over the ones stored with it."""
+    return PythonTable(
+        name=str(table.name),
+        body=pickle.dumps(table.paimon.copy(options)),
+        file_format=table.definition.file_format,
+    )
+
+
+def _check_orc(rows: pa.RecordBatch) -> None:
+    # Java's reader or the native one fails on them: the writer rounds their seconds the other way.
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
+            continue
+        numbers = column.view(pa.int64())
+        unit = _PER_SECOND[field.type.unit]
+        whole = pc.multiply(pc.divide(numbers, unit), unit)
+        odd = pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, whole))
+        if pc.any(odd).as_py():
+            raise ValueError(
+                f"column `{field.name}` has a timestamp before 1970 with a fraction of a "
+                "second, which other engines can't read from an ORC file"
+            )
