@@ -23,6 +23,7 @@ __all__ = ["new_york"]  # the session's zone in every test here, too
 TYPES = ATOMIC | NESTED
 REFUSED = {
     "orc": {
+        "ARRAY<TIMESTAMP_NTZ(3)>",
         "STRUCT<at: TIMESTAMP, `odd name`: STRUCT<list: ARRAY<MAP<STRING, DECIMAL(20, 3)>>>>",
     },
     "avro": {*NESTED, "BINARY(3)", "TIMESTAMP_NTZ(9)", "TIMESTAMP_LTZ(9)"},
