@@ -49,6 +49,8 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
     variables = Variables(magics.namespace_shell)
     if options.explain:
         return session.explain(text, variables)
+    if options.preview:
+        return session.preview(text, variables)
     limit = magics.limit if options.limit is None else options.limit
     outcome = session.run(text, variables, limit=limit, dry_run=options.dry_run)
     if options.limit is None:

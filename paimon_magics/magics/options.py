@@ -45,6 +45,7 @@ CELL_OPTIONS = (
     CellOption(("--limit",), "N", "return at most N rows of a query, and show them all"),
     CellOption(("--explain",), "", "show how the last statement would run; run nothing"),
     CellOption(("--dry-run",), "", "check and plan every statement; run nothing"),
+    CellOption(("--preview",), "", "show what an overwrite would take away; write nothing"),
     CellOption(("-h", "--help"), "", "show this; run nothing"),
 )
 """The options of `%%paimon`; besides them, `NAME <<` keeps the result and shows nothing."""
@@ -60,6 +61,7 @@ class CellOptions:
     limit: int | None = None
     explain: bool = False
     dry_run: bool = False
+    preview: bool = False
     help: bool = False
 
 
@@ -92,9 +94,18 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
             f"The cell's result is named twice: `--out {options.out}` and `{options.assigned} <<`.",
             hint="`--out NAME` shows the result too, `NAME <<` only keeps it.",
         )
-    if options.explain and options.dry_run:
+    instead = [
+        f"`{flag}`"
+        for flag, given in (
+            ("--explain", options.explain),
+            ("--dry-run", options.dry_run),
+            ("--preview", options.preview),
+        )
+        if given
+    ]
+    if len(instead) > 1:
         raise StatementSyntaxError(
-            "`--explain` and `--dry-run` are both given.", hint="Leave one of them out."
+            f"{' and '.join(instead)} are given together.", hint="Leave all but one of them out."
         )
     return options, body
 

@@ -26,6 +26,7 @@ from paimon_magics.session.explaining import dry_run_of, explain_statement, expl
 from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
+from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
@@ -194,6 +195,18 @@ class Session:
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         return explanation_of(self._connection, text, statements, dict(parameters or {}))
+
+    def preview(self, text: str, parameters: Mapping[str, object] | None = None) -> Outcome:
+        """What the statements of `text` would take away: a row for each partition. Writes nothing.
+
+        For INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
+        UnsupportedStatementError for others.
+        """
+        self._check_open()
+        statements = parse_cell(text)
+        if not statements:
+            return Outcome(statement="", kind="nothing", message="There is no statement.")
+        return preview_of(self._connection, text, statements, dict(parameters or {}))
 
     def table(self, name: str, **options: str) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.

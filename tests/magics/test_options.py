@@ -69,7 +69,8 @@ def test_a_name_at_the_beginning_of_the_body_is_taken_out_and_moves_nothing(
         ("--explain=yes", InvalidValueError, "takes no value"),
         ("-o a --out b", StatementSyntaxError, "`--out` is given twice"),
         ("-o a b <<", StatementSyntaxError, "named twice"),
-        ("--explain --dry-run", StatementSyntaxError, "both given"),
+        ("--explain --dry-run", StatementSyntaxError, "given together"),
+        ("--preview --explain", StatementSyntaxError, "given together"),
         ("-o 'a", StatementSyntaxError, "A quote is not closed: -o 'a"),
     ],
 )

@@ -1,0 +1,136 @@
+"""What a statement would take away, without running it: partitions, files, bytes and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writing import partition_specs, prepare_insert, truncate_specs
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.queries import cancellable
+from paimon_magics.statements.statement import (
+    AlterTable,
+    DropPartitions,
+    DropTable,
+    Insert,
+    Statement,
+    TruncateTable,
+)
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.partitions import partition_name
+from paimon_magics.tables.removals import PartitionSize, sizes_of_replaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["preview_of"]
+
+
+def preview_of(
+    connection: Connection,
+    text: str,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """A row for each partition that the statements would take rows from, the largest first.
+
+    Nothing is written. Only a dynamic overwrite runs its query, to learn the partitions that it
+    writes. Raises UnsupportedStatementError for a statement that takes nothing away by its nature
+    (a query, a definition), and what planning it raises.
+    """
+    import pyarrow as pa
+
+    rows: list[dict[str, object]] = []
+    lines: list[str] = []
+    for statement in statements:
+        table, sizes = _taken(connection, statement, parameters)
+        rows += [
+            {
+                "table": str(table.name),
+                "partition": partition_name(table, size.partition) if size.partition else "",
+                "files": size.files,
+                "bytes": size.size_bytes,
+                "rows": size.rows,
+            }
+            for size in sorted(sizes, key=lambda size: -size.size_bytes)
+        ]
+        lines.append(_line(table, sizes))
+    schema = pa.schema(
+        [
+            ("table", pa.string()),
+            ("partition", pa.string()),
+            ("files", pa.int64()),
+            ("bytes", pa.int64()),
+            ("rows", pa.int64()),
+        ]
+    )
+    outcome = Outcome.of_rows(
+        connection.spark, text, "preview", pa.Table.from_pylist(rows, schema=schema)
+    )
+    outcome.notes = tuple(lines)
+    return outcome
+
+
+def _taken(
+    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+) -> tuple[Table, list[PartitionSize]]:
+    match statement:
+        case Insert():
+            prepared = prepare_insert(connection, statement, parameters)
+            table = prepared.table
+            return table, _replaced(table, prepared.change, prepared.frame)
+        case TruncateTable():
+            table = connection.load(statement.name, statement.text, 0)
+            specs = truncate_specs(connection, statement, table, parameters)
+            return table, sizes_of_replaced(table, specs=specs)
+        case DropTable():
+            table = connection.load(statement.name, statement.text, 0)
+            return table, sizes_of_replaced(table, specs=())
+        case AlterTable(changes=changes) if any(isinstance(c, DropPartitions) for c in changes):
+            table = connection.load(statement.name, statement.text, 0)
+            dropped = [c for c in changes if isinstance(c, DropPartitions)]
+            specs = partition_specs(
+                connection,
+                table,
+                statement.text,
+                [spec for change in dropped for spec in change.specs],
+                parameters,
+            )
+            return table, sizes_of_replaced(table, specs=specs)
+    raise UnsupportedStatementError(
+        f"{type(statement).__name__} takes no rows away, so there is nothing to preview.",
+        hint="--preview is for INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; "
+        "--explain shows how any other statement would run.",
+        statement=statement.text,
+        position=0,
+    )
+
+
+def _replaced(table: Table, change: Change, frame: DataFrame) -> list[PartitionSize]:
+    match change:
+        case Append():
+            return []
+        case OverwritePartitions(specs=specs):
+            return sizes_of_replaced(table, specs=specs)
+        case OverwriteTouched():
+            keys = list(table.definition.partition_keys)
+            try:
+                with cancellable(frame.sparkSession):
+                    written = frame.select(*keys).distinct().toArrow()
+            except Exception as error:
+                raise translate(error) from error
+            values = [tuple(row.values()) for row in written.to_pylist()]
+            return sizes_of_replaced(table, partitions=values)
+
+
+def _line(table: Table, sizes: Sequence[PartitionSize]) -> str:
+    if not sizes:
+        return f"`{table.name}`: nothing would go."
+    files, rows = sum(size.files for size in sizes), sum(size.rows for size in sizes)
+    bytes_ = sum(size.size_bytes for size in sizes)
+    where = f" in {len(sizes):,} partitions" if table.definition.is_partitioned else ""
+    return f"`{table.name}`: {rows:,} rows in {files:,} files ({bytes_:,} bytes){where} would go."
