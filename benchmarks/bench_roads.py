@@ -1,7 +1,7 @@
-"""Loading and reading 2 million rows through a session, against pypaimon in the same Spark tasks.
+"""Reading 2 million rows through a session, against pypaimon in the same Spark tasks.
 
-The peer uses Spark for distribution just as we do, with pypaimon's own writer and reader in the
-tasks: what a user would build by hand. Sizes can be cut by PAIMON_MAGICS_BENCH_ROWS.
+The peer uses Spark for distribution just as we do, with pypaimon's own reader in the tasks: what a
+user would build by hand. Sizes can be cut by PAIMON_MAGICS_BENCH_ROWS.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from measure import median_ms, report
-from pyspark.sql import DataFrame
 
 import paimon_magics
 
@@ -30,33 +29,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         session = paimon_magics.connect(folder, master="local[2]")
         query = _SELECT.format(rows=ROWS)
-        source = session.spark.sql(query)
         for name, options in (
             ("append", ""),
             ("keyed", "'primary-key' = 'k,part', 'bucket' = '2'"),
         ):
-            for owner in ("ours", "peer"):
-                session.run(
-                    f"CREATE TABLE {name}_{owner} ({_COLUMNS}) PARTITIONED BY (part)"
-                    + (f" TBLPROPERTIES ({options})" if options else "")
-                )
+            session.run(
+                f"CREATE TABLE {name}_ours ({_COLUMNS}) PARTITIONED BY (part)"
+                + (f" TBLPROPERTIES ({options})" if options else "")
+            )
         runs = 5
-        report(
-            f"INSERT SELECT, append, {ROWS:,} rows",
-            median_ms(lambda: session.run(f"INSERT OVERWRITE append_ours {query}"), runs=runs),
-            "pypaimon",
-            median_ms(lambda: _peer_write(session, source, "append_peer"), runs=runs),
-        )
-        session.run(f"INSERT OVERWRITE keyed_ours {query}")
+        session.run(f"INSERT OVERWRITE append_ours {query}")
         keyed_rows = ROWS // 10
         small = _SELECT.format(rows=keyed_rows)
-        small_source = session.spark.sql(small)
-        report(
-            f"INSERT SELECT, fixed buckets, {keyed_rows:,} rows",
-            median_ms(lambda: session.run(f"INSERT OVERWRITE keyed_ours {small}"), runs=3),
-            "pypaimon",
-            median_ms(lambda: _peer_write(session, small_source, "keyed_peer"), runs=1, warm_up=0),
-        )
+        session.run(f"INSERT OVERWRITE keyed_ours {small}")
         aggregate = "SELECT count(*), sum(a), max(c) FROM {} WHERE k % 3 = 0"
         report(
             f"raw read, filter and aggregate, {ROWS:,} rows",
@@ -79,28 +64,6 @@ def _pypaimon_table(session: paimon_magics.Session, name: str) -> object:
 
     catalog = CatalogFactory.create({"warehouse": session.warehouse})
     return catalog.get_table(f"default.{name}")
-
-
-def _peer_write(session: paimon_magics.Session, source: DataFrame, name: str) -> None:
-    table = _pypaimon_table(session, name).copy({"dynamic-partition-overwrite": "false"})  # type: ignore[attr-defined]
-    blob = pickle.dumps(table)
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pypaimon.schema.data_types import PyarrowFieldParser
-
-        loaded = pickle.loads(blob)
-        schema = PyarrowFieldParser.from_paimon_schema(loaded.fields)
-        writer = loaded.new_batch_write_builder().overwrite().new_write()
-        for batch in batches:
-            writer.write_arrow(pa.Table.from_batches([batch]).cast(schema))
-        messages = writer.prepare_commit()
-        writer.close()
-        yield pa.record_batch({"messages": pa.array([pickle.dumps(messages)], pa.binary())})
-
-    owned = source.repartition(2, "part")
-    rows = owned.mapInArrow(write, "messages binary").collect()
-    messages = [message for row in rows for message in pickle.loads(bytes(row[0]))]
-    table.new_batch_write_builder().overwrite().new_commit().commit(messages)
 
 
 def _peer_read(session: paimon_magics.Session, name: str, aggregate: str) -> None:

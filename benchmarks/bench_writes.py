@@ -1,0 +1,162 @@
+"""INSERT SELECT of 2 million rows into every layout, against Paimon's Spark connector where the
+environment variable PAIMON_SPARK_JAR names its jar, else against pypaimon in the same Spark tasks.
+
+Rows have 7 columns and go to 4 partitions; shuffle, statement order and commit are included. The
+peer in pypaimon shuffles by partition and bucket as its own integrations do. Sizes can be cut by
+PAIMON_MAGICS_BENCH_ROWS; `--scale` measures growth to 20 million rows and 5,000 partitions instead,
+and one core against two (each in a process of its own).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from measure import median_ms, report
+from pyspark.sql import DataFrame, SparkSession
+
+import paimon_magics
+
+ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
+JAR = os.environ.get("PAIMON_SPARK_JAR")
+COLUMNS = "k BIGINT NOT NULL, a INT, b DOUBLE, c STRING, d DECIMAL(12,2), e DATE, part INT"
+SELECT = (
+    "SELECT id AS k, CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
+    "CAST(id % 100000 AS DECIMAL(12,2)) AS d, date_add(DATE'2024-01-01', CAST(id % 365 AS INT)) "
+    "AS e, CAST(id % {parts} AS INT) AS part FROM range({rows})"
+)
+LAYOUTS = {
+    "append": "",
+    "fixed buckets": "'primary-key' = 'k,part', 'bucket' = '2'",
+    "dynamic buckets": "'primary-key' = 'k,part'",
+}
+SLOTS = 2
+
+
+def main() -> None:
+    if "--scale" in sys.argv:
+        scale()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        session = connect(folder)
+        query = SELECT.format(rows=ROWS, parts=4)
+        for layout, options in LAYOUTS.items():
+            name = layout.replace(" ", "_")
+            for owner in ("ours", "peer"):
+                create(session, f"{name}_{owner}", options)
+            what = f"INSERT OVERWRITE … SELECT, {layout}, {ROWS:,} rows"
+            ours_ms = median_ms(
+                lambda n=name: session.run(f"INSERT OVERWRITE {n}_ours {query}"), runs=5
+            )
+            if JAR:
+                peer_ms = median_ms(
+                    lambda n=name: session.spark.sql(
+                        f"INSERT OVERWRITE connector.default.{n}_peer {query}"
+                    ),
+                    runs=5,
+                )
+                report(what, ours_ms, "connector", peer_ms)
+                continue
+            runs = 5 if layout == "append" else 1  # pypaimon's keyed writers take a minute
+            peer_ms = median_ms(
+                lambda n=name: peer_write(session, session.spark.sql(query), f"{n}_peer"),
+                runs=runs,
+                warm_up=1 if runs > 1 else 0,
+            )
+            report(what, ours_ms, "pypaimon", peer_ms)
+        upsert = f"INSERT INTO dynamic_buckets_ours {query}"
+        report(
+            f"upsert into dynamic buckets with an index, {ROWS:,} rows",
+            median_ms(lambda: session.run(upsert), runs=3),
+        )
+        session.close(stop_spark=True)
+
+
+def connect(folder: str) -> paimon_magics.Session:
+    """A session of ours; with the connector's jar its catalog is there as `connector`."""
+    if not JAR:
+        return paimon_magics.connect(folder, master=f"local[{SLOTS}]", coordinator="in-process")
+    spark = (
+        SparkSession.builder.master(f"local[{SLOTS}]")
+        .config("spark.jars", JAR)
+        .config("spark.sql.catalog.connector", "org.apache.paimon.spark.SparkCatalog")
+        .config("spark.sql.catalog.connector.warehouse", folder)
+        .config(
+            "spark.sql.extensions",
+            "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
+        )
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    return paimon_magics.connect(folder, spark=spark, coordinator="in-process")
+
+
+def create(session: paimon_magics.Session, name: str, options: str) -> None:
+    session.run(
+        f"CREATE TABLE {name} ({COLUMNS}) PARTITIONED BY (part)"
+        + (f" TBLPROPERTIES ({options})" if options else "")
+    )
+
+
+def peer_write(session: paimon_magics.Session, source: DataFrame, name: str) -> None:
+    """What a user would build by hand: pypaimon's own writer in the tasks of a Spark job."""
+    from pypaimon import CatalogFactory
+
+    catalog = CatalogFactory.create({"warehouse": session.warehouse})
+    table = catalog.get_table(f"default.{name}").copy({"dynamic-partition-overwrite": "false"})
+    blob = pickle.dumps(table)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pypaimon.schema.data_types import PyarrowFieldParser
+
+        loaded = pickle.loads(blob)
+        schema = PyarrowFieldParser.from_paimon_schema(loaded.fields)
+        writer = loaded.new_batch_write_builder().overwrite().new_write()
+        for batch in batches:
+            writer.write_arrow(pa.Table.from_batches([batch]).cast(schema))
+        messages = writer.prepare_commit()
+        writer.close()
+        yield pa.record_batch({"messages": pa.array([pickle.dumps(messages)], pa.binary())})
+
+    owned = source.repartition(SLOTS, "part")  # one writer for each partition, all its buckets
+    rows = owned.mapInArrow(write, "messages binary").collect()
+    messages = [message for row in rows for message in pickle.loads(bytes(row[0]))]
+    table.new_batch_write_builder().overwrite().new_commit().commit(messages)
+
+
+def scale() -> None:
+    if "--one" in sys.argv:
+        _, _, _, layout, rows, parts = sys.argv
+        with tempfile.TemporaryDirectory() as folder:
+            session = connect(folder)
+            create(session, "t", LAYOUTS[layout])
+            session.run(f"INSERT OVERWRITE t {SELECT.format(rows=10_000, parts=2)}")
+            started = time.perf_counter()
+            session.run(f"INSERT OVERWRITE t {SELECT.format(rows=rows, parts=parts)}")
+            seconds = time.perf_counter() - started
+            print(f"{seconds:.2f}")
+            session.close(stop_spark=True)
+        return
+    for layout in LAYOUTS:
+        for rows, parts in ((1_000_000, 4), (5_000_000, 4), (20_000_000, 4), (2_000_000, 5_000)):
+            seconds = run_one(layout, rows, parts)
+            print(f"{layout:<16} {rows:>11,} rows {parts:>6,} partitions {seconds:>8.2f} s")
+        one = run_one(layout, ROWS, 4, "taskset", "-c", "0")
+        two = run_one(layout, ROWS, 4, "taskset", "-c", "0,1")
+        print(f"{layout:<16} one core {one:.2f} s, two {two:.2f} s: {one / two:.2f} x")
+
+
+def run_one(layout: str, rows: int, parts: int, *prefix: str) -> float:
+    command = [*prefix, sys.executable, __file__, "--scale", "--one", layout, str(rows), str(parts)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()
