@@ -49,6 +49,8 @@ def _serve(options: argparse.Namespace) -> int:
     limits = Limits(
         lease_ms=options.lease_ms,
         cleanup_grace_ms=options.cleanup_grace_ms,
+        receipt_retention_ms=options.receipt_retention_ms,
+        watch_every_ms=options.watch_every_ms,
     )
     coordinator = Coordinator(catalog, store, Settings(), limits)
     coordinator.start()
@@ -109,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="a port on 127.0.0.1 (default: any)")
     parser.add_argument("--lease-ms", type=int, default=defaults.lease_ms)
     parser.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
+    parser.add_argument("--receipt-retention-ms", type=int, default=defaults.receipt_retention_ms)
+    parser.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
     parser.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
     return parser
 

@@ -56,7 +56,13 @@ from paimon_magics.coordinator.documents import (
     table_of,
     transaction_document,
 )
-from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.service import RESUME_HINT, Coordinator
+from paimon_magics.coordinator.table_routes import (
+    WatchMetrics,
+    stopped_document,
+    stopped_rows,
+    table_routes,
+)
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -70,8 +76,7 @@ from paimon_magics.errors import (
 __all__ = ["application"]
 
 _REASON_CHARACTERS_MAX = 500
-_RESUME = "Look at the table; an administrator lets it go on with `POST /v1/tables/resume`."
-_FINISHED = (Phase.COMMITTED, Phase.ABORTED)
+_FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 _FINISHED_SHOWN = 100
 
 
@@ -104,6 +109,7 @@ def application(
             Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
             Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
             Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
+            *table_routes(coordinator, _answer),
             *(routes or []),
         ],
         exception_handlers={PaimonMagicsError: _on_error, _TooLargeError: _on_too_large},
@@ -198,6 +204,7 @@ class _Metrics:
 
                 phases.labels(phase.value).set_function(count)
         self.registry.register(_Finished(coordinator))
+        self.registry.register(WatchMetrics(coordinator))
 
 
 class _Finished(Collector):
@@ -229,7 +236,8 @@ class _Handlers:
         problem = self._coordinator.problem
         if problem is not None:
             return _error(503, "NotReady", problem, "")
-        return JSONResponse({"status": "ready"})
+        stopped = stopped_document(self._coordinator)
+        return JSONResponse({"status": "ready", "stopped_tables": stopped})
 
     async def metrics(self, _: Request) -> Response:
         return Response(generate_latest(self._metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -303,6 +311,7 @@ class _Handlers:
         return HTMLResponse(
             "<!doctype html><title>Paimon coordinator</title>"
             f"<h1>Paimon coordinator</h1><p>{html.escape(self._warehouse)}</p>"
+            f"{stopped_rows(self._coordinator)}"
             "<table><tr><th>id<th>table<th>phase<th>owner<th>expires<th>snapshot<th>reason</tr>"
             f"{rows}</table>"
         )
@@ -352,7 +361,7 @@ def _answer(answer: Answer) -> Response:
         case Overwritten(reason=reason):
             return _error(409, "Overwritten", reason, "Look at the table, and run it again.")
         case Halted(reason=reason):
-            return _error(409, "TableStopped", reason, _RESUME)
+            return _error(409, "TableStopped", reason, RESUME_HINT)
         case Unchecked(reason=reason):
             return _error(503, "Unchecked", reason, "")
         case Done():

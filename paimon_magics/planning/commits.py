@@ -85,10 +85,12 @@ class CommitReceipt:
     """What was committed. `snapshot_id` is None where nothing had to be (an empty append).
 
     `total_rows` are the rows stored in the table's files, `delta_rows` those that this commit
-    added less those that it removed.
+    added less those that it removed. `manifest_list` names the list of the snapshot's changes; it
+    tells the snapshot from any other of the same id.
     """
 
     snapshot_id: int | None
     commit_kind: str | None
     total_rows: int | None
     delta_rows: int
+    manifest_list: str | None = None
