@@ -19,6 +19,7 @@ from pathlib import Path
 import uvicorn
 
 from paimon_magics.coordinator.app import application
+from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
@@ -57,7 +58,7 @@ def _serve(options: argparse.Namespace) -> int:
     token_file = state / "token"
     app = application(
         coordinator,
-        _token(token_file),
+        TokenFile(_token(token_file)),
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
         routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
