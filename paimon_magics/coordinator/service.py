@@ -71,14 +71,14 @@ from paimon_magics.coordinator.documents import (
     transaction_document,
     transaction_of,
 )
-from paimon_magics.coordinator.opening import open_transaction, remove_files
+from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
 from paimon_magics.coordinator.watching import Watching, publication_of
 from paimon_magics.errors import (
-    CommitConflictError,
     PaimonMagicsError,
     SetupError,
+    UnknownNameError,
     UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
@@ -86,8 +86,8 @@ from paimon_magics.planning.commits import CommitRequest, Transaction
 from paimon_magics.planning.publications import Finding, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit
 
 __all__ = ["RESUME_HINT", "Coordinator"]
@@ -225,7 +225,7 @@ class Coordinator:
             )
         except StoreUnavailableError as error:
             if not error.unclear:
-                close_attempts(transaction.attempts_folder, wait_ms_max=0)
+                tidy_up(loaded, transaction, frozenset())
             raise
         if isinstance(answer, Halted):
             close_attempts(transaction.attempts_folder, wait_ms_max=0)
@@ -256,7 +256,8 @@ class Coordinator:
             return None
         table = self._catalog.load(request.transaction.table)
         keep = committed_files(table, request.messages)
-        return remove_files(table, request.transaction, keep, self._settings.attempt_wait_ms_max)
+        wait_ms_max = self._settings.attempt_wait_ms_max
+        return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
 
     # ---- the thread that owns the state ----
 
@@ -488,7 +489,7 @@ class Coordinator:
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
                 return self.watching.found(table.location, findings, before=id)
             receipt = commit(table, request, self._catalog.publish)
-        close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
+        tidy_up(table, request.transaction, committed_files(table, request.messages))
         reach("commit.published")
         publication = publication_of(id, request, table, receipt, _now_ms())
         return CommitPublished(id, receipt, _now_ms(), publication, findings)
@@ -498,12 +499,11 @@ class Coordinator:
         try:
             table = self._catalog.load(transaction.table)
             if find_commit(table, transaction) is None:
-                remove_files(table, transaction, frozenset(), self._settings.attempt_wait_ms_max)
+                wait_ms_max = self._settings.attempt_wait_ms_max
+                remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
                 reach("files.removed")
-        except PaimonMagicsError as error:
-            if not isinstance(error, CommitConflictError | UnknownOutcomeError):
-                return FilesRemoved(id, _now_ms())  # the table itself is gone
-            return Ticked(_now_ms())
+        except UnknownNameError:
+            return FilesRemoved(id, _now_ms())  # the table itself is gone
         except Exception:
             return Ticked(_now_ms())  # tried again after the grace period
         return FilesRemoved(id, _now_ms())

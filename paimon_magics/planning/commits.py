@@ -30,7 +30,8 @@ class Transaction:
     """An open write. `file_prefix` starts the leaf name of every data and changelog file of it.
 
     `base_snapshot_id` is the table's latest snapshot at begin, 0 for a table without any.
-    `attempts_folder` is where running writers leave their markers, None where the store has none.
+    `attempts_folder` is what the paths of its writers' notes begin with, None where they can't
+    leave any.
     """
 
     table: TableName

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
@@ -40,6 +40,14 @@ class NativeTable:
     def __repr__(self) -> str:
         # io_options may hold credentials.
         return f"NativeTable({self.database}.{self.name}, {self.location})"
+
+    def with_file_prefix(self, addition: str) -> NativeTable:
+        """The same table with `addition` at the end of the prefixes that its new files get."""
+        schema = json.loads(self.schema_json)
+        for key in ("data-file.prefix", "changelog-file.prefix"):
+            if key in schema["options"]:
+                schema["options"][key] += addition
+        return replace(self, schema_json=json.dumps(schema))
 
     def open(self) -> Any:
         """The `pypaimon_rust.datafusion.Table`; raises SetupError where the binding is missing."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
-from paimon_magics.tables.attempts import attempt
+from paimon_magics.tables.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.native import NativeTable
 
 __all__ = ["BucketRule", "WriteTask", "Written", "conform", "with_buckets", "write_batches"]
@@ -42,8 +42,8 @@ class WriteTask:
     """What every writer of one statement must know; small and picklable.
 
     `schema` is the table's exact Arrow schema, serialised. `overwrite` tells that the files
-    replace others, so that sequence numbers start anew. `attempts_folder` holds the markers of
-    running writers (module `attempts`).
+    replace others, so that sequence numbers start anew. `attempts_folder` is what the paths of the
+    writers' notes begin with (module `attempts`).
     """
 
     table: NativeTable
@@ -104,9 +104,9 @@ def write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended.
     """
-    with attempt(task.attempts_folder):
+    with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
         try:
-            return _write_batches(task, batches)
+            return _write_batches(task, batches, running)
         except BaseException as error:
             # The native writer's panics are no Exceptions, and would pass by everything that
             # turns a failure into an error of ours.
@@ -115,10 +115,14 @@ def write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written
             raise
 
 
-def _write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Written:
+def _write_batches(
+    task: WriteTask, batches: Iterable[pa.RecordBatch], running: Attempt | None
+) -> Written:
     schema = task.arrow_schema()
-    table = task.table.open()
-    builder = table.new_batch_write_builder()._with_commit_user(task.commit_user)
+    described = task.table
+    if running is not None:
+        described = described.with_file_prefix(f"{running.id}-")
+    builder = described.open().new_batch_write_builder()._with_commit_user(task.commit_user)
     if task.overwrite:
         builder = builder.with_overwrite({})
     writer = builder.new_write()
@@ -126,26 +130,39 @@ def _write_batches(task: WriteTask, batches: Iterable[pa.RecordBatch]) -> Writte
     try:
         for batch in batches:
             conformed = conform(batch, schema)
-            rows += conformed.num_rows
-            if task.bucket_rule is None:
-                if conformed.num_rows:
-                    writer.write_arrow(_unsliced(conformed))
+            if not conformed.num_rows:
                 continue
-            for bucket, group in _groups(conformed, task):
+            rows += conformed.num_rows
+            buckets = _buckets(conformed, task)
+            if running is not None:
+                running.note(conformed.select(list(task.partition_keys)), buckets)
+            if task.bucket_rule is None:
+                writer.write_arrow(_unsliced(conformed))
+                continue
+            for bucket, group in _groups(conformed, task, buckets):
                 writer.write_arrow(_unsliced(group), bucket)
-        messages = tuple(message.serialize() for message in writer.prepare_commit())
+        messages = writer.prepare_commit()
     finally:
         # Deletes what the writer still owns; after prepare_commit that is nothing.
         writer.close()
-    return Written(messages=messages, rows=rows)
+    if running is not None and running.is_over():
+        builder.new_commit().abort(messages)
+        raise ended_error()
+    return Written(messages=tuple(message.serialize() for message in messages), rows=rows)
 
 
-def _groups(batch: pa.RecordBatch, task: WriteTask) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _buckets(batch: pa.RecordBatch, task: WriteTask) -> pa.Array:
+    """The bucket of every row; an unbucketed table's files lie in bucket 0."""
+    if task.bucket_rule is None:
+        return pa.array(np.zeros(batch.num_rows, dtype=np.int32))
+    return task.bucket_rule.of(batch)
+
+
+def _groups(
+    batch: pa.RecordBatch, task: WriteTask, row_buckets: pa.Array
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each (partition, bucket) in their order."""
-    if not batch.num_rows:
-        return
-    assert task.bucket_rule is not None
-    keys = [task.bucket_rule.of(batch), *(batch.column(key) for key in task.partition_keys)]
+    keys = [row_buckets, *(batch.column(key) for key in task.partition_keys)]
     codes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in keys:
         encoded = pc.dictionary_encode(column, null_encoding="encode")

@@ -112,7 +112,7 @@ def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
     assert not data_files(process.warehouse)
 
 
-def test_files_of_attempts_that_did_not_count_go_when_they_are_swept(process: Process) -> None:
+def test_files_of_attempts_that_did_not_count_go_with_the_commit(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -121,8 +121,8 @@ def test_files_of_attempts_that_did_not_count_go_when_they_are_swept(process: Pr
     with pytest.raises(CommitConflictError):
         client.sweep(request)  # not committed: nothing of it is touched
     client.commit(request)
-    assert len(data_files(process.warehouse)) == 2
-    assert client.sweep(request) == 1
+    assert len(data_files(process.warehouse)) == 1
+    assert client.sweep(request) == 0
     assert len(data_files(process.warehouse)) == 1
     assert read(catalog) == [{"k": 1, "v": None}]
 
