@@ -76,6 +76,7 @@ from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
 from paimon_magics.coordinator.watching import Watching, publication_of
 from paimon_magics.errors import (
+    CommitConflictError,
     PaimonMagicsError,
     SetupError,
     UnknownNameError,
@@ -228,7 +229,7 @@ class Coordinator:
                 tidy_up(loaded, transaction, frozenset())
             raise
         if isinstance(answer, Halted):
-            close_attempts(transaction.attempts_folder, wait_ms_max=0)
+            tidy_up(loaded, transaction, frozenset())
             raise CommitConflictError(answer.reason, hint=RESUME_HINT)
         assert isinstance(answer, Opened)
         return id, transaction, answer
