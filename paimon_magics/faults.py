@@ -19,6 +19,9 @@ STEPS = (
     "publish.linked",  # the snapshot has its name, nobody knows yet
     "commit.published",  # the commit has succeeded, that is not stored
     "receipt.stored",  # the receipt is stored, its owner has not heard of it
+    "watch.found",  # an overwritten snapshot was noticed, nobody knows yet
+    "republish.published",  # an overwritten commit is in the table again, that is not stored
+    "republish.stored",  # and now it is
     "abort.stored",  # the end is stored, the files are there
     "files.removed",  # the files are gone, that is not stored
 )

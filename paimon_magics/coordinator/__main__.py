@@ -19,6 +19,7 @@ from pathlib import Path
 import uvicorn
 
 from paimon_magics.coordinator.app import application
+from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
@@ -49,13 +50,15 @@ def _serve(options: argparse.Namespace) -> int:
     limits = Limits(
         lease_ms=options.lease_ms,
         cleanup_grace_ms=options.cleanup_grace_ms,
+        receipt_retention_ms=options.receipt_retention_ms,
+        watch_every_ms=options.watch_every_ms,
     )
     coordinator = Coordinator(catalog, store, Settings(), limits)
     coordinator.start()
     token_file = state / "token"
     app = application(
         coordinator,
-        _token(token_file),
+        TokenFile(_token(token_file)),
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
         routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
@@ -109,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=0, help="a port on 127.0.0.1 (default: any)")
     parser.add_argument("--lease-ms", type=int, default=defaults.lease_ms)
     parser.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
+    parser.add_argument("--receipt-retention-ms", type=int, default=defaults.receipt_retention_ms)
+    parser.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
     parser.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
     return parser
 

@@ -1,18 +1,20 @@
 """The coordinator over HTTP: transactions, health, metrics, and a page for a person.
 
-Without the token nothing is answered but `/health/live`. Bodies are bounded. Errors are JSON:
-`{"error": {"type", "message", "hint"}}`, with the status that tells what the caller must do: 400
-change the request, 401 bring the token, 404 no such table or transaction, 409 conflict, 410 the
-transaction has ended, 413 too large, 423 already under way, 503 come back later.
+Without a valid token nothing is answered but `/health/live`. A transaction belongs to who began it,
+as the authoriser names them: nobody else may use it, and only an administrator abort it. Bodies are
+bounded. Errors are JSON: `{"error": {"type", "message", "hint"}}`, with the status that tells what
+the caller must do: 400 change the request, 401 bring the token, 403 ask for the right, 404 no such
+table or transaction, 409 conflict, 410 the transaction has ended, 413 too large, 423 already under
+way, 503 come back later.
 """
 
 from __future__ import annotations
 
-import hmac
 import html
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from prometheus_client import (
@@ -30,8 +32,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
+from paimon_magics.coordinator.answers import error_answer
+from paimon_magics.coordinator.authorisation import Authoriser, NotTheirsError, Principal, Scope
 from paimon_magics.coordinator.core import (
     Aborted,
     Answer,
@@ -56,7 +60,20 @@ from paimon_magics.coordinator.documents import (
     table_of,
     transaction_document,
 )
-from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.guard import (
+    Guard,
+    TooLargeError,
+    guarded,
+    on_too_large,
+    principal_of,
+)
+from paimon_magics.coordinator.service import RESUME_HINT, Coordinator
+from paimon_magics.coordinator.table_routes import (
+    WatchMetrics,
+    stopped_document,
+    stopped_rows,
+    table_routes,
+)
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -66,107 +83,53 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnknownOutcomeError,
 )
+from paimon_magics.planning.commits import CommitRequest
+from paimon_magics.tables.provenance import USER
 
 __all__ = ["application"]
 
 _REASON_CHARACTERS_MAX = 500
-_RESUME = "Look at the table; an administrator lets it go on with `POST /v1/tables/resume`."
-_FINISHED = (Phase.COMMITTED, Phase.ABORTED)
+_FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 _FINISHED_SHOWN = 100
 
 
 def application(
     coordinator: Coordinator,
-    token: str,
+    authoriser: Authoriser,
     *,
     warehouse: str,
     request_bytes_max: int,
     routes: list[Route] | None = None,
+    root: str = "",
 ) -> ASGIApp:
-    """The ASGI application.
+    """The ASGI application, below the path `root`.
 
-    `warehouse` is what clients on the same machine may open themselves. `routes` are further ones,
-    behind the same token and limits.
+    `authoriser` says who asks, and `authorisation.SCOPES` what that takes. `warehouse` is what
+    clients on the same machine may open themselves. `routes` are further ones, behind the same
+    authoriser and limits.
     """
     metrics = _Metrics(coordinator)
     handlers = _Handlers(coordinator, warehouse, metrics)
+    own = [
+        Route("/health/live", handlers.live),
+        Route("/health/ready", handlers.ready),
+        Route("/metrics", handlers.metrics),
+        Route("/", handlers.page),
+        Route("/v1/coordinator", handlers.about),
+        Route("/v1/transactions", handlers.begin, methods=["POST"]),
+        Route("/v1/transactions", handlers.transactions),
+        Route("/v1/transactions/{id}", handlers.show),
+        Route("/v1/transactions/{id}/heartbeat", handlers.heartbeat, methods=["POST"]),
+        Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
+        Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
+        Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
+        *table_routes(coordinator, _answer),
+    ]
     app = Starlette(
-        routes=[
-            Route("/health/live", handlers.live),
-            Route("/health/ready", handlers.ready),
-            Route("/metrics", handlers.metrics),
-            Route("/", handlers.page),
-            Route("/v1/coordinator", handlers.about),
-            Route("/v1/transactions", handlers.begin, methods=["POST"]),
-            Route("/v1/transactions", handlers.transactions),
-            Route("/v1/transactions/{id}", handlers.show),
-            Route("/v1/transactions/{id}/heartbeat", handlers.heartbeat, methods=["POST"]),
-            Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
-            Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
-            Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
-            *(routes or []),
-        ],
-        exception_handlers={PaimonMagicsError: _on_error, _TooLargeError: _on_too_large},
+        routes=guarded([*own, *(routes or [])]),
+        exception_handlers={PaimonMagicsError: _on_error, TooLargeError: on_too_large},
     )
-    return _Guard(app, token, request_bytes_max)
-
-
-class _Guard:
-    """In front of everything: the token, and the size of a body, counted while it arrives."""
-
-    def __init__(self, app: ASGIApp, token: str, request_bytes_max: int) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
-        self._bytes_max = request_bytes_max
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
-        if scope["path"] != "/health/live" and not hmac.compare_digest(
-            headers.get(b"authorization", b""), self._expected
-        ):
-            refused = _error(401, "Unauthorized", "The token is missing or wrong.", "")
-            await refused(scope, receive, send)
-            return
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._bytes_max:
-            await _too_large(self._bytes_max)(scope, receive, send)
-            return
-        received = 0
-
-        async def counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._bytes_max:
-                raise _TooLargeError(self._bytes_max)
-            return message
-
-        await self._app(scope, counted, send)
-
-
-class _TooLargeError(Exception):
-    """A body has grown past the limit, in bytes, that it carries."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(bytes_max)
-        self.bytes_max = bytes_max
-
-
-async def _on_too_large(_: Request, error: Exception) -> Response:
-    assert isinstance(error, _TooLargeError)
-    return _too_large(error.bytes_max)
-
-
-def _too_large(bytes_max: int) -> Response:
-    return _error(
-        413,
-        "TooLarge",
-        f"The request has more than {bytes_max:,} bytes.",
-        "Commit fewer files at once, or raise the coordinator's limit.",
-    )
+    return Guard(app, authoriser, request_bytes_max, root)
 
 
 class _Metrics:
@@ -198,6 +161,7 @@ class _Metrics:
 
                 phases.labels(phase.value).set_function(count)
         self.registry.register(_Finished(coordinator))
+        self.registry.register(WatchMetrics(coordinator))
 
 
 class _Finished(Collector):
@@ -228,8 +192,9 @@ class _Handlers:
     async def ready(self, _: Request) -> Response:
         problem = self._coordinator.problem
         if problem is not None:
-            return _error(503, "NotReady", problem, "")
-        return JSONResponse({"status": "ready"})
+            return error_answer(503, "NotReady", problem, "")
+        stopped = stopped_document(self._coordinator)
+        return JSONResponse({"status": "ready", "stopped_tables": stopped})
 
     async def metrics(self, _: Request) -> Response:
         return Response(generate_latest(self._metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -241,7 +206,7 @@ class _Handlers:
         body = await _body(request)
         table = table_of(member(body, "table", dict))
         base = body.get("base_snapshot_id")
-        owner = str(body.get("owner", ""))[:_REASON_CHARACTERS_MAX]
+        owner = principal_of(request).name or str(body.get("owner", ""))[:_REASON_CHARACTERS_MAX]
         if base is not None:
             base = member(body, "base_snapshot_id", int)
         id, transaction, opened = await run_in_threadpool(
@@ -264,15 +229,16 @@ class _Handlers:
         return _answer(Unknown()) if held is None else JSONResponse(_shown(held))
 
     async def heartbeat(self, request: Request) -> Response:
-        answer = await run_in_threadpool(self._coordinator.heartbeat, request.path_params["id"])
+        id = await self._own(request)
+        answer = await run_in_threadpool(self._coordinator.heartbeat, id)
         return self._counted("heartbeat", answer)
 
     async def commit(self, request: Request) -> Response:
-        id = request.path_params["id"]
+        id = await self._own(request)
         transaction = await run_in_threadpool(self._coordinator.transaction, id)
         if transaction is None:
             return self._counted("commit", Unknown())
-        asked = request_of(transaction, await _body(request))
+        asked = _vouched(principal_of(request), request_of(transaction, await _body(request)))
         started = time.monotonic()
         answer = await run_in_threadpool(self._coordinator.commit, id, asked)
         self._metrics.commit_seconds.observe(time.monotonic() - started)
@@ -281,17 +247,32 @@ class _Handlers:
     async def abort(self, request: Request) -> Response:
         body = await _body(request)
         reason = str(body.get("reason", "its owner ended it"))[:_REASON_CHARACTERS_MAX]
-        answer = await run_in_threadpool(self._coordinator.abort, request.path_params["id"], reason)
+        id = await self._own(request, or_with=Scope.ADMIN)
+        answer = await run_in_threadpool(self._coordinator.abort, id, reason)
         return self._counted("abort", answer)
 
     async def sweep(self, request: Request) -> Response:
-        id = request.path_params["id"]
+        id = await self._own(request)
         transaction = await run_in_threadpool(self._coordinator.transaction, id)
         if transaction is None:
             return _answer(Unknown())
-        asked = request_of(transaction, await _body(request))
+        asked = _vouched(principal_of(request), request_of(transaction, await _body(request)))
         removed = await run_in_threadpool(self._coordinator.sweep, id, asked)
         return _answer(Mismatch()) if removed is None else JSONResponse({"removed": removed})
+
+    async def _own(self, request: Request, or_with: Scope | None = None) -> str:
+        """The transaction that the path names, if it is the sender's or they have that scope."""
+        id = str(request.path_params["id"])
+        principal = principal_of(request)
+        held = await run_in_threadpool(self._coordinator.held, id)
+        if held is None or principal.owns(held.owner):
+            return id
+        if or_with is not None and principal.may(or_with):
+            return id
+        raise NotTheirsError(
+            f"The transaction {id} belongs to {held.owner}, not to {principal.name}.",
+            hint="Only who began it may use it; an administrator may abort it.",
+        )
 
     async def page(self, _: Request) -> Response:
         rows = "".join(
@@ -303,6 +284,7 @@ class _Handlers:
         return HTMLResponse(
             "<!doctype html><title>Paimon coordinator</title>"
             f"<h1>Paimon coordinator</h1><p>{html.escape(self._warehouse)}</p>"
+            f"{stopped_rows(self._coordinator)}"
             "<table><tr><th>id<th>table<th>phase<th>owner<th>expires<th>snapshot<th>reason</tr>"
             f"{rows}</table>"
         )
@@ -337,30 +319,30 @@ def _answer(answer: Answer) -> Response:
         case Aborted():
             return JSONResponse({"status": "aborted"})
         case Refusal(reason=reason):
-            return _error(409, "Conflict", reason, "")
+            return error_answer(409, "Conflict", reason, "")
         case Gone(reason=reason):
-            return _error(
+            return error_answer(
                 410,
                 "Ended",
                 f"The transaction has ended: {reason}.",
                 "Run the statement again.",
             )
         case Mismatch():
-            return _error(
+            return error_answer(
                 409, "Mismatch", "The transaction was asked to commit other files than these.", ""
             )
         case Overwritten(reason=reason):
-            return _error(409, "Overwritten", reason, "Look at the table, and run it again.")
+            return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
         case Halted(reason=reason):
-            return _error(409, "TableStopped", reason, _RESUME)
+            return error_answer(409, "TableStopped", reason, RESUME_HINT)
         case Unchecked(reason=reason):
-            return _error(503, "Unchecked", reason, "")
+            return error_answer(503, "Unchecked", reason, "")
         case Done():
             return JSONResponse({"status": "done"})
         case NotCommitted(phase=phase):
-            return _error(423, "UnderWay", f"The transaction's commit is {phase.value}.", "")
+            return error_answer(423, "UnderWay", f"The transaction's commit is {phase.value}.", "")
         case Unknown():
-            return _error(404, "UnknownTransaction", "There is no such transaction.", "")
+            return error_answer(404, "UnknownTransaction", "There is no such transaction.", "")
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -373,13 +355,23 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
+def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:
+    """The request with the name of who sends it, where that is known better than they say it."""
+    if principal.name is None:
+        return asked
+    properties = {**dict(asked.properties), USER: principal.name}
+    return replace(asked, properties=tuple(properties.items()))
+
+
 async def _on_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, PaimonMagicsError)
-    return _error(_status(error), type(error).__name__, error.message, error.hint)
+    return error_answer(_status(error), type(error).__name__, error.message, error.hint)
 
 
 def _status(error: PaimonMagicsError) -> int:
     match error:
+        case NotTheirsError():
+            return 403
         case UnknownNameError():
             return 404
         case StatementError():
@@ -390,9 +382,3 @@ def _status(error: PaimonMagicsError) -> int:
             return 503
         case _:
             return 500
-
-
-def _error(status: int, kind: str, message: str, hint: str) -> JSONResponse:
-    return JSONResponse(
-        {"error": {"type": kind, "message": message, "hint": hint}}, status_code=status
-    )

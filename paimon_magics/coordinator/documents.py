@@ -112,10 +112,12 @@ def receipt_of(document: Any) -> CommitReceipt:
     """The receipt in a document."""
     if not isinstance(document, Mapping):
         raise InvalidValueError("A receipt must be an object.")
-    snapshot_id, kind, total = (
-        document.get(key) for key in ("snapshot_id", "commit_kind", "total_rows")
+    snapshot_id, kind, total, manifest_list = (
+        document.get(key) for key in ("snapshot_id", "commit_kind", "total_rows", "manifest_list")
     )
-    return CommitReceipt(snapshot_id, kind, total, member(document, "delta_rows", int))
+    return CommitReceipt(
+        snapshot_id, kind, total, member(document, "delta_rows", int), manifest_list
+    )
 
 
 def member(document: Any, key: str, kind: type) -> Any:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import threading
 
-from paimon_magics.coordinator.opening import open_transaction, remove_files
+from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit
 
 __all__ = ["InProcessCommitter"]
@@ -48,8 +48,7 @@ class InProcessCommitter:
         loaded = self._catalog.load(request.transaction.table)
         with self._turn:
             receipt = commit(loaded, request, self._catalog.publish)
-        # No task has anything left to write; those that Spark ran twice are the sweep's.
-        close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
+        tidy_up(loaded, request.transaction, committed_files(loaded, request.messages))
         return receipt
 
     def abort(self, transaction: Transaction) -> int:
@@ -73,4 +72,5 @@ class InProcessCommitter:
         """See `CoordinatorClient.close`: nothing is held open."""
 
     def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
-        return remove_files(table, transaction, keep, self._settings.attempt_wait_ms_max)
+        wait_ms_max = self._settings.attempt_wait_ms_max
+        return remove_uncommitted(table, transaction, keep, wait_ms_max)

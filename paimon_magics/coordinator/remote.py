@@ -165,7 +165,7 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
         case 400 | 413:
             return InvalidValueError(message, hint=hint)
         case 401:
-            return SetupError(message, hint="Connect with the coordinator's token.")
+            return SetupError(message, hint=hint or "Connect with the coordinator's token.")
         case 404:
             return UnknownNameError(message, hint=hint)
         case 409 | 410:

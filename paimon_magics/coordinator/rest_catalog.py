@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.rest_context import (
-    Authorise,
     Call,
     Context,
     Handler,
@@ -74,16 +73,15 @@ def rest_catalog_routes(
     prefix: str = "paimon",
     warehouse: str | None = None,
     turn: Turn | None = None,
-    authorise: Authorise | None = None,
 ) -> list[Route]:
     """The routes that serve `catalog`, all of them below `/v1`.
 
     Clients must name the warehouse as `warehouse` says, as the catalog's own one is named, or not
     at all. `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits
     of one table apart (by default among these routes alone; it spares retries, nothing depends on
-    it but rolling back, dropping and renaming). `authorise` is called first with every request.
+    it but rolling back, dropping and renaming). Who may use a route is decided before it (`guard`).
     """
-    context = Context(catalog, publish, turn or Turns(), prefix, authorise)
+    context = Context(catalog, publish, turn or Turns(), prefix)
     root = f"/v1/{prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 
@@ -102,8 +100,6 @@ def rest_catalog_routes(
 def _everything_else(context: Context, template: str) -> Route:
     async def answer(request: Request) -> Response:
         try:
-            if context.authorise is not None:
-                context.authorise(request)
             if b"%2f" in (request.scope.get("raw_path") or b"").lower():
                 raise bad_request("A name in the path contains a slash.")
             raise RestError(404, f"There is no {request.method} {request.scope['path']} here.")

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.guard import principal_of
 from paimon_magics.coordinator.rest_errors import error_response, not_found
 from paimon_magics.coordinator.rest_requests import path_names, read_body
 from paimon_magics.errors import UnknownNameError
@@ -27,10 +28,7 @@ from paimon_magics.tables.prepared_snapshots import RecentCommits
 from paimon_magics.tables.snapshot_publishers import Publish
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
 
-__all__ = ["Authorise", "Call", "Context", "Handler", "Turn", "Turns", "endpoint"]
-
-Authorise = Callable[[Request], None]
-"""Refuses a request by raising RestError 401 or 403."""
+__all__ = ["Call", "Context", "Handler", "Turn", "Turns", "endpoint"]
 
 Turn = Callable[[str], AbstractContextManager[None]]
 """Gives one caller at a time the table at a location; a location is as in `StoredTable`."""
@@ -43,6 +41,11 @@ class Call:
     names: dict[str, str]
     body: dict[str, Any]
     request: Request
+
+    @property
+    def user(self) -> str | None:
+        """Who sends it, where somebody vouches for that."""
+        return principal_of(self.request).name
 
 
 Handler = Callable[["Context", Call], Any]
@@ -82,7 +85,6 @@ class Context:
     publish: Publish
     turn: Turn
     prefix: str
-    authorise: Authorise | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
 
     def table(self, name: TableName) -> StoredTable:
@@ -103,8 +105,6 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
 
     async def answer(request: Request) -> Response:
         try:
-            if context.authorise is not None:
-                context.authorise(request)
             names = path_names(request, template)
             body = await read_body(request) if method == "POST" else {}
             result = await run_in_threadpool(handler, context, Call(names, body, request))

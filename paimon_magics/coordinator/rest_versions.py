@@ -24,11 +24,13 @@ from paimon_magics.tables.branches import (
 )
 from paimon_magics.tables.partition_documents import partition_documents
 from paimon_magics.tables.prepared_snapshots import check_snapshot, publish_prepared
+from paimon_magics.tables.provenance import USER
 from paimon_magics.tables.rest_documents import (
     integer_of,
     mapping_of,
     optional_text,
     sequence_of,
+    string_map,
     text_of,
 )
 from paimon_magics.tables.snapshot_chain import (
@@ -98,7 +100,7 @@ def _load_snapshot(context: Context, call: Call) -> Any:
 
 
 def _commit(context: Context, call: Call) -> Any:
-    snapshot = mapping_of(call.body.get("snapshot"), "snapshot")
+    snapshot = _vouched(call, mapping_of(call.body.get("snapshot"), "snapshot"))
     table_id = optional_text(call.body, "tableId", _BODY)
     base_uuid = optional_text(call.body, "baseSnapshotUuid", _BODY)
     statistics = call.body.get("statistics")
@@ -127,6 +129,14 @@ def _commit(context: Context, call: Call) -> Any:
             statistics=partitions,
         )
     return {"success": success}
+
+
+def _vouched(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The snapshot with the name of who sends it, where somebody vouches for it."""
+    if call.user is None:
+        return snapshot
+    properties = string_map(snapshot.get("properties"), "snapshot.properties")
+    return {**snapshot, "properties": {**properties, USER: call.user}}
 
 
 def _roll_back(context: Context, call: Call) -> Any:

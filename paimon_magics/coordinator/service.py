@@ -25,19 +25,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from paimon_magics.coordinator.core import (
     AbortAsked,
     Answer,
     Begun,
+    CheckTable,
     CommitAsked,
     CommitPublished,
     CommitRefused,
     CommitUnclear,
+    CutPublications,
+    DropPublication,
     Effect,
     Event,
     FilesRemoved,
     ForgetFinished,
+    ForgetPublications,
+    Halted,
     HeartbeatAsked,
     Held,
     Limits,
@@ -46,9 +52,13 @@ from paimon_magics.coordinator.core import (
     Phase,
     RemoveFiles,
     Reply,
+    Republish,
+    Republished,
     Restored,
     RunCommit,
     Save,
+    SavePublication,
+    SaveStopped,
     State,
     Ticked,
     step,
@@ -61,28 +71,34 @@ from paimon_magics.coordinator.documents import (
     transaction_document,
     transaction_of,
 )
-from paimon_magics.coordinator.opening import open_transaction, remove_files
+from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
+from paimon_magics.coordinator.watching import Watching, publication_of
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
     SetupError,
+    UnknownNameError,
     UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits import CommitRequest, Transaction
+from paimon_magics.planning.publications import Finding, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.attempts import close_attempts
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit
 
-__all__ = ["Coordinator"]
+__all__ = ["RESUME_HINT", "Coordinator"]
+
+RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
 _WORKERS = 8
 _TICK_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +114,8 @@ class Coordinator:
     """Owns the commits of one warehouse. Every method may be called from any thread.
 
     `turns` keeps apart what changes one table; whoever else does so in this process takes one too.
+    `watching` knows what was published, and `republished` is how many commits were published again
+    since the start.
     """
 
     def __init__(
@@ -112,7 +130,16 @@ class Coordinator:
         self._numbers = itertools.count(1)
         self._opened: dict[str, Transaction] = {}
         self._finished: Counter[Phase] = Counter()
+        self.republished = 0
         self.turns = Turns()
+        self.watching = Watching(
+            catalog,
+            store,
+            self.turns,
+            state=lambda: self._state,
+            request=self._request,
+            ask=lambda make: self._ask(lambda ask: _Asked(make(ask))),
+        )
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
@@ -127,7 +154,16 @@ class Coordinator:
         stored = self._store.unfinished()
         for held, opened in stored:
             self._opened[held.id] = transaction_of(opened)
-        self._put(_Asked(Restored(tuple(held for held, _ in stored), _now_ms())))
+        self._put(
+            _Asked(
+                Restored(
+                    tuple(held for held, _ in stored),
+                    _now_ms(),
+                    tuple(self._store.watched()),
+                    tuple(self._store.stopped()),
+                )
+            )
+        )
         self._thread.start()
         self._ticker.start()
 
@@ -164,6 +200,10 @@ class Coordinator:
         """The transactions that were finished last, the newest first."""
         return self._store.recently_finished(count)
 
+    def location_of(self, table: TableName) -> str:
+        """Where a table lies, by which the state knows it. Raises UnknownNameError."""
+        return self._catalog.load(table).location
+
     def transaction(self, id: str) -> Transaction | None:
         """What was agreed when a transaction was opened."""
         opened = self._opened.get(id)
@@ -186,8 +226,11 @@ class Coordinator:
             )
         except StoreUnavailableError as error:
             if not error.unclear:
-                close_attempts(transaction.attempts_folder, wait_ms_max=0)
+                tidy_up(loaded, transaction, frozenset())
             raise
+        if isinstance(answer, Halted):
+            tidy_up(loaded, transaction, frozenset())
+            raise CommitConflictError(answer.reason, hint=RESUME_HINT)
         assert isinstance(answer, Opened)
         return id, transaction, answer
 
@@ -214,7 +257,8 @@ class Coordinator:
             return None
         table = self._catalog.load(request.transaction.table)
         keep = committed_files(table, request.messages)
-        return remove_files(table, request.transaction, keep, self._settings.attempt_wait_ms_max)
+        wait_ms_max = self._settings.attempt_wait_ms_max
+        return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
 
     # ---- the thread that owns the state ----
 
@@ -314,17 +358,18 @@ class Coordinator:
                 match effect:
                     case Save(held=held):
                         self._save(held, asked)
-                    case ForgetFinished(until_ms=until_ms):
-                        self._store.forget_finished(until_ms)
                     case _:
-                        pass
-        self._state = state
+                        self._store_effect(effect)
+        before, self._state = self._state, state
         if isinstance(asked.event, Begun) and asked.opened is not None:
             self._opened[asked.event.id] = asked.opened
         for effect in effects:
-            if isinstance(effect, Save) and effect.held.id not in state.held:
+            if isinstance(effect, Save) and effect.held.id in before.held.keys() - state.held:
                 self._finished[effect.held.phase] += 1
                 self._opened.pop(effect.held.id, None)
+        match asked.event:
+            case Republished(finding=Finding(verdict=Verdict.REPUBLISHED)):
+                self.republished += 1
         _reach_after(asked.event)
         for effect in effects:
             self._carry_out(effect)
@@ -345,6 +390,23 @@ class Coordinator:
             request = json.dumps(request_document(asked.request)).encode()
         self._store.save(held, request)
 
+    def _store_effect(self, effect: Effect) -> None:
+        match effect:
+            case ForgetFinished(until_ms=until_ms):
+                self._store.forget_finished(until_ms)
+            case SavePublication(publication=publication, watched=watched):
+                self._store.save_publication(publication, watched)
+            case DropPublication(id=id):
+                self._store.drop_publication(id)
+            case ForgetPublications(table=table):
+                self._store.drop_all_publications(table)
+            case CutPublications(table=table, branch=branch, above=above):
+                self._store.drop_publications(table, branch, above)
+            case SaveStopped(table=table, stopped=stopped):
+                self._store.save_stopped(table, stopped)
+            case _:
+                pass
+
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Reply(ask=ask, answer=answer):
@@ -355,13 +417,20 @@ class Coordinator:
                 self._run(self._look_up, id)
             case RemoveFiles(id=id):
                 self._run(self._remove, id)
+            case CheckTable(table=table):
+                self._run(self.watching.check, table)
+            case Republish(publication=publication):
+                self._run(self.watching.republish, publication)
             case _:
                 pass
 
-    def _request(self, id: str) -> CommitRequest:
-        body = self._store.request(id)
-        assert body is not None
-        return request_of(self._opened[id], json.loads(body))
+    def _request(self, id: str) -> CommitRequest | None:
+        body, transaction = self._store.request(id), self.transaction(id)
+        return (
+            None
+            if body is None or transaction is None
+            else request_of(transaction, json.loads(body))
+        )
 
     def _tick(self) -> None:
         while self._failure is None and not self._stopping:
@@ -372,9 +441,9 @@ class Coordinator:
 
     # ---- the pool ----
 
-    def _run(self, action: Callable[[str], Event], id: str) -> None:
+    def _run(self, action: Callable[[_T], Event], argument: _T) -> None:
         def work() -> None:
-            self._put(_Asked(action(id)))
+            self._put(_Asked(action(argument)))
 
         with contextlib.suppress(RuntimeError):  # stopping: it is found again at the next start
             self._pool.submit(work)
@@ -382,13 +451,14 @@ class Coordinator:
     def _commit(self, id: str) -> Event:
         try:
             request = self._request(id)
+            assert request is not None
         except Exception:
             return CommitUnclear(id)
         return self._published(id, request)
 
     def _published(self, id: str, request: CommitRequest) -> Event:
         try:
-            return CommitPublished(id, self._publish(request), _now_ms())
+            return self._publish(id, request)
         except UnknownOutcomeError:
             return CommitUnclear(id)
         except PaimonMagicsError as error:
@@ -399,34 +469,42 @@ class Coordinator:
     def _look_up(self, id: str) -> Event:
         try:
             request = self._request(id)
+            assert request is not None
             table = self._catalog.load(request.transaction.table)
             found = find_commit(table, request.transaction)
         except Exception:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         if found is not None:
-            return CommitPublished(id, found, _now_ms())
+            publication = publication_of(id, request, table, found, _now_ms())
+            return CommitPublished(id, found, _now_ms(), publication)
         return self._published(id, request)
 
-    def _publish(self, request: CommitRequest) -> CommitReceipt:
+    def _publish(self, id: str, request: CommitRequest) -> Event:
         table = self._catalog.load(request.transaction.table)
+        stopped = self._state.stopped.get(table.location)
+        if stopped is not None:
+            raise CommitConflictError(stopped.reason)
         with self.turns(table.location):
+            findings = self.watching.look(table.location)
+            if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
+                return self.watching.found(table.location, findings, before=id)
             receipt = commit(table, request, self._catalog.publish)
-        close_attempts(request.transaction.attempts_folder, wait_ms_max=0)
+        tidy_up(table, request.transaction, committed_files(table, request.messages))
         reach("commit.published")
-        return receipt
+        publication = publication_of(id, request, table, receipt, _now_ms())
+        return CommitPublished(id, receipt, _now_ms(), publication, findings)
 
     def _remove(self, id: str) -> Event:
         transaction = self._opened[id]
         try:
             table = self._catalog.load(transaction.table)
             if find_commit(table, transaction) is None:
-                remove_files(table, transaction, frozenset(), self._settings.attempt_wait_ms_max)
+                wait_ms_max = self._settings.attempt_wait_ms_max
+                remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
                 reach("files.removed")
-        except PaimonMagicsError as error:
-            if not isinstance(error, CommitConflictError | UnknownOutcomeError):
-                return FilesRemoved(id, _now_ms())  # the table itself is gone
-            return Ticked(_now_ms())
+        except UnknownNameError:
+            return FilesRemoved(id, _now_ms())  # the table itself is gone
         except Exception:
             return Ticked(_now_ms())  # tried again after the grace period
         return FilesRemoved(id, _now_ms())
@@ -440,6 +518,8 @@ def _reach_after(event: Event) -> None:
             reach("commit.stored")
         case CommitPublished():
             reach("receipt.stored")
+        case Republished():
+            reach("republish.stored")
         case AbortAsked():
             reach("abort.stored")
         case _:

@@ -16,28 +16,39 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from paimon_magics.coordinator.core import Held, Phase
+from paimon_magics.coordinator.core import Held, Phase, Stopped
 from paimon_magics.coordinator.database import Change, Database
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.publications import Publication
+from paimon_magics.statements.statement import TableName
 
 __all__ = ["Store", "open_store", "store_address"]
 
-_FORMAT = 2
+_FORMAT = 3
 _SCHEMES = ("postgresql://", "postgres://")
 
 # `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
 # is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
-# which never change; `request` what was asked to be committed, once it was.
+# which never change; `request` what was asked to be committed, once it was. `watched` is 1 while
+# something can be lost by writing over a publication.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS transactions ("
     "id TEXT PRIMARY KEY, finished {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
     "body TEXT NOT NULL, opened TEXT NOT NULL, request {bytes}){table_end}",
     "CREATE INDEX IF NOT EXISTS transactions_by_end ON transactions (finished, expires_at_ms)",
+    "CREATE TABLE IF NOT EXISTS publications ("
+    "id TEXT PRIMARY KEY, location TEXT NOT NULL, branch TEXT NOT NULL, "
+    "snapshot_id {integer} NOT NULL, commit_user TEXT NOT NULL, "
+    "watched {integer} NOT NULL, kept_until_ms {integer} NOT NULL, body TEXT NOT NULL){table_end}",
+    "CREATE INDEX IF NOT EXISTS publications_by_user ON publications (location, commit_user)",
+    "CREATE INDEX IF NOT EXISTS publications_by_end ON publications (watched, kept_until_ms)",
+    "CREATE TABLE IF NOT EXISTS stopped ("
+    "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
 )
-_FINISHED = (Phase.COMMITTED, Phase.ABORTED)
+_FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 
 
 def open_store(state: Path, address: str | None = None) -> Store:
@@ -162,8 +173,66 @@ class Store:
         )
 
     def forget_finished(self, until_ms: int) -> None:
-        """Delete the finished transactions that need not be kept longer than `until_ms`."""
+        """Delete the finished transactions, and the publications that nobody watches, that need not
+        be kept longer than `until_ms`."""
         self._write("DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms)
+        self._write("DELETE FROM publications WHERE watched = 0 AND kept_until_ms <= ?", until_ms)
+
+    def watched(self) -> list[Publication]:
+        """The publications that are watched, in the order of their snapshots."""
+        rows = self._read("SELECT body FROM publications WHERE watched = 1 ORDER BY snapshot_id")
+        return [_publication(body) for (body,) in rows]
+
+    def publications_of(self, location: str, commit_user: str) -> list[Publication]:
+        """What a commit user published to a table, as far as it is kept."""
+        rows = self._read(
+            "SELECT body FROM publications WHERE location = ? AND commit_user = ?",
+            location,
+            commit_user,
+        )
+        return [_publication(body) for (body,) in rows]
+
+    def save_publication(self, publication: Publication, watched: bool) -> None:
+        """Store a publication, or what is known of it now."""
+        self._write(
+            "INSERT INTO publications (id, location, branch, snapshot_id, commit_user, watched, "
+            "kept_until_ms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET location = excluded.location, "
+            "branch = excluded.branch, snapshot_id = excluded.snapshot_id, "
+            "watched = excluded.watched, kept_until_ms = excluded.kept_until_ms, "
+            "body = excluded.body",
+            *(publication.id, publication.location, publication.table.branch or ""),
+            *(publication.snapshot_id, publication.commit_user, int(watched)),
+            *(publication.kept_until_ms, json.dumps(asdict(publication))),
+        )
+
+    def drop_publication(self, id: str) -> None:
+        """Delete a publication."""
+        self._write("DELETE FROM publications WHERE id = ?", id)
+
+    def drop_publications(self, location: str, branch: str | None, above: int) -> None:
+        """Delete the publications of a table's branch with snapshot ids above `above`."""
+        self._write(
+            "DELETE FROM publications WHERE location = ? AND branch = ? AND snapshot_id > ?",
+            *(location, branch or "", above),
+        )
+
+    def drop_all_publications(self, location: str) -> None:
+        """Delete the publications of a table and its branches."""
+        self._write("DELETE FROM publications WHERE location = ?", location)
+
+    def stopped(self) -> list[tuple[str, Stopped]]:
+        """The tables that take no commits, by their locations."""
+        rows = self._read("SELECT location, reason, since_ms FROM stopped ORDER BY location")
+        return [(location, Stopped(reason, since_ms)) for location, reason, since_ms in rows]
+
+    def save_stopped(self, location: str, stopped: Stopped | None) -> None:
+        """Store that a table is stopped, or (None) that it is not."""
+        self._write("DELETE FROM stopped WHERE location = ?", location)
+        if stopped is not None:
+            self._write(
+                "INSERT INTO stopped VALUES (?, ?, ?)", location, stopped.reason, stopped.since_ms
+            )
 
     def check(self) -> None:
         """Write something; raises an error when that does not work."""
@@ -209,4 +278,12 @@ def _held(text: str) -> Held:
     return Held(
         **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]
         receipt=CommitReceipt(**receipt) if isinstance(receipt, dict) else None,
+    )
+
+
+def _publication(text: str) -> Publication:
+    body: dict[str, Any] = json.loads(text)
+    name, properties = body.pop("table"), body.pop("properties")
+    return Publication(
+        table=TableName(**name), properties=tuple((k, v) for k, v in properties), **body
     )

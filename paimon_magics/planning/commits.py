@@ -30,7 +30,8 @@ class Transaction:
     """An open write. `file_prefix` starts the leaf name of every data and changelog file of it.
 
     `base_snapshot_id` is the table's latest snapshot at begin, 0 for a table without any.
-    `attempts_folder` is where running writers leave their markers, None where the store has none.
+    `attempts_folder` is what the paths of its writers' notes begin with, None where they can't
+    leave any.
     """
 
     table: TableName
@@ -85,10 +86,12 @@ class CommitReceipt:
     """What was committed. `snapshot_id` is None where nothing had to be (an empty append).
 
     `total_rows` are the rows stored in the table's files, `delta_rows` those that this commit
-    added less those that it removed.
+    added less those that it removed. `manifest_list` names the list of the snapshot's changes; it
+    tells the snapshot from any other of the same id.
     """
 
     snapshot_id: int | None
     commit_kind: str | None
     total_rows: int | None
     delta_rows: int
+    manifest_list: str | None = None

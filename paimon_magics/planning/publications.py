@@ -22,8 +22,10 @@ class Publication:
 
     `id` is the transaction's where it was one's commit (`is_transaction`). `location` is where the
     table lies; `manifest_list` the name of the snapshot's delta manifest list, which tells it from
-    any other of the same id. `changes` is a digest of the files of a commit through the REST
-    catalog. Until `certain`, the snapshot may not have been published after all.
+    any other of the same id. Of a commit through the REST catalog, `changelog_list` is the list of
+    its changelog, `properties` are the snapshot's, `changes` is a digest of its files, and
+    `changes_index` tells that it changed the table's index files. Until `certain`, the snapshot may
+    not have been published after all.
     """
 
     id: str
@@ -36,7 +38,10 @@ class Publication:
     commit_kind: str
     published_at_ms: int
     is_transaction: bool = True
+    changelog_list: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
     changes: str = ""
+    changes_index: bool = False
     certain: bool = True
     kept_until_ms: int = 0
 

@@ -303,4 +303,5 @@ def _receipt(snapshot: Any) -> CommitReceipt:
         commit_kind=snapshot.commit_kind,
         total_rows=snapshot.total_record_count,
         delta_rows=snapshot.delta_record_count or 0,
+        manifest_list=snapshot.delta_manifest_list,
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,28 +27,30 @@ from paimon_magics.columnar.hash_index import (
     encode_hashes,
 )
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.attempts import Attempt
+from paimon_magics.tables.bucket_rules import Partition
 from paimon_magics.tables.stores import open_store
 
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog import Table
 
 __all__ = [
+    "INDEX_FOLDER",
     "Assign",
     "DynamicBuckets",
     "IndexFile",
     "IndexWriter",
     "IndexWritten",
-    "Partition",
     "dynamic_buckets",
     "hash_index_of",
     "with_index_files",
 ]
 
+INDEX_FOLDER = -100
+"""Stands for the folder of index files where attempts note the buckets that they write in."""
+
 _HASH = "HASH"
 _ADD = 0  # Paimon's FileKind
-
-Partition = tuple[Any, ...]
-"""Partition values as Python's, as both engines give them."""
 
 Assign = Callable[[Partition, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
 """Gives the bucket of each key hash of a partition."""
@@ -148,28 +150,45 @@ class IndexWriter:
     Memory is four bytes for each row that the task takes.
     """
 
-    def __init__(self, buckets: DynamicBuckets) -> None:
+    def __init__(self, buckets: DynamicBuckets, running: Attempt | None) -> None:
         self._buckets = buckets
+        self._running = running
+        self._store = open_store(buckets.location, dict(buckets.store_options))
         self._seen: dict[tuple[Partition, int], list[npt.NDArray[np.int32]]] = {}
+        self._partition: pa.RecordBatch | None = None
 
-    def add(self, partition: Partition, bucket: int, hashes: npt.NDArray[np.int32]) -> None:
-        """Note that rows with these hashes went to the bucket."""
+    def add(
+        self,
+        partition: Partition,
+        bucket: int,
+        hashes: npt.NDArray[np.int32],
+        keys: pa.RecordBatch,
+    ) -> None:
+        """Note that rows with these hashes went to the bucket; `keys` is the partition as Arrow."""
         self._seen.setdefault((partition, bucket), []).append(np.unique(hashes))
+        self._partition = keys
 
     def write(self) -> tuple[IndexWritten, ...]:
         """A file for each bucket with hashes that the index did not have."""
-        store = open_store(self._buckets.location, dict(self._buckets.store_options))
+        if self._running is not None and self._partition is not None:
+            folder = pa.array([INDEX_FOLDER], pa.int32())
+            self._running.note(self._partition, folder)
+        attempt = f"{self._running.id}-" if self._running is not None else ""
         written = []
         for (partition, bucket), seen in self._seen.items():
             stored = self._buckets.stored(partition, bucket)
             union = np.union1d(stored, np.concatenate(seen))
             if len(union) == len(stored):
                 continue
-            name = f"{self._buckets.file_prefix}index-{uuid.uuid4()}"
+            name = f"{self._buckets.file_prefix}index-{attempt}{uuid.uuid4()}"
             content = encode_hashes(union)
-            store.create(f"{self._buckets.folder}/{name}", content)
+            self._store.create(f"{self._buckets.folder}/{name}", content)
             written.append(IndexWritten(partition, bucket, name, len(content), len(union)))
         return tuple(written)
+
+    def abort(self, written: Iterable[IndexWritten]) -> None:
+        """Delete the files, which will never be committed."""
+        self._store.delete(f"{self._buckets.folder}/{one.name}" for one in written)
 
 
 def dynamic_buckets(

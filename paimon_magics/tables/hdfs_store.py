@@ -94,11 +94,28 @@ class HdfsStore:
     def delete(self, paths: Iterable[str]) -> None:
         """See `Store.delete`."""
         for path in paths:
-            self._delete(path, recursive=False)
+            try:
+                self._client().delete(_inside(path))
+            except FileNotFoundError:
+                pass
+            except Exception as error:
+                raise _failure("deleted", path, error) from error
 
-    def remove_folder(self, folder: str) -> None:
-        """See `Store.remove_folder`."""
-        self._delete(folder, recursive=True)
+    def modified_ms(self, path: str) -> int | None:
+        """See `Store.modified_ms`."""
+        try:
+            return int(self._client().get_file_info(_inside(path)).modification_time)
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise _failure("looked at", path, error) from error
+
+    def make_folder(self, folder: str) -> None:
+        """See `Store.make_folder`."""
+        try:
+            self._client().mkdirs(_inside(folder), create_parent=True)
+        except Exception as error:
+            raise _failure("made", folder, error) from error
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`."""
@@ -106,14 +123,6 @@ class HdfsStore:
             return bool(self._client().delete(_inside(folder), False))
         except Exception:  # not empty, or another was faster
             return False
-
-    def _delete(self, path: str, *, recursive: bool) -> None:
-        try:
-            self._client().delete(_inside(path), recursive)
-        except FileNotFoundError:
-            pass
-        except Exception as error:
-            raise _failure("deleted", path, error) from error
 
     def _write(self, temporary: str, content: bytes, path: str) -> None:
         from hdfs_native import WriteOptions

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
@@ -45,9 +45,15 @@ class NativeTable:
         """A writer of new files; with `overwrite` they replace others, so that sequence numbers
         start anew."""
         builder = self.open().new_batch_write_builder()._with_commit_user(commit_user)
-        if overwrite:
-            builder = builder.with_overwrite({})
-        return NativeWriter(builder.new_write())
+        return NativeWriter(builder.with_overwrite({}) if overwrite else builder)
+
+    def with_file_prefix(self, addition: str) -> NativeTable:
+        """The same table with `addition` at the end of the prefixes that its new files get."""
+        schema = json.loads(self.schema_json)
+        for key in ("data-file.prefix", "changelog-file.prefix"):
+            if key in schema["options"]:
+                schema["options"][key] += addition
+        return replace(self, schema_json=json.dumps(schema))
 
     def open(self) -> Any:
         """The `pypaimon_rust.datafusion.Table`; raises SetupError where the binding is missing."""
@@ -75,8 +81,10 @@ class NativeTable:
 class NativeWriter:
     """The native writer; rows of one (partition, bucket) keep their order."""
 
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+        self._writer = builder.new_write()
+        self._messages: list[Any] = []
 
     def write(self, rows: Any, bucket: int | None) -> None:
         """Take a RecordBatch of any partitions and buckets (None), or of one bucket of one
@@ -88,7 +96,12 @@ class NativeWriter:
 
     def messages(self) -> list[bytes]:
         """The commit messages of all that was written; nothing may be written after."""
-        return [message.serialize() for message in self._writer.prepare_commit()]
+        self._messages = list(self._writer.prepare_commit())
+        return [message.serialize() for message in self._messages]
+
+    def abort(self) -> None:
+        """Delete the files of the messages, which will never be committed."""
+        self._builder.new_commit().abort(self._messages)
 
     def close(self) -> None:
         """Delete what no message was taken for."""

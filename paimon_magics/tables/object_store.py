@@ -198,9 +198,21 @@ class ObjectStore:
             where = f"{self._name}/{keys[0]}"
             self._ask("deleted", where, lambda: obstore.delete(self._store(), keys))
 
-    def remove_folder(self, folder: str) -> None:
-        """See `Store.remove_folder`."""
-        self.delete([f"{folder}/{name}" for name in self.names(folder)])
+    def modified_ms(self, path: str) -> int | None:
+        """See `Store.modified_ms`."""
+        import obstore
+
+        def head() -> int | None:
+            try:
+                found = obstore.head(self._store(), self._key(path))
+            except FileNotFoundError:
+                return None
+            return int(found["last_modified"].timestamp() * 1000)
+
+        return self._ask("looked at", path, head)
+
+    def make_folder(self, folder: str) -> None:
+        """See `Store.make_folder`: there are no folders."""
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`: there are no folders."""

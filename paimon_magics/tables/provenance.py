@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from paimon_magics.tables.catalog import Table
 
-__all__ = ["HISTORY_SCHEMA", "PREFIX", "history", "made_by"]
+__all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "history", "made_by"]
 
 PREFIX = "paimon-magics."
+USER = PREFIX + "user"
 
 HISTORY_SCHEMA = pa.schema(
     [

@@ -8,7 +8,7 @@ hold at all is decided before (`planning.format_rules`).
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,11 +24,12 @@ _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class PythonTable:
-    """How to open one table with pypaimon in a task. `body` is a pickle of pypaimon's table."""
+    """How to open one table with pypaimon in a task. `body` is a pickle of pypaimon's table;
+    `io_options` reach the store."""
 
     name: str
     body: bytes
-    file_format: str
+    io_options: tuple[tuple[str, str], ...]
 
     def __repr__(self) -> str:
         return f"PythonTable({self.name})"  # the pickle may hold credentials
@@ -37,26 +38,36 @@ class PythonTable:
         """A writer; see `native.NativeTable.writer`."""
         table = pickle.loads(self.body)  # made by `python_table`, on the driver of this very job
         builder = table.new_batch_write_builder()._with_commit_user(commit_user)
-        if overwrite:
-            builder = builder.overwrite({})
-        return PythonWriter(table, builder.new_write(), self.file_format)
+        return PythonWriter(table, builder.overwrite({}) if overwrite else builder)
+
+    def with_file_prefix(self, addition: str) -> PythonTable:
+        """The same table with `addition` at the end of the prefixes that its new files get."""
+        table = pickle.loads(self.body)
+        options = table.table_schema.options
+        longer = {
+            key: f"{options[key]}{addition}"
+            for key in ("data-file.prefix", "changelog-file.prefix")
+            if key in options
+        }
+        return replace(self, body=pickle.dumps(table.copy(longer)))
 
 
 class PythonWriter:
     """pypaimon's writer behind the interface of the native one."""
 
-    def __init__(self, table: Any, writer: Any, file_format: str) -> None:
+    def __init__(self, table: Any, builder: Any) -> None:
         self._table = table
-        self._writer = writer
-        self._file_format = file_format
-        self._handed_over = False
+        self._builder = builder
+        self._writer = builder.new_write()
+        self._is_orc = table.options.file_format() == "orc"
+        self._messages: list[Any] | None = None
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
         """Take rows of any buckets (None) or of the given one.
 
         Raises ValueError, naming the column, for a value that the format can't hold.
         """
-        if self._file_format == "orc":
+        if self._is_orc:
             _check_orc(rows)
         self._writer.write_arrow(rows, bucket)
 
@@ -64,24 +75,30 @@ class PythonWriter:
         """The commit messages of all that was written; nothing may be written after."""
         from pypaimon.write.commit_message_serializer import serialize_commit_message
 
-        messages = self._writer.prepare_commit()
-        self._handed_over = True
+        self._messages = list(self._writer.prepare_commit())
         fields = self._table.partition_keys_fields
-        return [serialize_commit_message(message, fields) for message in messages]
+        return [serialize_commit_message(message, fields) for message in self._messages]
+
+    def abort(self) -> None:
+        """Delete the files of the messages, which will never be committed."""
+        self._builder.new_commit().abort(self._messages)
 
     def close(self) -> None:
         """Delete what no message was taken for."""
-        if not self._handed_over:
+        if self._messages is None:
             self._writer.abort()
         self._writer.close()
 
 
 def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     """The description of `table`, with `options` put over the ones stored with it."""
+    from pypaimon.read.native_plan import _resolved_schema_file_io_options
+
+    io_options = _resolved_schema_file_io_options(table.paimon)
     return PythonTable(
         name=str(table.name),
         body=pickle.dumps(table.paimon.copy(options)),
-        file_format=table.definition.file_format,
+        io_options=tuple(sorted((str(k), str(v)) for k, v in (io_options or {}).items())),
     )
 
 

@@ -10,7 +10,6 @@ Light to import: tasks write their journals through it.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Iterable, Mapping
@@ -62,8 +61,11 @@ class Store(Protocol):
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files; those that are not there are passed over."""
 
-    def remove_folder(self, folder: str) -> None:
-        """Delete a folder of files; one that is not there is passed over."""
+    def modified_ms(self, path: str) -> int | None:
+        """When a file was written, in milliseconds by the store's clock; None without it."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder that may be there. Stores without folders have none to make."""
 
     def remove_if_empty(self, folder: str) -> bool:
         """Remove a folder that holds nothing; whether that was done. Stores without folders have
@@ -111,9 +113,16 @@ class LocalStore:
         for path in paths:
             Path(_local(path)).unlink(missing_ok=True)
 
-    def remove_folder(self, folder: str) -> None:
-        """See `Store.remove_folder`."""
-        shutil.rmtree(_local(folder), ignore_errors=True)
+    def modified_ms(self, path: str) -> int | None:
+        """See `Store.modified_ms`."""
+        try:
+            return os.stat(_local(path)).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
+    def make_folder(self, folder: str) -> None:
+        """See `Store.make_folder`."""
+        os.makedirs(_local(folder), exist_ok=True)
 
     def remove_if_empty(self, folder: str) -> bool:
         """See `Store.remove_if_empty`."""
@@ -153,7 +162,10 @@ class _RefusedStore:
     def delete(self, paths: Iterable[str]) -> None:
         raise self._refusal()
 
-    def remove_folder(self, folder: str) -> None:
+    def modified_ms(self, path: str) -> int | None:
+        raise self._refusal()
+
+    def make_folder(self, folder: str) -> None:
         raise self._refusal()
 
     def remove_if_empty(self, folder: str) -> bool:

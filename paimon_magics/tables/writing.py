@@ -9,22 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
-from paimon_magics.tables.attempts import attempt
-from paimon_magics.tables.dynamic_buckets import (
-    Assign,
-    DynamicBuckets,
-    IndexWriter,
-    IndexWritten,
-    Partition,
-)
+from paimon_magics.tables.attempts import Attempt, attempt, ended_error
+from paimon_magics.tables.bucket_rules import BucketRule, Partition, row_groups, values_at
+from paimon_magics.tables.conforming import conform
+from paimon_magics.tables.dynamic_buckets import Assign, DynamicBuckets, IndexWriter, IndexWritten
 from paimon_magics.tables.native import NativeTable, NativeWriter
 from paimon_magics.tables.python_writing import PythonTable, PythonWriter
 
@@ -33,48 +26,12 @@ __all__ = [
     "DynamicBuckets",
     "WriteTask",
     "Written",
-    "conform",
     "with_assigned_buckets",
     "with_owners",
     "write_batches",
 ]
 
 _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
-
-_Rows = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class BucketRule:
-    """How a row's bucket follows from its key columns. `function` is default or mod.
-
-    `by_partition` has the partitions whose number of buckets is not `buckets`.
-    """
-
-    keys: tuple[str, ...]
-    buckets: int
-    function: str = "default"
-    by_partition: tuple[tuple[Partition, int], ...] = ()
-
-    def owners(self, batch: pa.RecordBatch, partition_keys: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The bucket of every row: rows of one bucket must meet in one task."""
-        if not self.by_partition:
-            return self._of(batch, self.buckets)
-        counts = dict(self.by_partition)
-        partitions = [batch.column(key) for key in partition_keys]
-        if not partitions:
-            return self._of(batch, counts.get((), self.buckets))
-        found = np.empty(batch.num_rows, dtype=np.int32)
-        for rows in _row_groups(partitions):
-            count = counts.get(_values(partitions, rows[0]), self.buckets)
-            found[rows] = self._of(batch.take(pa.array(rows)), count)
-        return found
-
-    def _of(self, batch: pa.RecordBatch, buckets: int) -> npt.NDArray[np.int32]:
-        columns = [batch.column(key) for key in self.keys]
-        if self.function == "mod":
-            return mod_bucket(columns[0], buckets)
-        return default_bucket(columns, buckets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +42,8 @@ class WriteTask:
     assigned as `dynamic_buckets` says, or do not matter (neither is there). With
     `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
     can move between partitions: it has to know where each one lives). `overwrite` tells that the
-    files replace others, so that sequence numbers start anew. `attempts_folder` holds the
-    markers of running writers (module `attempts`).
+    files replace others, so that sequence numbers start anew. `attempts_folder` is what the paths
+    of the writers' notes begin with (module `attempts`).
     """
 
     table: NativeTable | PythonTable
@@ -114,17 +71,6 @@ class Written:
     messages: tuple[bytes, ...]
     rows: int
     index_files: tuple[IndexWritten, ...] = ()
-
-
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """`batch` with exactly the columns, order and types of `schema`.
-
-    Values fit by now (Spark cast them); what is left are the differences between Spark's Arrow
-    types and Paimon's: the session's zone instead of UTC, units of time, binary widths, names
-    inside nested types. Timestamps lose digits downwards, also before 1970, as in Paimon's Java.
-    """
-    columns = [_conform_column(batch.column(field.name), field) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def with_owners(
@@ -187,9 +133,9 @@ def write_batches(
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
     when the transaction has ended.
     """
-    with attempt(task.attempts_folder):
+    with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
         try:
-            return _write_batches(task, batches, bucket_column, in_partition_order)
+            return _write_batches(task, batches, running, bucket_column, in_partition_order)
         except BaseException as error:
             # The native writer's panics are no Exceptions, and would pass by everything that
             # turns a failure into an error of ours.
@@ -201,19 +147,21 @@ def write_batches(
 def _write_batches(
     task: WriteTask,
     batches: Iterable[pa.RecordBatch],
+    running: Attempt | None,
     bucket_column: str | None,
     in_partition_order: bool,
 ) -> Written:
     schema = task.arrow_schema()
-    groups = _Groups(task, bucket_column)
-    writer = _Writer(task, in_partition_order)
+    groups = _Groups(task, running, bucket_column)
+    writer = _Writer(task, running, in_partition_order)
+    index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     try:
         for batch in batches:
             conformed = conform(batch, schema)
-            rows += conformed.num_rows
             if not conformed.num_rows:
                 continue
+            rows += conformed.num_rows
             if rows > (task.single_writer_rows_max or rows):
                 raise ValueError(
                     f"more than {task.single_writer_rows_max:,} rows for a table whose keys can "
@@ -221,10 +169,14 @@ def _write_batches(
                 )
             for partition, bucket, group in groups.of(batch, conformed):
                 writer.write(partition, bucket, group)
-        index_files = groups.index.write() if groups.index is not None else ()
+        index_files = groups.write_index()
         messages = writer.finish()
     finally:
         writer.close()
+    if running is not None and running.is_over():
+        writer.abort()
+        groups.abort(index_files)
+        raise ended_error()
     return Written(messages=messages, rows=rows, index_files=index_files)
 
 
@@ -235,9 +187,12 @@ class _Writer:
     of them; a partition that is over never comes back.
     """
 
-    def __init__(self, task: WriteTask, in_partition_order: bool) -> None:
+    def __init__(self, task: WriteTask, running: Attempt | None, in_partition_order: bool) -> None:
         self._task = task
-        self._writer = self._begun()
+        self._table = task.table
+        if running is not None:
+            self._table = self._table.with_file_prefix(f"{running.id}-")
+        self._writers = [self._begun()]
         self._in_partition_order = in_partition_order
         self._last: Partition | None = None
         self._open = 0
@@ -247,38 +202,43 @@ class _Writer:
         """Take rows of one bucket (None: the writer finds it) of one partition (None: of any)."""
         if self._in_partition_order and partition != self._last:
             if self._open >= _OPEN_PARTITIONS_MAX:
-                self._take_messages()
-                self._writer.close()
-                self._writer = self._begun()
+                self._messages += self._writers[-1].messages()
+                self._writers[-1].close()
+                self._writers.append(self._begun())
                 self._open = 0
             self._open += 1
             self._last = partition
-        self._writer.write(_unsliced(rows), bucket)
+        self._writers[-1].write(_unsliced(rows), bucket)
 
     def finish(self) -> tuple[bytes, ...]:
         """The messages of everything that was written."""
-        self._take_messages()
-        return tuple(self._messages)
+        return (*self._messages, *self._writers[-1].messages())
+
+    def abort(self) -> None:
+        """After `finish`: delete all that was written."""
+        for writer in self._writers:
+            writer.abort()
 
     def close(self) -> None:
         """Delete what no message was taken for."""
-        self._writer.close()
-
-    def _take_messages(self) -> None:
-        self._messages += self._writer.messages()
+        self._writers[-1].close()
 
     def _begun(self) -> NativeWriter | PythonWriter:
-        return self._task.table.writer(self._task.commit_user, overwrite=self._task.overwrite)
+        return self._table.writer(self._task.commit_user, overwrite=self._task.overwrite)
 
 
 class _Groups:
-    """Takes batches apart by (partition, bucket); notes in `index` what went where."""
+    """Takes batches apart by (partition, bucket), and keeps the index of dynamic buckets.
 
-    def __init__(self, task: WriteTask, bucket_column: str | None) -> None:
+    Notes every folder for the attempt before anything is written there.
+    """
+
+    def __init__(self, task: WriteTask, running: Attempt | None, bucket_column: str | None) -> None:
         self._task = task
+        self._running = running
         self._bucket_column = bucket_column
         dynamic = task.dynamic_buckets
-        self.index = IndexWriter(dynamic) if dynamic is not None else None
+        self._index = IndexWriter(dynamic, running) if dynamic is not None else None
         self._assign = dynamic.assigner() if dynamic is not None else None
 
     def of(
@@ -289,7 +249,7 @@ class _Groups:
         Both are None where the native writer is to find them.
         """
         task, dynamic = self._task, self._task.dynamic_buckets
-        partitions = [conformed.column(key) for key in task.partition_keys]
+        keys = conformed.select(list(task.partition_keys))
         hashes, buckets = None, None
         if dynamic is not None:
             hashes = dynamic.hashes(conformed)
@@ -300,22 +260,35 @@ class _Groups:
                 buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
         elif task.bucket_rule is not None:
             buckets = task.bucket_rule.owners(conformed, task.partition_keys)
-        owners = partitions if buckets is None else [pa.array(buckets), *partitions]
+        if self._running is not None:
+            # The files of a table without buckets lie in bucket 0.
+            where = np.zeros(len(conformed), dtype=np.int32) if buckets is None else buckets
+            self._running.note(keys, pa.array(where))
+        owners = keys.columns if buckets is None else [pa.array(buckets), *keys.columns]
         if task.single_writer_rows_max is not None or not owners:
             yield None, None, conformed
             return
-        for rows in sorted(_row_groups(owners), key=lambda rows: int(rows[0])):
+        for rows in sorted(row_groups(owners), key=lambda rows: int(rows[0])):
             contiguous = rows[-1] - rows[0] + 1 == len(rows)
             group = (
                 conformed.slice(rows[0], len(rows))
                 if contiguous
                 else conformed.take(pa.array(rows))
             )
-            partition = _values(partitions, rows[0])
+            partition = values_at(keys.columns, rows[0])
             bucket = None if buckets is None else int(buckets[rows[0]])
-            if self.index is not None and hashes is not None and bucket is not None:
-                self.index.add(partition, bucket, hashes[rows])
+            if self._index is not None and hashes is not None and bucket is not None:
+                self._index.add(partition, bucket, hashes[rows], keys.slice(rows[0], 1))
             yield partition, bucket, group
+
+    def write_index(self) -> tuple[IndexWritten, ...]:
+        """The index files of the buckets that got new keys."""
+        return () if self._index is None else self._index.write()
+
+    def abort(self, written: Sequence[IndexWritten]) -> None:
+        """Delete the index files."""
+        if self._index is not None:
+            self._index.abort(written)
 
 
 def _assigned(
@@ -329,27 +302,9 @@ def _assigned(
     if not partitions:
         return assign((), hashes)
     buckets = np.empty(batch.num_rows, dtype=np.int32)
-    for rows in _row_groups(partitions):
-        buckets[rows] = assign(_values(partitions, rows[0]), hashes[rows])
+    for rows in row_groups(partitions):
+        buckets[rows] = assign(values_at(partitions, rows[0]), hashes[rows])
     return buckets
-
-
-def _row_groups(columns: Sequence[pa.Array]) -> list[_Rows]:
-    """The positions of the rows with equal values, in their order, for each such value."""
-    if not len(columns[0]):
-        return []
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        codes = codes * (len(encoded.dictionary) + 1) + np.asarray(encoded.indices)
-        codes = np.unique(codes, return_inverse=True)[1]
-    order = np.argsort(codes, kind="stable")
-    edges = np.flatnonzero(np.diff(codes[order])) + 1
-    return np.split(order, edges)
-
-
-def _values(columns: Sequence[pa.Array], row: int) -> tuple[Any, ...]:
-    return tuple(column[int(row)].as_py() for column in columns)
 
 
 def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -358,75 +313,3 @@ def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
     if any(pa.types.is_nested(column.type) and column.offset for column in batch.columns):
         return batch.take(pa.array(np.arange(batch.num_rows)))
     return batch
-
-
-def _conform_column(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type == field.type:
-        return column
-    if pa.types.is_timestamp(field.type) and pa.types.is_timestamp(column.type):
-        return _conform_timestamp(column, field.type)
-    if pa.types.is_time32(field.type) and pa.types.is_integer(column.type):
-        millis = pc.cast(column, pa.int32()).view(pa.time32("ms"))
-        return millis if field.type.unit == "ms" else pc.cast(millis, field.type, safe=False)
-    if pa.types.is_nested(field.type):
-        return _conform_nested(column, field.type)
-    return pc.cast(column, field.type)
-
-
-def _conform_timestamp(column: pa.Array, target: pa.TimestampType) -> pa.Array:
-    if column.type.unit != target.unit:
-        per_unit = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-        have, want = per_unit[column.type.unit], per_unit[target.unit]
-        numbers = column.view(pa.int64())
-        if want < have:
-            divisor = have // want
-            remainder = pc.subtract(
-                numbers, pc.multiply(pc.divide(numbers, divisor), divisor)
-            )  # Arrow divides towards zero
-            numbers = pc.divide(numbers, divisor)
-            numbers = pc.if_else(pc.less(remainder, 0), pc.subtract(numbers, 1), numbers)
-        else:
-            numbers = pc.multiply_checked(numbers, want // have)
-        return numbers.view(target)
-    # Both are microseconds since the epoch; only the zone they are shown in differs.
-    return column.view(pa.int64()).view(target)
-
-
-def _conform_nested(column: pa.Array, target: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(target):
-        children = [
-            _conform_column(column.field(index), target.field(index))
-            for index in range(target.num_fields)
-        ]
-        return pa.StructArray.from_arrays(
-            children, fields=list(target), mask=column.is_null() if column.null_count else None
-        )
-    if pa.types.is_list(target):
-        column = _compact(column)
-        return pa.ListArray.from_arrays(
-            _offsets(column), _conform_column(column.values, target.value_field), type=target
-        )
-    if pa.types.is_map(target):
-        column = _compact(column)
-        return pa.MapArray.from_arrays(
-            _offsets(column),
-            _conform_column(column.keys, target.key_field),
-            _conform_column(column.items, target.item_field),
-            type=target,
-        )
-    return pc.cast(column, target)
-
-
-def _compact(column: pa.Array) -> pa.Array:
-    """The same lists with offsets that begin at 0 and children that hold nothing else."""
-    if column.offset == 0:
-        return column
-    return pa.concat_arrays([column.take(pa.array(np.arange(len(column))))])
-
-
-def _offsets(column: pa.Array) -> pa.Array:
-    """List offsets in which a NULL offset marks a NULL list, as `from_arrays` wants them."""
-    if not column.null_count:
-        return column.offsets
-    nulls = np.append(np.asarray(column.is_null()), False)
-    return pa.array(np.asarray(column.offsets), mask=nulls, type=pa.int32())

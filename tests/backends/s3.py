@@ -63,11 +63,9 @@ class Bucket:
         )
 
     def keys(self, below: str = "") -> list[str]:
-        """The keys of the objects below a folder; markers of folders are none."""
+        """The keys of the objects below a folder, without the empty ones that mark folders."""
         pages = obstore.list(self.store, below)
-        found = [(meta["path"], meta["size"]) for page in pages for meta in page]
-        parents = {path.rpartition("/")[0] for path, _ in found}
-        return sorted(path for path, size in found if size or path not in parents)
+        return sorted(meta["path"] for page in pages for meta in page if meta["size"])
 
 
 class S3Server:

@@ -5,25 +5,21 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.types import ASGIApp
 
+from paimon_magics.coordinator.authorisation import Authoriser, TokenFile
+from paimon_magics.coordinator.guard import Guard, guarded
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
-from paimon_magics.coordinator.rest_errors import RestError
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.publishing import publish_local_file
 from paimon_magics.tables.snapshot_publishers import Publish
 
 TOKEN = "a-token-of-the-test's"
-
-
-def check_token(request: Request) -> None:
-    if request.headers.get("authorization") != f"Bearer {TOKEN}":
-        raise RestError(401, "No or a wrong token.")
 
 
 def client_options(url: str, warehouse: Path) -> dict[str, str]:
@@ -41,13 +37,19 @@ def client_options(url: str, warehouse: Path) -> dict[str, str]:
 def served(
     options: dict[str, str],
     publish: Publish = publish_local_file,
-    authorise: Callable[[Request], None] | None = check_token,
+    authoriser: Authoriser | None = None,
 ) -> Iterator[str]:
     """The URL of a server for the catalog of these options, until the end of the block."""
-    routes = rest_catalog_routes(Catalog.open(options), publish, authorise=authorise)
-    config = uvicorn.Config(
-        Starlette(routes=routes), host="127.0.0.1", port=0, log_level="warning", lifespan="off"
-    )
+    app = Starlette(routes=guarded(rest_catalog_routes(Catalog.open(options), publish)))
+    guard = Guard(app, authoriser or TokenFile(TOKEN), request_bytes_max=1_000_000)
+    with serving(guard) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def serving(app: ASGIApp) -> Iterator[str]:
+    """The URL of a server for an application, until the end of the block."""
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from paimon_magics.coordinator.in_process import InProcessCommitter
@@ -13,6 +14,7 @@ from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.attempts import Attempt
 from paimon_magics.tables.catalog import Catalog
 from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
 from tests.session.evidence import files
@@ -114,16 +116,35 @@ def test_nobody_writes_for_a_transaction_that_has_ended(
     assert files(tmp_path).keys() == before.keys()
 
 
-def test_sweep_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
+def test_a_commit_removes_what_a_lost_attempt_wrote_and_keeps_what_is_committed(
     catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
 ) -> None:
     table, transaction = catalog.load(TABLE), committer.begin(TABLE)
     written(table, transaction, [(9, 9)])
     request = written(table, transaction, [(1, 1)])
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
     committer.commit(request)
-    assert committer.sweep(request) == 1
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
     assert committer.sweep(request) == 0
     assert row_count(catalog) == 1
+
+
+def test_sweep_removes_what_an_attempt_wrote_that_ended_after_the_commit(
+    catalog: Catalog, committer: InProcessCommitter, tmp_path: Path
+) -> None:
+    table, transaction = catalog.load(TABLE), committer.begin(TABLE)
+    assert transaction.attempts_folder is not None
+    slow = Attempt(table.store, transaction.attempts_folder)
+    slow.note(pa.RecordBatch.from_pydict({}), pa.array([0]))
+    request = written(table, transaction, [(1, 1)])
+    committer.commit(request)
+    late = Path(table.location) / "bucket-0" / f"{transaction.file_prefix}data-{slow.id}-0.parquet"
+    late.write_bytes(b"written before it was killed")
+    slow.end(clean=False)
+    assert committer.sweep(request) == 1
+    assert not late.exists()
+    assert row_count(catalog) == 1
+    assert not (Path(table.location) / ".attempts").exists()
 
 
 def test_an_expired_snapshot_leaves_the_outcome_unknown(

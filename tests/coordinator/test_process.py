@@ -112,7 +112,7 @@ def test_an_aborted_transaction_leaves_nothing(process: Process) -> None:
     assert not data_files(process.warehouse)
 
 
-def test_files_of_attempts_that_did_not_count_go_when_they_are_swept(process: Process) -> None:
+def test_files_of_attempts_that_did_not_count_go_with_the_commit(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
     client = process.client()
     transaction = client.begin(TABLE)
@@ -121,8 +121,8 @@ def test_files_of_attempts_that_did_not_count_go_when_they_are_swept(process: Pr
     with pytest.raises(CommitConflictError):
         client.sweep(request)  # not committed: nothing of it is touched
     client.commit(request)
-    assert len(data_files(process.warehouse)) == 2
-    assert client.sweep(request) == 1
+    assert len(data_files(process.warehouse)) == 1
+    assert client.sweep(request) == 0
     assert len(data_files(process.warehouse)) == 1
     assert read(catalog) == [{"k": 1, "v": None}]
 
@@ -146,7 +146,7 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
     process.client().begin(TABLE)
     headers = {"Authorization": f"Bearer {process.token()}"}
     with httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http:
-        assert http.get("/health/ready").json() == {"status": "ready"}
+        assert http.get("/health/ready").json() == {"status": "ready", "stopped_tables": []}
         assert 'transactions{phase="active"} 1.0' in http.get("/metrics").text
         page = http.get("/")
         assert page.headers["content-type"].startswith("text/html")

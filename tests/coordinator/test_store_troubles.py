@@ -85,8 +85,8 @@ def test_a_full_disk_is_told_and_it_goes_on_when_there_is_space(
         coordinator.commit(id, request)
     assert coordinator.state.held[id].phase is Phase.ACTIVE
     assert isinstance(coordinator.heartbeat(id), Opened), "nothing of it is stored"
-    folders = {path.name for path in warehouse.rglob(".pm-*-attempts")}
-    assert len(folders) == len(coordinator.state.held), "what could not begin leaves nothing"
+    opened = {path.name for path in warehouse.rglob("pm-*.open")}
+    assert len(opened) == len(coordinator.state.held), "what could not begin leaves nothing"
     disk.empty()
     wait_for(lambda: coordinator.problem is None)
     assert isinstance(coordinator.commit(id, request), Committed)

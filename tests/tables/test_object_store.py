@@ -176,7 +176,7 @@ def test_a_server_that_ignores_the_condition_is_refused(server: S3Server, bucket
         stores.publish(path_in(bucket, "snapshot-1"), b"")
     assert bucket.keys() == []
     server.between = lambda _, hand_on: hand_on()
-    assert stores.publish(path_in(bucket, "snapshot-1"), b""), "an update is noticed"
+    assert stores.publish(path_in(bucket, "snapshot-1"), b"1"), "an update is noticed"
 
 
 def test_a_server_that_does_not_know_the_condition_is_refused(

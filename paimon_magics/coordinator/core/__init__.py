@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from paimon_magics.coordinator.core.effects import (
     CheckTable,
+    CutPublications,
     DropPublication,
     Effect,
     ForgetFinished,
@@ -99,6 +100,7 @@ __all__ = [
     "CommitRefused",
     "CommitUnclear",
     "Committed",
+    "CutPublications",
     "Done",
     "DropPublication",
     "Effect",

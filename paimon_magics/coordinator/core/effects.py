@@ -9,6 +9,7 @@ from paimon_magics.planning.publications import Publication
 
 __all__ = [
     "CheckTable",
+    "CutPublications",
     "DropPublication",
     "Effect",
     "ForgetFinished",
@@ -86,13 +87,18 @@ class DropPublication:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPublications:
-    """Delete what is stored of a table's publications: all of them, or those of one branch with
-    ids above `above`."""
+    """Delete what is stored of the publications of a table and its branches."""
 
     table: str
-    above: int = 0
-    all_branches: bool = True
-    branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutPublications:
+    """Delete what is stored of a branch's publications with ids above `above`."""
+
+    table: str
+    branch: str | None
+    above: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +133,7 @@ Effect = (
     | SavePublication
     | DropPublication
     | ForgetPublications
+    | CutPublications
     | SaveStopped
     | CheckTable
     | Republish

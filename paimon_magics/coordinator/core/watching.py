@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.core.effects import (
     CheckTable,
+    CutPublications,
     DropPublication,
     Effect,
     ForgetPublications,
@@ -161,7 +162,10 @@ def republished(state: State, event: Republished) -> _Step:
         state = replace(state, overwritten=without(state.overwritten, table))
         finished = {} if event.finished is None else {event.finished.id: event.finished}
         return _stop(state, table, (finding,), finished, event.now_ms)
-    state, effects = _moved(state, table, finding, event.finished)
+    if finding.publication is None:  # there is nothing to be published again, after all
+        state, effects = _unwatch(state, table, {finding.id})
+    else:
+        state, effects = _moved(state, table, finding, event.finished)
     rest = tuple(id for id in state.overwritten.get(table, ()) if id != finding.id)
     if rest:
         state = replace(state, overwritten={**state.overwritten, table: rest})
@@ -199,8 +203,8 @@ def cut_chain(state: State, event: ChainCut) -> _Step:
         for p in state.watched.get(event.table, ())
         if p.table.branch != event.branch or p.snapshot_id <= event.above
     )
-    forget = ForgetPublications(event.table, event.above, all_branches=False, branch=event.branch)
-    return _watch(state, kept, event.table), (forget, Reply(event.ask, Done()))
+    cut = CutPublications(event.table, event.branch, event.above)
+    return _watch(state, kept, event.table), (cut, Reply(event.ask, Done()))
 
 
 def drop_table(state: State, event: TableDropped) -> _Step:

@@ -1,0 +1,74 @@
+"""Which rows of a batch belong together: those of one partition, and of one bucket in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
+
+__all__ = ["BucketRule", "Partition", "Rows", "row_groups", "values_at"]
+
+Partition = tuple[Any, ...]
+"""Partition values as Python's, as both engines give them."""
+
+Rows = npt.NDArray[np.int64]
+"""Positions of rows in a batch, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRule:
+    """How a row's bucket follows from its key columns. `function` is default or mod.
+
+    `by_partition` has the partitions whose number of buckets is not `buckets`.
+    """
+
+    keys: tuple[str, ...]
+    buckets: int
+    function: str = "default"
+    by_partition: tuple[tuple[Partition, int], ...] = ()
+
+    def owners(self, batch: pa.RecordBatch, partition_keys: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The bucket of every row: rows of one bucket must meet in one task."""
+        if not self.by_partition:
+            return self._of(batch, self.buckets)
+        counts = dict(self.by_partition)
+        partitions = [batch.column(key) for key in partition_keys]
+        if not partitions:
+            return self._of(batch, counts.get((), self.buckets))
+        found = np.empty(batch.num_rows, dtype=np.int32)
+        for rows in row_groups(partitions):
+            count = counts.get(values_at(partitions, rows[0]), self.buckets)
+            found[rows] = self._of(batch.take(pa.array(rows)), count)
+        return found
+
+    def _of(self, batch: pa.RecordBatch, buckets: int) -> npt.NDArray[np.int32]:
+        columns = [batch.column(key) for key in self.keys]
+        if self.function == "mod":
+            return mod_bucket(columns[0], buckets)
+        return default_bucket(columns, buckets)
+
+
+def row_groups(columns: Sequence[pa.Array]) -> list[Rows]:
+    """The positions of the rows with equal values, in their order, for each such value."""
+    if not len(columns[0]):
+        return []
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        codes = codes * (len(encoded.dictionary) + 1) + np.asarray(encoded.indices)
+        codes = np.unique(codes, return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    edges = np.flatnonzero(np.diff(codes[order])) + 1
+    return np.split(order, edges)
+
+
+def values_at(columns: Sequence[pa.Array], row: int) -> Partition:
+    """The values of one row, as Python's."""
+    return tuple(column[int(row)].as_py() for column in columns)

@@ -1,0 +1,190 @@
+"""What became of snapshots that were published: still there, overwritten, and then what.
+
+Decides from the snapshots' files alone; nothing is written. A snapshot's name of its own changes
+(the delta manifest list) tells it from any other; that data files were compacted away since says
+nothing. What is found holds at the time of reading: whoever goes around the coordinator may rename
+over a snapshot a moment later, which the next look finds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pypaimon.schema.schema_manager import SchemaManager
+
+from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.lineage import Changed, Lineage
+from paimon_magics.tables.provenance import made_by
+from paimon_magics.tables.republishing import REPUBLISHED, obstacle
+
+__all__ = ["examine", "moved", "republished_as"]
+
+_WITHOUT_ROWS = ("COMPACT", "ANALYZE")
+
+
+def examine(
+    table: Table,
+    watched: Sequence[Publication],
+    kept: Callable[[Publication], Changed | None] = lambda _: None,
+) -> tuple[Finding, ...]:
+    """What became of the publications, which are all of this table (and of its branch).
+
+    `kept` knows what a publication changed, where its manifests are gone.
+    """
+    ordered = sorted(watched, key=lambda p: p.snapshot_id)
+    manager = table.paimon.snapshot_manager()
+    stored = {p.snapshot_id: manager.get_snapshot_by_id(p.snapshot_id) for p in ordered}
+    intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
+    lineage = Lineage(table)
+    found = []
+    for p in ordered:
+        if p.snapshot_id in intact:
+            found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
+        elif not p.certain or _made_since(table, p):
+            found.append(Finding(p.id, Verdict.SETTLED))
+        else:
+            found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
+    return tuple(found)
+
+
+def republished_as(table: Table, p: Publication) -> Finding | None:
+    """The snapshot that repeats an overwritten one, if there is any."""
+    manager = table.paimon.snapshot_manager()
+    latest = manager.get_latest_snapshot()
+    for snapshot_id in range(p.snapshot_id + 1, (latest.id if latest is not None else 0) + 1):
+        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        if (
+            snapshot is not None
+            and (snapshot.commit_user, snapshot.commit_identifier)
+            == (p.commit_user, p.commit_identifier)
+            and (snapshot.properties or {}).get(REPUBLISHED) == str(p.snapshot_id)
+        ):
+            return moved(p, _receipt(snapshot), snapshot.time_millis)
+    return None
+
+
+def _is(p: Publication, snapshot: Any) -> bool:
+    return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
+
+
+def _made_since(table: Table, p: Publication) -> bool:
+    """Whether this is another table, which has the place of the one that was published to."""
+    first = SchemaManager(table.paimon.file_io, table.location).get_schema(0)
+    return first is not None and int(first.time_millis) > p.published_at_ms
+
+
+def _followed(
+    table: Table,
+    p: Publication,
+    by_ours: bool,
+    lineage: Lineage,
+    kept: Callable[[Publication], Changed | None],
+) -> Finding:
+    """A snapshot that is there: nothing can be lost of it once another rests on it."""
+    if by_ours:
+        return Finding(p.id, Verdict.SETTLED)
+    follower = table.paimon.snapshot_manager().get_snapshot_by_id(p.snapshot_id + 1)
+    if follower is None:
+        return Finding(p.id, Verdict.INTACT)
+    changed = lineage.changed_by(p.manifest_list) or kept(p)
+    if changed is None or lineage.rests_on(follower, changed):
+        return Finding(p.id, Verdict.SETTLED)
+    return _overwritten(table, p, follower, changed, lineage, beside=p.snapshot_id)
+
+
+def _gone(
+    table: Table,
+    p: Publication,
+    snapshot: Any,
+    lineage: Lineage,
+    kept: Callable[[Publication], Changed | None],
+) -> Finding:
+    """A snapshot that is not there, or another has its id."""
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    if snapshot is None and (latest is None or latest.id < p.snapshot_id):
+        ended = "none" if latest is None else str(latest.id)
+        return _lost(
+            p,
+            f"Snapshot {p.snapshot_id} of `{table.name}` has gone, and the latest is {ended}: "
+            "the table was rolled back by somebody who went around the coordinator.",
+        )
+    again = republished_as(table, p)
+    if again is not None:
+        return again
+    if p.commit_kind in _WITHOUT_ROWS:
+        return Finding(p.id, Verdict.SETTLED)
+    changed = lineage.changed_by(p.manifest_list) or kept(p)
+    if changed is None:
+        return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
+    if not changed.entries:
+        return Finding(p.id, Verdict.SETTLED)
+    if latest.id > p.snapshot_id:
+        leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
+        if leads:
+            return Finding(p.id, Verdict.SETTLED)
+        if leads is None or snapshot is None:
+            return _lost(
+                p,
+                f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table can't "
+                "be told: it expired before it could be looked at again.",
+            )
+    return _overwritten(table, p, snapshot, changed, lineage, beside=p.snapshot_id)
+
+
+def _overwritten(
+    table: Table, p: Publication, by: Any, changed: Changed, lineage: Lineage, beside: int
+) -> Finding:
+    what = _what(table, p, by)
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    present = lineage.present(latest, changed)
+    if present == changed.added and present:
+        return Finding(p.id, Verdict.SETTLED)  # nobody's doubt may double rows
+    if present:
+        return _lost(p, f"{what}, and only some of its files are in the table.")
+    problem = obstacle(table, p, changed, lineage, beside)
+    if problem:
+        return _lost(p, f"{what}, and can't be published again by itself: {problem}.")
+    return Finding(p.id, Verdict.OVERWRITTEN, f"{what}.")
+
+
+def _what(table: Table, p: Publication, by: Any) -> str:
+    when = datetime.datetime.fromtimestamp(p.published_at_ms / 1000, tz=datetime.UTC)
+    ours = f"Snapshot {p.snapshot_id} of `{table.name}` ({p.commit_kind}, {when:%Y-%m-%d %H:%M:%S} "
+    return f"{ours}UTC) was overwritten" + (
+        "" if by is None else f" by one of {made_by(by)} ({by.commit_kind})"
+    )
+
+
+def _lost(p: Publication, account: str) -> Finding:
+    return Finding(p.id, Verdict.LOST, account)
+
+
+def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> Finding:
+    """A publication that was overwritten is in the table again, by the commit of this receipt."""
+    assert receipt.snapshot_id is not None and receipt.manifest_list is not None
+    publication = replace(
+        p,
+        snapshot_id=receipt.snapshot_id,
+        manifest_list=receipt.manifest_list,
+        published_at_ms=now_ms,
+    )
+    account = (
+        f"Snapshot {p.snapshot_id} was overwritten by a writer that goes around the coordinator; "
+        f"published again as snapshot {receipt.snapshot_id}."
+    )
+    return Finding(p.id, Verdict.REPUBLISHED, account, publication, receipt)
+
+
+def _receipt(snapshot: Any) -> CommitReceipt:
+    return CommitReceipt(
+        snapshot_id=snapshot.id,
+        commit_kind=snapshot.commit_kind,
+        total_rows=snapshot.total_record_count,
+        delta_rows=snapshot.delta_record_count or 0,
+        manifest_list=snapshot.delta_manifest_list,
+    )

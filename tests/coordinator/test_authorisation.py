@@ -1,0 +1,286 @@
+"""Who may do what at a coordinator, endpoint by endpoint, and whose transactions are whose."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.app import application
+from paimon_magics.coordinator.authorisation import (
+    PUBLIC,
+    SCOPES,
+    Principal,
+    Scope,
+    bearer_token,
+    unauthorised,
+)
+from paimon_magics.coordinator.documents import request_document, table_document
+from paimon_magics.coordinator.guard import Guard, guarded
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
+from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.store import open_store
+from paimon_magics.errors import SetupError
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.provenance import history
+from tests.coordinator.process import TABLE, create_table, write
+from tests.coordinator.rest_server import serving
+from tests.repository.test_documentation import read, table_rows
+
+Ask = Callable[..., httpx.Response]
+
+ROOT = "/services/lake"
+
+
+PEOPLE = {
+    "nobody": None,
+    "rita": Scope.READ,
+    "wim": Scope.WRITE,
+    "wanda": Scope.WRITE,
+    "ada": Scope.ADMIN,
+}
+
+
+class People:
+    """An authoriser for whom a person's name is their token."""
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        name = bearer_token(connection)
+        if name == "unclear":
+            raise SetupError("Who that is can't be told now.", hint="Try again.")
+        return Principal(name, PEOPLE[name]) if name in PEOPLE else None
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        return unauthorised("Nobody.", "Become somebody.")
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("authorisation") / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def catalog(warehouse: Path) -> Catalog:
+    return create_table(warehouse, "CREATE TABLE t (k INT)")
+
+
+@pytest.fixture(scope="module")
+def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
+    coordinator = Coordinator(catalog, open_store(warehouse.parent / "state"), Settings())
+    coordinator.start()
+    yield application(
+        coordinator,
+        People(),
+        warehouse=catalog.warehouse,
+        request_bytes_max=100_000,
+        routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
+        root=ROOT,
+    )
+    coordinator.stop()
+
+
+@pytest.fixture(scope="module")
+def address(app: Guard) -> Iterator[str]:
+    with serving(app) as url:
+        yield url + ROOT
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx.Client]:
+    with httpx.Client(trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def ask(address: str, http: httpx.Client) -> Ask:
+    """Somebody's request for a path below the root."""
+
+    def asked(who: str, method: str, path: str, body: Any = None) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {who}"}
+        return http.request(method, address + path, headers=headers, json=body)
+
+    return asked
+
+
+def filled(template: str) -> str:
+    names = {"database": "nowhere", "table": "nothing", "rest:path": "no/where"}
+    for name in ("id", "name", "version", "tag", "branch"):
+        names[name] = "nothing"
+    for name, value in names.items():
+        template = template.replace("{" + name + "}", value)
+    assert "{" not in template
+    return template
+
+
+def endpoints() -> list[tuple[str, str, Scope]]:
+    return [(*endpoint.split(" "), scope) for endpoint, scope in SCOPES.items()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("method", "path", "needed"), endpoints())
+def test_an_endpoint_is_for_those_who_have_its_scope(
+    ask: Ask, method: str, path: str, needed: Scope
+) -> None:
+    for who, scope in PEOPLE.items():
+        answer = ask(who, method, filled(path), {})
+        allowed = scope is not None and list(Scope).index(scope) >= list(Scope).index(needed)
+        assert answer.status_code != 401
+        assert (answer.status_code != 403) is allowed, (who, answer.text)
+        if not allowed:
+            error = answer.json()["error"]
+            assert f"`{needed.value}`" in error["message"] and who in error["message"]
+            assert f"`{needed.value}`" in error["hint"]
+    refused = ask("mallory", method, filled(path), {})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert ask("unclear", method, filled(path), {}).status_code == 503
+
+
+def test_every_route_has_a_scope_and_every_scope_a_route(app: Guard) -> None:
+    assert isinstance(app._app, Starlette)
+    routes = [route for route in app._app.routes if isinstance(route, Route)]
+    assert len(routes) == len(app._app.routes)
+    served = {
+        f"{method} {route.path}"
+        for route in routes
+        for method in (route.methods or set()) - {"HEAD"}
+        if route.path not in PUBLIC
+    }
+    assert served == set(SCOPES)
+
+
+def test_a_route_without_a_scope_is_not_served() -> None:
+    async def forgotten(_: object) -> Response:
+        return Response("everything")
+
+    with pytest.raises(KeyError, match="POST /v1/forgotten"):
+        guarded([Route("/v1/forgotten", forgotten, methods=["POST"])])
+
+
+def test_the_documentation_says_what_each_request_takes() -> None:
+    rows = {
+        pattern.partition("`")[0]: cells[0]
+        for pattern, cells in table_rows(read("coordinator.md")).items()
+        if cells and cells[0] in list(Scope)
+    }
+    assert len(rows) > 5
+    used = set()
+    for endpoint, scope in SCOPES.items():
+        method, path = endpoint.split(" ")
+        matching = [
+            row
+            for row in rows
+            if method in row.split(" ")[0].split(",")
+            and fnmatch.fnmatchcase(path, row.split(" ")[1])
+        ]
+        assert matching, f"no row is about {endpoint}"
+        nearest = max(matching, key=lambda row: len(row.split(" ")[1]))
+        assert rows[nearest] == scope.value, (endpoint, nearest)
+        used.add(nearest)
+    assert used == set(rows)
+
+
+def test_only_its_life_is_told_to_everybody_and_nothing_outside_of_its_root(address: str) -> None:
+    assert httpx.get(address + "/health/live", trust_env=False).json() == {"status": "live"}
+    assert httpx.get(address + "/health/ready", trust_env=False).status_code == 401
+    headers = {"Authorization": "Bearer ada"}
+    for path in ("/health/live", "/v1/transactions", "/services/lakehouse/health/live", "/"):
+        outside = address.removesuffix(ROOT) + path
+        assert httpx.get(outside, headers=headers, trust_env=False).status_code == 404
+
+
+def test_nobody_begins_a_transaction_in_the_name_of_another(ask: Ask) -> None:
+    body = {"table": table_document(TABLE), "owner": "ada"}
+    begun = ask("wim", "POST", "/v1/transactions", body).json()
+    shown = ask("rita", "GET", f"/v1/transactions/{begun['id']}").json()
+    assert shown["owner"] == "wim"
+
+
+def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
+    ask: Ask, address: str, catalog: Catalog
+) -> None:
+    client = RemoteCoordinator(address, "wim")
+    transaction = client.begin(TABLE)
+    request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+    path = f"/v1/transactions/{client._ids[transaction.commit_user]}"
+    document = request_document(request)
+    for who, what in itertools.product(("wanda", "ada"), ("heartbeat", "commit", "sweep", "abort")):
+        if (who, what) != ("ada", "abort"):
+            answer = ask(who, "POST", f"{path}/{what}", document)
+            assert answer.status_code == 403, (who, what)
+            assert f"belongs to wim, not to {who}" in answer.json()["error"]["message"]
+    assert client.commit(request).snapshot_id is not None
+    other = client.begin(TABLE)
+    path = f"/v1/transactions/{client._ids[other.commit_user]}"
+    assert ask("ada", "POST", f"{path}/abort", {}).json() == {"status": "aborted"}
+    client.close()
+
+
+def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
+    address: str, catalog: Catalog
+) -> None:
+    from pypaimon import CatalogFactory
+
+    client = RemoteCoordinator(address, "wim")
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": 1}])
+    claimed = (("paimon-magics.user", "ada"), ("paimon-magics.notebook", "n.ipynb"))
+    client.commit(CommitRequest(transaction, Append(), messages, claimed))
+    client.close()
+    rows = history(catalog.load(TABLE)).to_pylist()
+    assert (rows[0]["user"], rows[0]["notebook"]) == ("wim", "n.ipynb")
+
+    options = {
+        "metastore": "rest",
+        "uri": address,
+        "warehouse": catalog.warehouse,
+        "token.provider": "bear",
+        "token": "wanda",
+    }
+    table = CatalogFactory.create(options).get_table("default.t")
+    builder = table.new_batch_write_builder()
+    writing = builder.new_write()
+    writing.write_arrow(pa.table({"k": pa.array([2], pa.int32())}))
+    builder.new_commit().commit(writing.prepare_commit())
+    writing.close()
+    assert history(catalog.load(TABLE)).to_pylist()[0]["user"] == "wanda"
+
+
+def test_clients_are_told_what_they_may_not_and_what_to_do(address: str) -> None:
+    with pytest.raises(SetupError, match="rita may not do that") as raised:
+        RemoteCoordinator(address, "rita").begin(TABLE)
+    assert "Ask an administrator for a role with the scope `write`" in raised.value.hint
+    with pytest.raises(SetupError, match="Nobody") as raised:
+        RemoteCoordinator(address, "mallory").begin(TABLE)
+    assert raised.value.hint == "Become somebody."
+
+
+def test_pypaimon_understands_both_refusals(address: str, catalog: Catalog) -> None:
+    from pypaimon import CatalogFactory
+
+    options = {
+        "metastore": "rest",
+        "uri": address,
+        "warehouse": catalog.warehouse,
+        "token.provider": "bear",
+        "token": "rita",
+    }
+    reading = CatalogFactory.create(options)
+    assert reading.list_databases() == ["default"]
+    with pytest.raises(Exception, match="No permission"):
+        reading.create_database("d", False)
+    with pytest.raises(Exception, match="No permission"):
+        reading.drop_database("default", False, cascade=True)
+    with pytest.raises(Exception, match="Become somebody"):
+        CatalogFactory.create({**options, "token": "mallory"}).list_databases()

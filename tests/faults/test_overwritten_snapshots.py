@@ -1,0 +1,421 @@
+"""A writer outside checks that a snapshot is not there, and renames over ours that came between.
+
+What we had acknowledged is in the table again, once; where that can't be right, its table stops.
+The writer is pypaimon, stopped between its two steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
+from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.store import open_store
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits import (
+    Append,
+    Change,
+    CommitReceipt,
+    CommitRequest,
+    OverwritePartitions,
+)
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog import Catalog
+from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.faults.outside_writer import OutsideWriter
+
+APPEND = "CREATE TABLE t (k INT, v STRING)"
+KEYED = (
+    "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
+)
+Rows = Sequence[Mapping[str, object]]
+
+
+def row(k: int, v: str) -> dict[str, object]:
+    return {"k": k, "v": v}
+
+
+OLD, OURS, THEIRS, LATER = row(1, "old"), row(2, "ours"), row(3, "theirs"), row(4, "later")
+
+
+@pytest.fixture(scope="module")
+def outside() -> Iterator[OutsideWriter]:
+    writer = OutsideWriter()
+    yield writer
+    writer.close()
+
+
+class Owner:
+    """A coordinator in this process, and what a client does with it."""
+
+    def __init__(self, folder: Path, watch_every_ms: int = 600_000) -> None:
+        self.warehouse = folder / "warehouse"
+        self.state = folder / "state"
+        self.limits = Limits(watch_every_ms=watch_every_ms)
+        self.catalog = Catalog.open({"warehouse": str(self.warehouse)})
+        self.start()
+
+    def start(self) -> None:
+        self.coordinator = Coordinator(
+            self.catalog, open_store(self.state), Settings(), self.limits
+        )
+        self.coordinator.start()
+
+    def commit(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitReceipt]:
+        id, request = self.begin(rows, change)
+        answer = self.coordinator.commit(id, request)
+        assert isinstance(answer, Committed), answer
+        return id, answer.receipt
+
+    def begin(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitRequest]:
+        id, transaction, _ = self.coordinator.begin(TABLE, None, "me")
+        messages = write(self.catalog, transaction, rows, overwrite=change is not None)
+        return id, CommitRequest(transaction, change or Append(), messages)
+
+    def look(self) -> object:
+        return self.coordinator.watching.before_change(self.location)
+
+    @property
+    def location(self) -> str:
+        return self.catalog.load(TABLE).location
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted(tuple(row.values()) for row in read(self.catalog))
+
+    def receipt(self, id: str) -> CommitReceipt:
+        held = self.coordinator.held(id)
+        assert held is not None and held.receipt is not None
+        return held.receipt
+
+    def snapshot(self, number: int) -> Any:
+        return self.catalog.load(TABLE).paimon.snapshot_manager().get_snapshot_by_id(number)
+
+    def latest(self) -> int:
+        return int(self.catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot().id)
+
+
+Start = Callable[..., Owner]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    owners: list[Owner] = []
+
+    def make(sql: str, watch_every_ms: int = 600_000) -> Owner:
+        owner = Owner(tmp_path, watch_every_ms)
+        owners.append(owner)
+        create_table(owner.warehouse, sql)
+        owner.commit([OLD])
+        return owner
+
+    yield make
+    for owner in owners:
+        owner.coordinator.stop()
+
+
+def of(*rows: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
+def test_an_overwritten_commit_is_there_again_once(
+    start: Start, outside: OutsideWriter, sql: str
+) -> None:
+    owner = start(sql)
+    assert outside.stop_before_renaming(owner.warehouse, [THEIRS]) == "snapshot-2"
+    id, receipt = owner.commit([OURS])
+    assert receipt.snapshot_id == 2
+    assert owner.rows() == of(OLD, OURS)
+    outside.go_on()
+    assert owner.rows() == of(OLD, THEIRS), "the writer outside has replaced our snapshot"
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+    assert owner.receipt(id).snapshot_id == 3
+    again = owner.snapshot(3)
+    assert again.properties["paimon-magics.republished"] == "2"
+    assert owner.look() == Done()
+    assert owner.latest() == 3
+    assert owner.coordinator.republished == 1
+    assert owner.commit([LATER])[1].snapshot_id == 4
+    assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
+
+
+def test_a_commit_finds_out_before_it_is_published(start: Start, outside: OutsideWriter) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    outside.go_on()
+    assert owner.commit([LATER])[1].snapshot_id == 4
+    assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
+
+
+def test_it_is_noticed_where_nobody_commits(start: Start, outside: OutsideWriter) -> None:
+    owner = start(APPEND, watch_every_ms=100)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    outside.go_on()
+    deadline = time.monotonic() + 30
+    while owner.latest() < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_it_is_noticed_after_a_restart(start: Start, outside: OutsideWriter) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    id, _ = owner.commit([OURS])
+    owner.coordinator.stop()
+    outside.go_on()
+    owner.start()
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+    assert owner.receipt(id).snapshot_id == 3
+
+
+def test_a_repeated_request_gets_the_receipt_of_the_new_snapshot(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    id, request = owner.begin([OURS])
+    owner.coordinator.commit(id, request)
+    outside.go_on()
+    owner.look()
+    answer = owner.coordinator.commit(id, request)
+    assert isinstance(answer, Committed) and answer.receipt.snapshot_id == 3
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_what_others_built_on_ours_in_between_keeps_it(
+    start: Start, outside: OutsideWriter
+) -> None:
+    """The writer outside comes so late that it only harms itself."""
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    owner.commit([LATER])
+    outside.go_on()
+    assert owner.look() == Done()
+    assert owner.latest() == 3
+    assert owner.rows() == of(OLD, OURS, LATER)
+
+
+def test_what_another_writer_put_on_top_of_the_overwriting_one_stays(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    outside.go_on()
+    outside.commit(owner.warehouse, [LATER])
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
+    assert owner.latest() == 4
+
+
+def test_an_overwritten_overwrite_stops_the_table_until_somebody_has_looked(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    waiting, waiting_request = owner.begin([LATER])
+    id, request = owner.begin([OURS], OverwritePartitions())
+    assert isinstance(owner.coordinator.commit(id, request), Committed)
+    outside.go_on()
+    stopped = owner.look()
+    assert isinstance(stopped, Halted)
+    assert "Snapshot 2 of `default.t` (OVERWRITE" in stopped.reason
+    assert "it replaced rows" in stopped.reason
+    assert owner.rows() == of(OLD, THEIRS)
+    with pytest.raises(CommitConflictError, match="it replaced rows"):
+        owner.begin([LATER])
+    assert isinstance(owner.coordinator.commit(waiting, waiting_request), Halted)
+    assert isinstance(owner.coordinator.commit(id, request), Overwritten)
+    owner.coordinator.stop()
+    owner.start()
+    assert isinstance(owner.coordinator.commit(waiting, waiting_request), Halted)
+    assert owner.coordinator.watching.resume(owner.location) == Done()
+    assert isinstance(owner.coordinator.commit(waiting, waiting_request), Committed)
+    assert owner.rows() == of(OLD, THEIRS, LATER)
+
+
+def test_the_commit_that_found_it_is_refused_and_its_files_go(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS], OverwritePartitions())
+    outside.go_on()
+    id, request = owner.begin([LATER])
+    answer = owner.coordinator.commit(id, request)
+    assert "it replaced rows" in getattr(answer, "reason", "")
+    assert owner.rows() == of(OLD, THEIRS)
+    prefix = request.transaction.file_prefix
+    deadline = time.monotonic() + 20
+    while any(owner.warehouse.rglob(f"{prefix}*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(owner.warehouse.rglob(f"{prefix}*"))
+
+
+def test_an_append_does_not_come_back_after_somebody_replaced_everything(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    outside.go_on()
+    outside.commit(owner.warehouse, [LATER], overwrite=True)
+    stopped = owner.look()
+    assert isinstance(stopped, Halted) and "snapshot 3 replaced rows after it" in stopped.reason
+    assert owner.rows() == of(LATER)
+
+
+def test_a_later_value_of_a_key_wins_over_one_that_would_come_back(
+    start: Start, outside: OutsideWriter
+) -> None:
+    """The later value may have a lower sequence number: it was written without ours."""
+    owner = start(KEYED)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([row(7, "ours"), row(8, "ours"), row(9, "ours")])
+    outside.go_on()
+    outside.commit(owner.warehouse, [row(9, "later")])
+    stopped = owner.look()
+    assert isinstance(stopped, Halted)
+    assert "snapshot 3 wrote 1 of its keys too" in stopped.reason
+    assert owner.rows() == of(OLD, THEIRS, row(9, "later"))
+
+
+def test_an_upsert_comes_back_before_later_values_of_its_keys_with_higher_numbers(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(KEYED)
+    others = [row(number, "theirs") for number in range(20, 30)]
+    outside.stop_before_renaming(owner.warehouse, others)
+    owner.commit([row(7, "ours"), row(9, "ours")])
+    outside.go_on()
+    outside.commit(owner.warehouse, [row(9, "later")])
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, row(7, "ours"), row(9, "later"), *others)
+
+
+def test_two_commits_on_one_key_at_the_same_time_do_not_mix(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(KEYED)
+    outside.stop_before_renaming(owner.warehouse, [row(5, "theirs"), row(6, "theirs")])
+    owner.commit([row(5, "ours"), row(6, "ours")])
+    outside.go_on()
+    stopped = owner.look()
+    assert isinstance(stopped, Halted) and "snapshot 2 wrote 2 of its keys too" in stopped.reason
+
+
+def test_files_that_are_gone_stop_the_table(start: Start, outside: OutsideWriter) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    id, request = owner.begin([OURS])
+    owner.coordinator.commit(id, request)
+    outside.go_on()
+    (file,) = owner.warehouse.rglob(f"{request.transaction.file_prefix}*.parquet")
+    file.unlink()
+    stopped = owner.look()
+    assert isinstance(stopped, Halted) and f"its file {file.name} is gone" in stopped.reason
+
+
+def test_a_commit_whose_manifests_are_gone_comes_back_from_its_request(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    name = owner.snapshot(2).delta_manifest_list
+    outside.go_on()
+    (file,) = owner.warehouse.rglob(name)
+    file.unlink()
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_a_snapshot_that_expired_is_not_an_overwritten_one(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    owner.commit([OURS])
+    outside.commit(owner.warehouse, [THEIRS])
+    folder = owner.warehouse / "default.db" / "t" / "snapshot"
+    for number in (1, 2):
+        (folder / f"snapshot-{number}").unlink()
+    (folder / "EARLIEST").write_text("3")
+    assert owner.look() == Done()
+    assert owner.latest() == 3
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_a_table_that_was_rolled_back_from_outside_stops(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    owner.commit([OURS])
+    owner.catalog.load(TABLE).paimon.rollback_to(1)
+    stopped = owner.look()
+    assert isinstance(stopped, Halted) and "rolled back" in stopped.reason
+    assert owner.rows() == of(OLD)
+
+
+def test_a_table_that_was_dropped_and_made_again_has_nothing_to_come_back(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND)
+    owner.commit([OURS])
+    owner.catalog.drop_table(TABLE)
+    assert owner.coordinator.watching.before_change(owner_location(owner)) == Done()
+    create_table(owner.warehouse, APPEND)
+    assert owner.commit([LATER])[1].snapshot_id == 1
+    assert owner.rows() == of(LATER)
+
+
+def owner_location(owner: Owner) -> str:
+    return str(owner.warehouse / "default.db" / "t")
+
+
+STEPS = (
+    "watch.found",
+    "commit.prepared",
+    "publish.linked",
+    "republish.published",
+    "republish.stored",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_a_coordinator_killed_while_it_publishes_again_does_so_once(
+    tmp_path: Path, outside: OutsideWriter, step: str
+) -> None:
+    process = Process(tmp_path / "warehouse", tmp_path / "state", "--watch-every-ms=100")
+    process.start()
+    try:
+        catalog = create_table(process.warehouse, APPEND)
+        client = process.client()
+        outside.stop_before_renaming(process.warehouse, [THEIRS])
+        transaction = client.begin(TABLE)
+        request = CommitRequest(transaction, Append(), write(catalog, transaction, [OURS]))
+        assert client.commit(request).snapshot_id == 1
+        process.kill()
+        outside.go_on()
+        process.start(faults=f"{step}=kill")
+        assert process.has_died(60)
+        process.start()
+        deadline = time.monotonic() + 60
+        while client.commit(request).snapshot_id == 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert client.commit(request).snapshot_id == 2
+        assert sorted(tuple(row.values()) for row in read(catalog)) == of(OURS, THEIRS)
+        snapshots = catalog.load(TABLE).paimon.snapshot_manager()
+        assert snapshots.get_latest_snapshot().id == 2
+    finally:
+        process.close()
