@@ -15,6 +15,8 @@ __all__ = ["STEPS", "reach"]
 STEPS = (
     "begin.stored",  # the transaction is stored, its owner has not heard of it
     "commit.stored",  # the request is stored, nothing has been published
+    "manifest.written",  # what the commit adds is in a manifest, no list names it
+    "manifests.merged",  # manifests are merged, nothing refers to the new ones
     "commit.prepared",  # manifests are written, the snapshot is not
     "publish.linked",  # the snapshot has its name, nobody knows yet
     "commit.published",  # the commit has succeeded, that is not stored

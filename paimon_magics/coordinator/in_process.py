@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 
 from paimon_magics.coordinator.opening import open_transaction
-from paimon_magics.errors import UnknownOutcomeError
+from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -35,26 +35,32 @@ class InProcessCommitter:
         self._catalog = catalog
         self._settings = settings
         self._turn = threading.Lock()
+        # The commit users of which it is certain, without a look, that they have no snapshot.
+        self._uncommitted: set[str] = set()
 
     def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
         """See `CoordinatorClient.begin`.
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """
-        return open_transaction(self._catalog, table, base_snapshot_id)[1]
+        transaction = open_transaction(self._catalog, table, base_snapshot_id)[1]
+        self._uncommitted.add(transaction.commit_user)
+        return transaction
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """See `CoordinatorClient.commit`."""
         loaded = self._catalog.load(request.transaction.table)
         with self._turn:
-            receipt = commit(loaded, request, self._catalog.publish)
+            receipt = self._commit(loaded, request)
         tidy_up(loaded, request.transaction, committed_files(loaded, request.messages))
         return receipt
 
     def abort(self, transaction: Transaction) -> int:
         """See `CoordinatorClient.abort`."""
         loaded = self._catalog.load(transaction.table)
-        if find_commit(loaded, transaction) is not None:
+        is_certain = transaction.commit_user in self._uncommitted
+        self._uncommitted.discard(transaction.commit_user)
+        if not is_certain and find_commit(loaded, transaction) is not None:
             raise UnknownOutcomeError(
                 f"The files of `{transaction.table}` can't be removed: they were committed after "
                 "all.",
@@ -70,6 +76,18 @@ class InProcessCommitter:
 
     def close(self) -> None:
         """See `CoordinatorClient.close`: nothing is held open."""
+
+    def _commit(self, table: Table, request: CommitRequest) -> CommitReceipt:
+        user = request.transaction.commit_user
+        is_first_run = user in self._uncommitted
+        self._uncommitted.discard(user)
+        try:
+            return commit(table, request, self._catalog.publish, is_first_run=is_first_run)
+        except UnknownOutcomeError:
+            raise
+        except PaimonMagicsError:
+            self._uncommitted.add(user)
+            raise
 
     def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
         wait_ms_max = self._settings.attempt_wait_ms_max

@@ -87,9 +87,9 @@ from paimon_magics.planning.commits import CommitRequest, Transaction
 from paimon_magics.planning.publications import Finding, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
-from paimon_magics.tables.committing import commit, committed_files, find_commit
+from paimon_magics.tables.committing import commit, committed_files, find_commit, remove_run
 
 __all__ = ["RESUME_HINT", "Coordinator"]
 
@@ -392,6 +392,8 @@ class Coordinator:
 
     def _store_effect(self, effect: Effect) -> None:
         match effect:
+            case RunCommit(id=id) | LookUpCommit(id=id):
+                self._store.begin_run(id)
             case ForgetFinished(until_ms=until_ms):
                 self._store.forget_finished(until_ms)
             case SavePublication(publication=publication, watched=watched):
@@ -476,6 +478,8 @@ class Coordinator:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         if found is not None:
+            with contextlib.suppress(Exception):
+                self._remove_runs(table, id, request.transaction)
             publication = publication_of(id, request, table, found, _now_ms())
             return CommitPublished(id, found, _now_ms(), publication)
         return self._published(id, request)
@@ -485,21 +489,34 @@ class Coordinator:
         stopped = self._state.stopped.get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
+        run = self._store.runs(id)
         with self.turns(table.location):
             findings = self.watching.look(table.location)
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
                 return self.watching.found(table.location, findings, before=id)
-            receipt = commit(table, request, self._catalog.publish)
+            # A commit is looked for, and found absent, before it is run again.
+            receipt = commit(
+                table, request, self._catalog.publish, token=_token(id, run), is_first_run=True
+            )
         tidy_up(table, request.transaction, committed_files(table, request.messages))
         reach("commit.published")
+        if run > 1:
+            with contextlib.suppress(Exception):
+                self._remove_runs(table, id, request.transaction)
         publication = publication_of(id, request, table, receipt, _now_ms())
         return CommitPublished(id, receipt, _now_ms(), publication, findings)
+
+    def _remove_runs(self, table: Table, id: str, transaction: Transaction) -> None:
+        """Remove what runs that this process, or one before it, did not end left of metadata."""
+        for run in range(1, self._store.runs(id) + 1):
+            remove_run(table, transaction, _token(id, run))
 
     def _remove(self, id: str) -> Event:
         transaction = self._opened[id]
         try:
             table = self._catalog.load(transaction.table)
             if find_commit(table, transaction) is None:
+                self._remove_runs(table, id, transaction)
                 wait_ms_max = self._settings.attempt_wait_ms_max
                 remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
                 reach("files.removed")
@@ -524,6 +541,11 @@ def _reach_after(event: Event) -> None:
             reach("abort.stored")
         case _:
             pass
+
+
+def _token(id: str, run: int) -> str:
+    """What the metadata files of a run of a transaction's commit are named by."""
+    return f"{id}-{run}"
 
 
 def _now_ms() -> int:

@@ -26,18 +26,20 @@ from paimon_magics.statements.statement import TableName
 
 __all__ = ["Store", "open_store", "store_address"]
 
-_FORMAT = 3
+_FORMAT = 4
 _SCHEMES = ("postgresql://", "postgres://")
 
 # `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
 # is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
-# which never change; `request` what was asked to be committed, once it was. `watched` is 1 while
-# something can be lost by writing over a publication.
+# which never change; `request` what was asked to be committed, once it was; `runs` how often that
+# was begun, with files named by the number of the run. `watched` is 1 while something can be lost
+# by writing over a publication.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS transactions ("
     "id TEXT PRIMARY KEY, finished {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
-    "body TEXT NOT NULL, opened TEXT NOT NULL, request {bytes}){table_end}",
+    "body TEXT NOT NULL, opened TEXT NOT NULL, request {bytes}, "
+    "runs {integer} NOT NULL DEFAULT 0){table_end}",
     "CREATE INDEX IF NOT EXISTS transactions_by_end ON transactions (finished, expires_at_ms)",
     "CREATE TABLE IF NOT EXISTS publications ("
     "id TEXT PRIMARY KEY, location TEXT NOT NULL, branch TEXT NOT NULL, "
@@ -140,6 +142,11 @@ class Store:
         rows = self._read("SELECT request FROM transactions WHERE id = ?", id)
         return rows[0][0] if rows else None
 
+    def runs(self, id: str) -> int:
+        """How often a run of the transaction's commit was begun."""
+        rows = self._read("SELECT runs FROM transactions WHERE id = ?", id)
+        return int(rows[0][0]) if rows else 0
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """All that is saved in the body becomes durable at once, at its end; nothing when it
@@ -171,6 +178,11 @@ class Store:
             "request = coalesce(?, request) WHERE id = ?",
             *(int(held.phase in _FINISHED), held.expires_at_ms, _body(held), request, held.id),
         )
+
+    def begin_run(self, id: str) -> None:
+        """Store that another run of the transaction's commit begins."""
+        # Done twice it skips a number, which is as good.
+        self._write("UPDATE transactions SET runs = runs + 1 WHERE id = ?", id)
 
     def forget_finished(self, until_ms: int) -> None:
         """Delete the finished transactions, and the publications that nobody watches, that need not

@@ -92,11 +92,21 @@ def drop_branch(table: StoredTable, branch: str) -> bool:
 
 
 def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
-    """Rename a branch; False when the new name is taken. Raises UnknownNameError without it."""
+    """Rename a branch; False when the new name is taken.
+
+    Raises UnknownNameError where there is no such branch, UnsupportedStatementError in a store that
+    can't rename folders.
+    """
     for name in (branch, new_name):
         _check_branch_name(name)
     if not branch_exists(table, branch):
         raise UnknownNameError(f"There is no branch `{branch}` of `{table.name}`.")
+    if not table.store.renames_folders:
+        raise UnsupportedStatementError(
+            f"The branch `{branch}` of `{table.name}` can't be renamed: its store has no step that "
+            "renames all its files.",
+            hint="Create a branch of the new name, and drop this one.",
+        )
     manager = table.paimon.branch_manager()
     if table.paimon.file_io.exists(manager.branch_path(new_name)):
         return False

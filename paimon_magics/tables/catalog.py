@@ -39,6 +39,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.alterations import plan_alteration
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.statements.statement import TableChange, TableName
+from paimon_magics.tables.s3_file_io import use_s3_file_io
 from paimon_magics.tables.schema_changes import altered_schema, definition_of, schema_changes
 from paimon_magics.tables.schema_files import publish_schema
 from paimon_magics.tables.stores import Store, Stores
@@ -112,6 +113,7 @@ class Catalog:
         try:
             catalog = cls(checked, CatalogFactory.create(checked))
             if metastore != "rest" and urlparse(checked["warehouse"]).scheme in _REMOTE_SCHEMES:
+                use_s3_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
                 catalog.paimon.file_io.exists(checked["warehouse"])
         except PaimonMagicsError:
             raise
@@ -318,13 +320,22 @@ class Catalog:
         return True
 
     def rename_table(self, name: TableName, new_name: TableName) -> None:
-        """Renames a table, also into another database; nothing may have the new name."""
+        """Renames a table, also into another database; nothing may have the new name.
+
+        Raises UnsupportedStatementError for a table in a store that can't rename folders.
+        """
         if name.branch is not None:
             raise UnsupportedStatementError(
                 f"`{_shown(name)}` is a branch: it can't be renamed as a table.",
                 hint="Rename the table itself.",
             )
-        self.load(name)
+        table = self.load(name)
+        if self.metastore != "rest" and not table.store.renames_folders:
+            raise UnsupportedStatementError(
+                f"`{_shown(name)}` can't be renamed: its store has no step that renames all its "
+                "files.",
+                hint="Create a table of the new name, and fill it with INSERT INTO … SELECT.",
+            )
         if "$" in new_name.object_name:
             raise InvalidTableError(
                 f"A table can't be named `{new_name.object_name}`.",

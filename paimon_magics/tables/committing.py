@@ -1,46 +1,45 @@
-"""One commit: conflict check, manifests and snapshot prepared by pypaimon, published by a
-primitive that the caller brings.
+"""One commit: looked up, checked, prepared on the latest snapshot, published by a primitive that
+the caller brings, and prepared again where another commit was faster.
 
 pypaimon's own way to publish on a file system checks and then renames, which loses commits under
-concurrent writers; only its preparation is used. What a lost race prepared is removed again.
-A REST catalog publishes by its own compare-and-swap.
+concurrent writers, and it never merges manifests; of its commit only the conflict detection and the
+forms of files are used. A REST catalog publishes by its own compare-and-swap.
+
+If the process dies here, the table is as before or the commit has happened; metadata files of the
+run that no snapshot names stay, until `remove_run` removes them by the run's token.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.schema.data_types import PyarrowFieldParser
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 from pypaimon.write.commit_message_serializer import deserialize_commit_message
-from pypaimon.write.file_store_commit import FileStoreCommit
 
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
+    SetupError,
     TableDamagedError,
     UnknownOutcomeError,
+    UnsupportedStatementError,
 )
-from paimon_magics.planning.commits import (
-    Append,
-    CommitReceipt,
-    CommitRequest,
-    OverwritePartitions,
-    OverwriteTouched,
-    Transaction,
-)
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.tables.catalog import Table
-from paimon_magics.tables.provenance import made_by
+from paimon_magics.tables.commit_changes import Changes, plan_changes
+from paimon_magics.tables.file_conflicts import FileConflicts
+from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
+from paimon_magics.tables.metadata_files import MetadataNames, manifest_folder, remove_metadata
+from paimon_magics.tables.overwrite_checks import overwrite_check
+from paimon_magics.tables.snapshot_preparing import Prepared, SnapshotPreparation
 from paimon_magics.tables.snapshot_publishers import (
     Publish,
-    Publisher,
-    Refused,
     publisher_for,
     publishes_itself,
     sync_files,
@@ -53,20 +52,27 @@ __all__ = [
     "committed_files",
     "find_commit",
     "latest_snapshot_id",
+    "remove_run",
 ]
 
-_ADD = 0  # Paimon's FileKind
+_NOTHING = CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
 
 
 def latest_snapshot_id(table: Table) -> int:
     """The id of the latest snapshot, 0 for a table without any."""
-    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     return latest.id if latest is not None else 0
 
 
 def check_can_publish(table: Table) -> None:
     """Raise UnsupportedStatementError where snapshots can't be created safely, SetupError where
     the store can't be written."""
+    if (table.definition.option("manifest.format") or "avro").lower() != "avro":
+        raise UnsupportedStatementError(
+            f"Table `{table.name}` has 'manifest.format' = "
+            f"'{table.definition.option('manifest.format')}'; only avro can be written.",
+            hint="Write it with another engine.",
+        )
     if not publishes_itself(table):
         table.store.check()
 
@@ -77,154 +83,197 @@ def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
     Looks at every snapshot since the transaction's base. Raises UnknownOutcomeError when one of
     them is gone (expired), so that the answer can't be known.
     """
-    manager = table.paimon.snapshot_manager()
-    for snapshot_id in range(latest_snapshot_id(table), transaction.base_snapshot_id, -1):
-        snapshot = manager.get_snapshot_by_id(snapshot_id)
-        if snapshot is None:
-            raise UnknownOutcomeError(
-                f"Snapshot {snapshot_id} of `{table.name}` has expired, so whether this statement "
-                "was committed can't be told.",
-                hint=f"Look for its rows in `{table.name}` before running it again.",
-            )
-        if (
-            snapshot.commit_user == transaction.commit_user
-            and snapshot.commit_identifier == transaction.commit_identifier
-        ):
-            return _receipt(snapshot)
-    return None
+    latest = latest_snapshot(table.paimon)
+    found = _find(table, transaction, latest, transaction.base_snapshot_id)
+    return None if found is None else _receipt(found)
 
 
-def commit(table: Table, request: CommitRequest, publish: Publish) -> CommitReceipt:
+def commit(
+    table: Table,
+    request: CommitRequest,
+    publish: Publish,
+    *,
+    token: str | None = None,
+    is_first_run: bool = False,
+    properties: Mapping[str, str] | None = None,
+    check_before: Callable[[int], None] | None = None,
+) -> CommitReceipt:
     """Commit `request` to `table`; a request that was committed before gets the same receipt.
+
+    With `is_first_run` the caller knows that nothing was published for it before. `token` marks the
+    metadata files of this run, for `remove_run`; no two runs may have the same. `properties` go
+    into the snapshot besides the request's. `check_before` is called with the id of each snapshot
+    right before it is published, and raises an error of ours to refuse it.
 
     Raises CommitConflictError when it certainly was not published, UnknownOutcomeError when that
     can't be told, TableDamagedError for messages that contradict each other. An overwrite fails
     as a conflict when rows were added to what it replaces after it was planned.
     """
-    found = find_commit(table, request.transaction)
-    if found is not None:
-        return found
+    if not is_first_run:
+        found = find_commit(table, request.transaction)
+        if found is not None:
+            return found
     messages = _decode(table, request.messages)
     _check_owners(messages, table)
     _sync_data(table, messages)
-    publisher = publisher_for(table, publish, check_before=_overwrite_check(table, request))
-    try:
-        _run(table, request, messages, publisher)
-    except Refused as refused:
-        raise refused.error from refused.__cause__
-    except PaimonMagicsError:
-        raise
-    except Exception as error:
-        found = find_commit(table, request.transaction)
-        if found is not None:
-            return found
-        if publisher.uncertain:
-            raise UnknownOutcomeError(
-                f"The commit to `{table.name}` failed without a clear answer: {error}",
-                hint=f"Look at `{table.name}$snapshots` before running the statement again.",
-            ) from error
-        raise CommitConflictError(
-            f"The commit to `{table.name}` was refused: {error}",
-            hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
-        ) from error
-    if publisher.published is None and publisher.uncertain:
-        # An attempt without a clear answer that a later one found to have succeeded.
-        found = find_commit(table, request.transaction)
-        if found is not None:
-            return found
-    if publisher.published is None:
-        return CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
-    return _receipt(publisher.published)
+    run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
+    return run.commit(check_before or (lambda _: None))
 
 
-def _sync_data(table: Table, messages: Sequence[CommitMessage]) -> None:
-    """Put the data files and their names on the disk, before a snapshot may name them."""
-    sync_files(
-        [
-            canonical_data_file_path(
-                table.paimon, tuple(message.partition), message.bucket, file.file_name
-            )
-            for message in messages
-            for file in [*message.new_files, *message.changelog_files]
-            if not file.external_path
-        ]
-    )
+def remove_run(table: Table, transaction: Transaction, token: str) -> int:
+    """Remove the metadata files that a run of the transaction's commit left; return how many.
 
-
-def _overwrite_check(table: Table, request: CommitRequest) -> Callable[[int], None]:
-    """What must hold before snapshot N is published: nobody added rows, since the overwrite was
-    planned, to what it replaces. (Paimon replaces them silently unless
-    `commit.strict-mode.last-safe-snapshot` is set.)
+    For a run that died, once it is known what became of the transaction: what its snapshot names
+    stays. Raises UnknownOutcomeError when that can't be told.
     """
-    checked_to = request.transaction.base_snapshot_id
-
-    def check(snapshot_id: int) -> None:
-        nonlocal checked_to
-        match request.change:
-            case Append():
-                return
-            case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
-                return
-        touched = _replaced_partitions(table, request)
-        for newer in range(checked_to + 1, snapshot_id):
-            added = _added_partitions(table, newer)
-            for values in added:
-                if touched(values):
-                    raise _newer_rows(table, newer, values)
-            checked_to = newer
-
-    return check
+    latest = latest_snapshot(table.paimon)
+    found = _find(table, transaction, latest, transaction.base_snapshot_id)
+    keep = set() if found is None else _metadata_of(table, found)
+    return remove_metadata(table.paimon, token, keep)
 
 
-def _replaced_partitions(table: Table, request: CommitRequest) -> Callable[[tuple[Any, ...]], bool]:
-    """Whether a partition, by its values, is among those that the request replaces."""
-    match request.change:
-        case OverwritePartitions(specs=specs):
-            keys = list(table.definition.partition_keys)
-            wanted = [
-                [(keys.index(name), value) for name, value in _typed(table, spec).items()]
-                for spec in specs
-            ]
-            return lambda values: (
-                not wanted
-                or any(
-                    all(values[position] == value for position, value in spec) for spec in wanted
-                )
-            )
-        case _:
-            touched = {tuple(message.partition) for message in _decode(table, request.messages)}
-            return lambda values: values in touched
+class _Run:
+    """One run of a commit: attempts, until one of them is published or refused."""
 
-
-def _added_partitions(table: Table, snapshot_id: int) -> set[tuple[Any, ...]]:
-    """The partitions that the commit of a snapshot added rows to; a compaction adds none."""
-    paimon = table.paimon
-    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
-    if snapshot is None:
-        raise CommitConflictError(
-            f"Snapshot {snapshot_id} of `{table.name}` expired while the overwrite was running, so "
-            "what it added can't be told.",
-            hint="Nothing was written. Run the statement again.",
+    def __init__(
+        self,
+        table: Table,
+        request: CommitRequest,
+        messages: Sequence[CommitMessage],
+        publish: Publish,
+        token: str,
+        properties: Mapping[str, str],
+    ) -> None:
+        self._table = table
+        self._transaction = request.transaction
+        self._changes_on = plan_changes(table, request.change, messages)
+        self._overwrite_check = overwrite_check(table, request, messages)
+        self._conflicts = FileConflicts(table, messages)
+        self._names = MetadataNames(token)
+        self._preparation = SnapshotPreparation(
+            table,
+            request.transaction,
+            {**dict(request.properties), **properties},
+            self._names,
         )
-    if snapshot.commit_kind == "COMPACT":
-        return set()
-    manifests = ManifestListManager(paimon).read_delta(snapshot)
-    entries = ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True)
-    return {tuple(entry.partition.values) for entry in entries if entry.kind == _ADD}
+        self._publisher = publisher_for(table, publish)
+        self._tried: list[Prepared] = []
+        # Those of which it is not known whether their snapshot will appear, and why not.
+        self._unclear: list[Prepared] = []
+        self._failure: Exception | None = None
+        self._searched_to = request.transaction.base_snapshot_id
 
+    def commit(self, check_before: Callable[[int], None]) -> CommitReceipt:
+        try:
+            published = self._attempts(check_before)
+        except BaseException as error:  # also when somebody interrupts it
+            self._remove_unneeded(None)
+            if isinstance(error, PaimonMagicsError) and self._may_appear():
+                raise self._without_answer() from error
+            raise
+        self._remove_unneeded(published)
+        return _NOTHING if published is None else _receipt(published)
 
-def _newer_rows(table: Table, snapshot_id: int, values: tuple[Any, ...]) -> CommitConflictError:
-    snapshot = table.paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
-    keys = table.definition.partition_keys
-    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
-    when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
-    return CommitConflictError(
-        f"Since this overwrite was planned, snapshot {snapshot_id} ({snapshot.commit_kind} by "
-        f"{made_by(snapshot)} at {when:%Y-%m-%d %H:%M:%S} UTC) added rows to "
-        + (f"the partition {where} of `{table.name}`." if where else f"`{table.name}`.")
-        + " Replacing them would lose them.",
-        hint="Nothing was written. Run the statement again: it then sees those rows.",
-    )
+    def _attempts(self, check_before: Callable[[int], None]) -> Any:
+        """The snapshot that was published, None where there was nothing to commit."""
+        options = self._table.paimon.options
+        started = time.monotonic()
+        attempt = 0
+        while True:
+            latest = latest_snapshot(self._table.paimon)
+            if attempt:
+                found = _find(self._table, self._transaction, latest, self._searched_to)
+                if found is not None:
+                    return found
+            self._searched_to = 0 if latest is None else latest.id
+            changes = self._changes_on(latest)
+            if not changes.makes_snapshot:
+                return None
+            if self._check(latest, changes):
+                prepared = self._prepare(latest, changes)
+                check_before(prepared.snapshot.id)
+                if self._publish(prepared):
+                    return prepared.snapshot
+            elapsed_ms = (time.monotonic() - started) * 1000
+            if attempt >= options.commit_max_retries() or elapsed_ms > options.commit_timeout():
+                raise self._given_up(attempt + 1)
+            _wait(options, attempt)
+            attempt += 1
+
+    def _check(self, latest: Any, changes: Changes) -> bool:
+        """Raises CommitConflictError; False when what was in the way has been taken back."""
+        self._overwrite_check(1 if latest is None else latest.id + 1)
+        conflict = self._conflicts.find(latest, changes)
+        if conflict is None:
+            return True
+        if self._conflicts.roll_back(latest, changes):
+            return False
+        raise CommitConflictError(
+            f"The commit to `{self._table.name}` was refused: {conflict}",
+            hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
+        ) from conflict
+
+    def _prepare(self, latest: Any, changes: Changes) -> Prepared:
+        try:
+            return self._preparation.prepare(latest, changes)
+        except PaimonMagicsError:
+            raise
+        except Exception as error:
+            raise SetupError(
+                f"The commit to `{self._table.name}` could not be prepared: {error}",
+                hint="Nothing was committed. Make room on the disk or mend what the message says, "
+                "then run the statement again.",
+            ) from error
+
+    def _publish(self, prepared: Prepared) -> bool:
+        """Whether the snapshot was published; False also where that is not clear, so that it is
+        looked for before the next attempt."""
+        self._tried.append(prepared)
+        self._unclear.append(prepared)
+        try:
+            is_published = self._publisher.publish(prepared)
+        except PaimonMagicsError:
+            self._unclear.pop()
+            raise
+        except Exception as error:
+            self._failure = error
+            return False
+        self._unclear.pop()
+        return is_published
+
+    def _may_appear(self) -> bool:
+        """Whether the snapshot of an unclear attempt may still appear: nobody has its id."""
+        return any(prepared.snapshot.id > self._searched_to for prepared in self._unclear)
+
+    def _without_answer(self) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"The commit to `{self._table.name}` failed without a clear answer: {self._failure}",
+            hint=f"Look at `{self._table.name}$snapshots` before running the statement again.",
+        )
+
+    def _given_up(self, attempts: int) -> PaimonMagicsError:
+        return CommitConflictError(
+            f"Other commits to `{self._table.name}` were faster {attempts} times.",
+            hint="Nothing was written. Run the statement again, or raise 'commit.max-retries'.",
+        )
+
+    def _remove_unneeded(self, published: Any) -> None:
+        """Remove the run's metadata files that no snapshot names, from the last to the first.
+
+        The snapshot of an unclear attempt may still appear, unless another one has its id.
+        """
+        needed: set[str] = set()
+        for prepared in self._tried:
+            if published is not None and prepared.snapshot.uuid == published.uuid:
+                needed |= prepared.names
+        taken_to = self._searched_to if published is None else published.id
+        for prepared in self._unclear:
+            if prepared.snapshot.id > taken_to:
+                needed |= prepared.names
+        folder = manifest_folder(self._table.paimon)
+        for name in reversed(self._names.given):
+            if name not in needed:
+                self._table.paimon.file_io.delete_quietly(f"{folder}/{name}")
 
 
 def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
@@ -236,37 +285,61 @@ def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
     )
 
 
-def _run(
-    table: Table, request: CommitRequest, messages: list[CommitMessage], publisher: Publisher
-) -> None:
-    dynamic = isinstance(request.change, OverwriteTouched)
-    paimon = table.paimon.copy({"dynamic-partition-overwrite": "true" if dynamic else "false"})
-    committer = FileStoreCommit(publisher, paimon, request.transaction.commit_user)
-    identifier = request.transaction.commit_identifier
-    properties = dict(request.properties) or None
-    try:
-        match request.change:
-            case Append():
-                committer.commit(messages, identifier, snapshot_properties=properties)
-            case OverwriteTouched():
-                committer.overwrite({}, messages, identifier, snapshot_properties=properties)
-            case OverwritePartitions(specs=specs) if len(specs) <= 1:
-                spec = _typed(table, specs[0]) if specs else {}
-                committer.overwrite(spec, messages, identifier, snapshot_properties=properties)
-            case OverwritePartitions(specs=specs):
-                assert not messages
-                committer.drop_partitions([_typed(table, spec) for spec in specs], identifier)
-    finally:
-        committer.close()
+def _wait(options: Any, attempt: int) -> None:
+    """Before another attempt: `commit.min-retry-wait`, doubled each time, as Paimon waits."""
+    wait_ms = min(options.commit_min_retry_wait() * 2**attempt, options.commit_max_retry_wait())
+    time.sleep(wait_ms * random.uniform(1.0, 1.2) / 1000)
 
 
-def _typed(table: Table, spec: Sequence[tuple[str, str | None]]) -> dict[str, Any]:
-    """Partition values as the Python values of their columns' types, which pypaimon compares."""
-    schema = PyarrowFieldParser.from_paimon_schema(table.paimon.table_schema.fields)
-    return {
-        name: None if text is None else pa.scalar(text).cast(schema.field(name).type).as_py()
-        for name, text in spec
-    }
+def _find(table: Table, transaction: Transaction, latest: Any, searched_to: int) -> Any:
+    """The transaction's snapshot among those after `searched_to`, None where there is none."""
+    for snapshot_id in range(0 if latest is None else latest.id, searched_to, -1):
+        snapshot = latest if snapshot_id == latest.id else read_snapshot(table.paimon, snapshot_id)
+        if snapshot is None:
+            raise UnknownOutcomeError(
+                f"Snapshot {snapshot_id} of `{table.name}` has expired, so whether this statement "
+                "was committed can't be told.",
+                hint=f"Look for its rows in `{table.name}` before running it again.",
+            )
+        if (
+            snapshot.commit_user == transaction.commit_user
+            and snapshot.commit_identifier == transaction.commit_identifier
+        ):
+            return snapshot
+    return None
+
+
+def _metadata_of(table: Table, snapshot: Any) -> set[str]:
+    """The names of all metadata files that a snapshot leads to."""
+    lists = ManifestListManager(table.paimon)
+    names = {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+    manifests = lists.read_all(snapshot)
+    if snapshot.changelog_manifest_list is not None:
+        names.add(snapshot.changelog_manifest_list)
+        manifests += lists.read_changelog(snapshot)
+    if snapshot.index_manifest is not None:
+        names.add(snapshot.index_manifest)
+    return names | {meta.file_name for meta in manifests}
+
+
+def _sync_data(table: Table, messages: Sequence[CommitMessage]) -> None:
+    """Put the files and their names on the disk, before a snapshot may name them."""
+    paimon = table.paimon
+    paths = [
+        canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
+        for message in messages
+        for file in [*message.new_files, *message.changelog_files]
+        if not file.external_path
+        for name in [file.file_name, *(file.extra_files or ())]
+    ]
+    factory = paimon.path_factory()
+    paths += [
+        factory.bucket_index_path(tuple(entry.partition.values), entry.bucket, entry.index_file)
+        for message in messages
+        for entry in message.index_adds
+        if entry.index_file.global_index_meta is None
+    ]
+    sync_files(paths)
 
 
 def _decode(table: Table, messages: Sequence[bytes]) -> list[CommitMessage]:

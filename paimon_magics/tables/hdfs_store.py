@@ -30,6 +30,8 @@ _CONFIGURATION_PREFIX = "hdfs.config."
 class HdfsStore:
     """A cluster. See `stores.Store`."""
 
+    renames_folders = True
+
     def __init__(self, location: str, options: Mapping[str, str]) -> None:
         self._name = f"hdfs://{urlsplit(location).netloc}"
         self._options = dict(options)

@@ -101,6 +101,8 @@ def _option(options: Mapping[str, str], *names: str, first: str | None = None) -
 class ObjectStore:
     """A bucket. See `stores.Store`."""
 
+    renames_folders = False
+
     def __init__(self, location: str, options: Mapping[str, str]) -> None:
         parts = urlsplit(location)
         self._name = f"{parts.scheme}://{parts.netloc}"

@@ -1,8 +1,10 @@
 """Create-if-absent on local disks: of any number of writers of one path, exactly one wins.
 
-The content is written to a temporary file beside the target, flushed to the disk, and given the
-target's name by `link(2)`, which fails if the name exists. (Renaming would silently replace a
-snapshot that another process published in between.)
+The content is written to a file without a name, flushed to the disk, and given its name by
+`linkat(2)`, which fails if the name exists. (Renaming would silently replace a snapshot that
+another process published in between.) A process that dies leaves nothing but the published file.
+Where the file system knows no files without a name, one with a temporary name beside it is linked;
+there a process that dies may leave that, which readers ignore.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import contextlib
 import errno
 import os
 import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from paimon_magics.errors import SetupError
@@ -19,33 +23,20 @@ from paimon_magics.faults import reach
 __all__ = ["publish_local_file"]
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
+_HAS_UNNAMED = hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd")
 
 
 def publish_local_file(path: str, content: bytes) -> bool:
     """Create `path` with `content`; return whether this call did.
 
     False means that the path existed, with certainty. When it returns, the content and the name
-    are on the disk. A process that dies here leaves either nothing or a temporary file, or the
-    published file with its temporary name as a second link; readers ignore temporary names.
-    Raises SetupError where it certainly created nothing, because the disk is full or the file
-    system has no hard links; OSError where that can't be told.
+    are on the disk. Raises SetupError where it certainly created nothing, because the disk is full
+    or the file system has no hard links; OSError where that can't be told.
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
-    try:
+    with _written(target, content) as link:
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise SetupError(
-                f"{target} could not be written: {error}",
-                hint="Make room on the disk or mend the folder, then run the statement again.",
-            ) from error
-        try:
-            os.link(temporary, target)
+            link()
         except FileExistsError:
             return False
         except OSError as error:
@@ -59,9 +50,58 @@ def publish_local_file(path: str, content: bytes) -> bool:
         reach("publish.linked")
         _sync_directory(target.parent)
         return True
+
+
+@contextlib.contextmanager
+def _written(target: Path, content: bytes) -> Iterator[Callable[[], None]]:
+    """A file with the content, on the disk; what is yielded gives it the target's name."""
+    temporary: Path | None = None
+    try:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = _open_unnamed(target.parent)
+            if descriptor is None:
+                temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
+                descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        except OSError as error:
+            raise _not_written(target, error) from error
+        with os.fdopen(descriptor, "wb") as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            except OSError as error:
+                raise _not_written(target, error) from error
+            if temporary is not None:
+                yield partial(os.link, temporary, target)
+            else:
+                # A directory descriptor that is not used makes Python call linkat(2), which
+                # follows the link in /proc to the file.
+                source = f"/proc/self/fd/{descriptor}"
+                yield partial(os.link, source, target, src_dir_fd=descriptor)
     finally:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            temporary.unlink()
+        if temporary is not None:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                temporary.unlink()
+
+
+def _open_unnamed(folder: Path) -> int | None:
+    """A new file in the folder that has no name yet; None where there are no such files."""
+    if not _HAS_UNNAMED:
+        return None
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return None
+        raise
+
+
+def _not_written(target: Path, error: OSError) -> SetupError:
+    return SetupError(
+        f"{target} could not be written: {error}",
+        hint="Make room on the disk or mend the folder, then run the statement again.",
+    )
 
 
 def _sync_directory(directory: Path) -> None:

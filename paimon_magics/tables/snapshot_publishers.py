@@ -1,8 +1,6 @@
 """What a prepared snapshot is published through: a file created if absent, or a REST catalog.
 
-pypaimon prepares a snapshot (manifests, lists) on top of the latest one and hands it over; when the
-answer is that another commit took the id, it prepares anew. What a lost race prepared is removed,
-and what a won one rests on is on the disk before its snapshot is.
+What it rests on is on the disk before its snapshot is.
 """
 
 from __future__ import annotations
@@ -10,23 +8,22 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Protocol
 
 from pypaimon.common.json_util import JSON
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.snapshot.snapshot_commit import SnapshotCommit
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.metadata_files import manifest_folder
+from paimon_magics.tables.partition_documents import partition_statistics
+from paimon_magics.tables.snapshot_preparing import Prepared
 from paimon_magics.tables.stores import Store
 
 __all__ = [
     "Publish",
     "Publisher",
-    "Refused",
     "publisher_for",
     "publishes_itself",
     "sync_files",
@@ -37,107 +34,49 @@ Publish = Callable[[str, bytes], bool]
 """Create a file with content if it does not exist; False when it did, with certainty."""
 
 
-class Refused(BaseException):
-    """Ends a commit with `error`, certainly unpublished.
+class Publisher(Protocol):
+    """Publishes prepared snapshots of one table."""
 
-    Not an Exception: pypaimon would take one for an uncertain outcome, and try again.
-    """
+    def publish(self, prepared: Prepared) -> bool:
+        """Publish the snapshot; False when another commit has its id, with certainty.
 
-    def __init__(self, error: PaimonMagicsError) -> None:
-        super().__init__(str(error))
-        self.error = error
+        Raises an error of ours where it certainly was not published; after any other exception that
+        is not known.
+        """
 
 
-class Publisher(SnapshotCommit):  # type: ignore[misc]
-    """Remembers what became of the snapshot.
-
-    `published` is the snapshot that was, else None. `uncertain` tells that an attempt failed
-    without a clear answer.
-    """
-
-    def __init__(self, table: Table, check_before: Callable[[int], None]) -> None:
-        self.published: Any = None
-        self.uncertain = False
+class _FilePublisher:
+    def __init__(self, table: Table, publish: Publish) -> None:
         self._table = table.paimon
-        self._check_before = check_before
-
-    def close(self) -> None:
-        """Nothing is held open between attempts."""
-
-    def commit(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
-        """Publish `snapshot`; False when another commit has its id."""
-        try:
-            self._check_before(snapshot.id)
-        except PaimonMagicsError as error:
-            self._remove_prepared(snapshot)
-            raise Refused(error) from error.__cause__
-        created = self._publish(base_uuid, snapshot, statistics)
-        if created:
-            self.published = snapshot
-        else:
-            self._remove_prepared(snapshot)
-        return created
-
-    def _publish(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
-        raise NotImplementedError
-
-    def _remove_prepared(self, snapshot: Any) -> None:
-        """Delete the manifests of an attempt; its data files stay for the next one."""
-        for path in self._prepared(snapshot):
-            self._table.file_io.delete_quietly(path)
-
-    def _prepared(self, snapshot: Any) -> list[str]:
-        """The paths of the manifests and manifest lists that this snapshot alone refers to."""
-        lists = ManifestListManager(self._table)
-        folder = ManifestFileManager(self._table).manifest_path
-        paths = [f"{lists.manifest_path}/{snapshot.base_manifest_list}"]
-        for name in (snapshot.delta_manifest_list, snapshot.changelog_manifest_list):
-            if name:
-                paths += [f"{folder}/{meta.file_name}" for meta in lists.read(name)]
-                paths.append(f"{lists.manifest_path}/{name}")
-        return paths
-
-
-class _FilePublisher(Publisher):
-    def __init__(self, table: Table, check_before: Callable[[int], None], publish: Publish) -> None:
-        super().__init__(table, check_before)
-        self._create = publish
         self._store = table.store
+        self._create = publish
 
-    def _publish(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
+    def publish(self, prepared: Prepared) -> bool:
+        """See `Publisher`."""
         manager = self._table.snapshot_manager()
+        snapshot = prepared.snapshot
         path = manager.get_snapshot_path(snapshot.id)
-        try:
-            sync_files(self._prepared(snapshot))
-            reach("commit.prepared")
-            content = JSON.to_json(snapshot, indent=2).encode()
-            created = self._create(local_path(path) or path, content)
-        except PaimonMagicsError as error:
-            if self.uncertain:  # an earlier attempt may yet turn out to have succeeded
-                raise OSError(str(error)) from error
-            self._remove_prepared(snapshot)
-            raise Refused(error) from error
-        except BaseException:
-            self.uncertain = True
-            raise
+        folder = manifest_folder(self._table)
+        sync_files(f"{folder}/{name}" for name in prepared.names)
+        reach("commit.prepared")
+        content = JSON.to_json(snapshot, indent=2).encode()
+        created = self._create(local_path(path) or path, content)
         if created:
             write_hint(self._store, manager.latest_file, snapshot.id)
         return created
 
 
-class _CatalogPublisher(Publisher):
-    def __init__(self, table: Table, check_before: Callable[[int], None]) -> None:
-        super().__init__(table, check_before)
-        self._inner = self._table.catalog_environment.snapshot_commit(
-            self._table.snapshot_manager()
+class _CatalogPublisher:
+    def __init__(self, table: Table) -> None:
+        self._table = table.paimon
+        self._inner = table.paimon.catalog_environment.snapshot_commit(
+            table.paimon.snapshot_manager()
         )
 
-    def _publish(self, base_uuid: str | None, snapshot: Any, statistics: Any) -> bool:
-        try:
-            return bool(self._inner.commit(base_uuid, snapshot, statistics))
-        except BaseException:
-            self.uncertain = True
-            raise
+    def publish(self, prepared: Prepared) -> bool:
+        """See `Publisher`."""
+        statistics = partition_statistics(self._table, prepared.entries)
+        return bool(self._inner.commit(prepared.base_uuid, prepared.snapshot, statistics))
 
 
 def publishes_itself(table: Table) -> bool:
@@ -145,17 +84,10 @@ def publishes_itself(table: Table) -> bool:
     return bool(table.paimon.catalog_environment.supports_version_management)
 
 
-def publisher_for(
-    table: Table, publish: Publish, *, check_before: Callable[[int], None]
-) -> Publisher:
-    """The publisher of the table's snapshots.
-
-    `publish` creates files where the catalog does not publish itself. `check_before` is called
-    with a snapshot's id before it is published, and raises an error of ours to refuse it.
-    """
-    if publishes_itself(table):
-        return _CatalogPublisher(table, check_before)
-    return _FilePublisher(table, check_before, publish)
+def publisher_for(table: Table, publish: Publish) -> Publisher:
+    """The publisher of the table's snapshots; `publish` creates files where the catalog does not
+    publish itself."""
+    return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)
 
 
 def sync_files(paths: Iterable[str]) -> None:

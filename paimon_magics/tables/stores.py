@@ -36,7 +36,10 @@ class Store(Protocol):
     """One store. Paths are as Paimon writes them: plain ones or URIs. Safe for several threads.
 
     Every method raises SetupError when the store can't be reached or refuses the credentials.
+    `renames_folders` tells whether a folder can be renamed, with all that is in it, in one step.
     """
+
+    renames_folders: bool
 
     def check(self) -> None:
         """Raise unless `create` can be relied on: UnsupportedStatementError, SetupError."""
@@ -74,6 +77,8 @@ class Store(Protocol):
 
 class LocalStore:
     """The disks of this machine. A file system without hard links is noticed when publishing."""
+
+    renames_folders = True
 
     def check(self) -> None:
         """See `Store.check`."""
@@ -135,6 +140,8 @@ class LocalStore:
 
 class _RefusedStore:
     """A store that nothing is published in; Paimon's own file IO may still read it."""
+
+    renames_folders = False
 
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme

@@ -1,7 +1,7 @@
 """A coordinator that dies at every named step of a commit or an abort, for each kind of change.
 
 After it is started again: what was acknowledged is there once, what was not is there once or not at
-all, and asking again gives the answer that is true.
+all, asking again gives the answer that is true, and no file is left that nothing leads to.
 """
 
 from __future__ import annotations
@@ -26,18 +26,27 @@ from paimon_magics.planning.commits import (
 )
 from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
+from tests.faults.appending import committer_of
+from tests.tables.reachability import unreachable
 
+# The third commit to each merges the manifests of the first two.
+MERGING = "'manifest.merge-min-count' = '2'"
 TABLES = {
-    "append": ("CREATE TABLE t (k INT, v STRING)", Append()),
-    "overwrite": ("CREATE TABLE t (k INT, v STRING)", OverwritePartitions()),
+    "append": (f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({MERGING})", Append()),
+    "overwrite": (
+        f"CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ({MERGING})",
+        OverwritePartitions(),
+    ),
     "primary key": (
         "CREATE TABLE t (k INT NOT NULL, v STRING) "
-        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')",
+        f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', {MERGING})",
         Append(),
     ),
 }
 COMMIT_STEPS = (
     "commit.stored",
+    "manifest.written",
+    "manifests.merged",
     "commit.prepared",
     "publish.linked",
     "commit.published",
@@ -92,8 +101,9 @@ def test_a_commit_that_is_cut_off_happens_once(process: Process, step: str, kind
     process.start()
     catalog = create_table(process.warehouse, sql)
     client = process.client()
-    first = client.begin(TABLE)
-    client.commit(CommitRequest(first, Append(), write(catalog, first, OLD)))
+    for row in OLD:
+        first = client.begin(TABLE)
+        client.commit(CommitRequest(first, Append(), write(catalog, first, [row])))
     process.kill()
 
     process.start(faults=f"{step}=kill")
@@ -103,14 +113,40 @@ def test_a_commit_that_is_cut_off_happens_once(process: Process, step: str, kind
 
     process.start()
     receipt = client.commit(request)
-    assert receipt.snapshot_id == 2
+    assert receipt.snapshot_id == 3
     assert client.commit(request) == receipt
     assert rows(catalog) == EXPECTED[kind]
     latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
-    assert latest is not None and latest.id == 2
+    assert latest is not None and latest.id == 3
+    assert unreachable(catalog.load(TABLE)) == set()
     after = client.begin(TABLE)
     client.commit(CommitRequest(after, Append(), write(catalog, after, [{"k": 9, "v": "z"}])))
     assert (9, "z") in rows(catalog)
+    assert unreachable(catalog.load(TABLE)) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
+def test_what_a_cut_off_commit_wrote_goes_when_it_is_refused_later(process: Process) -> None:
+    """Its client does not come back, and before the restart somebody makes it a conflict."""
+    process.start(faults="commit.prepared=kill")
+    catalog = create_table(process.warehouse, TABLES["overwrite"][0])
+    client = process.client()
+    transaction, request = begun(client, catalog, OverwritePartitions())
+    ask_impatiently(process, client._ids[transaction.commit_user], request)
+    assert process.has_died()
+    committer = committer_of(catalog)
+    other = committer.begin(TABLE)
+    committer.commit(CommitRequest(other, Append(), write(catalog, other, OLD)))
+    left = unreachable(catalog.load(TABLE))
+    assert any("manifest" in name for name in left)
+    process.start()
+    for _ in range(100):
+        if not unreachable(catalog.load(TABLE)):
+            break
+        time.sleep(0.1)
+    assert unreachable(catalog.load(TABLE)) == set()
+    assert rows(catalog) == [(1, "old"), (2, "old")]
 
 
 def begun(

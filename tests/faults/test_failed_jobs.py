@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import CommitConflictError, InvalidValueError, JobError, SetupError
+from paimon_magics.errors import InvalidValueError, JobError, SetupError
 from tests.session.evidence import files
 
 pytestmark = pytest.mark.spark
@@ -116,7 +116,7 @@ def test_a_table_whose_manifests_can_not_be_written_stays_empty(
     blocker.write_text("in the way")
     listing = files(warehouse)
     for source in ("VALUES (1, 'a')", "SELECT id, 'a' FROM range(10)"):
-        with pytest.raises(CommitConflictError) as caught:
+        with pytest.raises(SetupError, match="could not be prepared") as caught:
             session.run(f"INSERT INTO t {source}")
         assert "`default.t`" in caught.value.message
         assert files(warehouse) == listing

@@ -1,0 +1,69 @@
+"""Names of the metadata files that one run of a commit makes: manifests, their lists, index
+manifests.
+
+All names of a run carry its token and are numbered in one sequence, in the order in which the files
+are created. So whoever knows the token of a run that died finds what it left by asking for a few
+names, without listing a folder: the first number that no file has is the end. That holds because a
+run removes its files from the last to the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from typing import Any
+
+__all__ = ["MetadataNames", "manifest_folder", "remove_metadata"]
+
+_KINDS = ("manifest", "manifest-list", "index-manifest")
+
+
+def manifest_folder(paimon: Any) -> str:
+    """The folder of a table (or branch: they share it) that its metadata files are in."""
+    return f"{paimon.table_path.rstrip('/')}/manifest"
+
+
+class MetadataNames:
+    """Gives out the names of one run; `token` must belong to nobody else."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self.given: list[str] = []
+
+    def manifest(self) -> str:
+        """The name of the next manifest."""
+        return self._next("manifest")
+
+    def manifest_list(self) -> str:
+        """The name of the next list of manifests."""
+        return self._next("manifest-list")
+
+    def index_manifest(self) -> str:
+        """The name of the next index manifest."""
+        return self._next("index-manifest")
+
+    def _next(self, kind: str) -> str:
+        self.given.append(f"{kind}-{self._token}-{len(self.given)}")
+        return self.given[-1]
+
+
+def remove_metadata(paimon: Any, token: str, keep: Collection[str]) -> int:
+    """Remove what the run with that token left, but for the names in `keep`; return how many.
+
+    The caller knows that the run can't publish any more. Costs a few questions for each file.
+    """
+    folder = manifest_folder(paimon)
+    found: list[str] = []
+    number = 0
+    while True:
+        names = [f"{kind}-{token}-{number}" for kind in _KINDS]
+        there = [name for name in names if paimon.file_io.exists(f"{folder}/{name}")]
+        if not there:
+            break
+        found += there
+        number += 1
+    left = [name for name in reversed(found) if name not in keep]
+    for name in left:
+        with contextlib.suppress(FileNotFoundError):
+            paimon.file_io.delete(f"{folder}/{name}")
+    return len(left)

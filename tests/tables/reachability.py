@@ -1,0 +1,108 @@
+"""Every file of a table, beside all that its snapshots, tags and long-lived changelogs lead to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.snapshot.snapshot import Snapshot
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.tables.catalog import Table
+
+_METADATA = ("snapshot", "schema", "tag", "changelog", "branch", "consumer")
+
+
+def files(table: Table) -> set[str]:
+    """The paths of all files of a table on a local disk, below its folder."""
+    root = Path(table.location)
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def unreachable(table: Table) -> set[str]:
+    """The files that nothing leads to."""
+    return files(table) - reachable(table)
+
+
+def missing(table: Table) -> set[str]:
+    """The files that something leads to, and that are not there."""
+    return reachable(table) - files(table)
+
+
+def reachable(table: Table) -> set[str]:
+    """The paths of the files that something leads to; metadata that stands for itself included."""
+    root = Path(table.location)
+    found = {
+        str(path.relative_to(root))
+        for folder in _METADATA
+        for path in (root / folder).rglob("*")
+        if path.is_file() and not path.name.endswith(".tmp")
+    }
+    for snapshot, is_changelog in _snapshots(root):
+        found |= _metadata_of(table, snapshot, is_changelog)
+        found |= {str(Path(path).relative_to(root)) for path in _data_of(table, snapshot)}
+    return found
+
+
+def _snapshots(root: Path) -> list[tuple[Any, bool]]:
+    found = []
+    for pattern in ("snapshot/snapshot-*", "tag/tag-*", "changelog/changelog-*"):
+        for path in root.glob(pattern):
+            document = json.loads(path.read_text())
+            for key in ("tagCreateTime", "tagTimeRetained"):
+                document.pop(key, None)
+            snapshot = JSON.from_json(json.dumps(document), Snapshot)
+            found.append((snapshot, pattern.startswith("changelog")))
+    return found
+
+
+def _lists(snapshot: Any) -> list[str]:
+    return [
+        name
+        for name in (
+            snapshot.base_manifest_list,
+            snapshot.delta_manifest_list,
+            snapshot.changelog_manifest_list,
+        )
+        if name
+    ]
+
+
+def _metadata_of(table: Table, snapshot: Any, is_changelog: bool) -> set[str]:
+    lists = ManifestListManager(table.paimon)
+    found = set()
+    for name in _lists(snapshot):
+        if is_changelog and not (Path(table.location) / "manifest" / name).exists():
+            continue  # an expired snapshot's: what its changelog does not need is gone
+        found |= {f"manifest/{name}"}
+        found |= {f"manifest/{meta.file_name}" for meta in lists.read(name)}
+    if is_changelog:
+        return found
+    if snapshot.index_manifest:
+        found.add(f"manifest/{snapshot.index_manifest}")
+        for entry in IndexManifestFile(table.paimon).read(snapshot.index_manifest):
+            found.add(f"index/{entry.index_file.file_name}")
+    if snapshot.statistics:
+        found.add(f"statistics/{snapshot.statistics}")
+    return found
+
+
+def _data_of(table: Table, snapshot: Any) -> list[str]:
+    paimon = table.paimon
+    lists, manifests = ManifestListManager(paimon), ManifestFileManager(paimon)
+    folder = Path(table.location) / "manifest"
+    entries = []
+    if (folder / snapshot.base_manifest_list).exists():
+        entries += manifests.read_entries_parallel(lists.read_all(snapshot))
+    if snapshot.changelog_manifest_list and (folder / snapshot.changelog_manifest_list).exists():
+        entries += manifests.read_entries_parallel(lists.read_changelog(snapshot))
+    return [
+        canonical_data_file_path(paimon, tuple(entry.partition.values), entry.bucket, name)
+        for entry in entries
+        for name in [entry.file.file_name, *(entry.file.extra_files or [])]
+    ]

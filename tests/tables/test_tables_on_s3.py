@@ -1,0 +1,237 @@
+"""Databases, tables, tags and branches on S3: of two writers of one file exactly one wins."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from paimon_magics.errors import SetupError, StatementError, UnsupportedStatementError
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import AlterTable, TableChange, TableName
+from paimon_magics.tables.branches import (
+    branch_exists,
+    create_branch,
+    drop_branch,
+    list_branches,
+    rename_branch,
+)
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.snapshot_chain import create_tag, latest_snapshot, load_tag, roll_back
+from paimon_magics.tables.stored_tables import load_stored
+from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
+from tests.faults.appending import TABLE, append, committer_of
+
+DEFINITION = TableDefinition((Column(0, "a", AtomicType("INT")), Column(1, "b", AtomicType("INT"))))
+FOLDER = "warehouse/default.db/t"
+
+
+@pytest.fixture(scope="module")
+def module_server() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(module_server: S3Server) -> Iterator[S3Server]:
+    before = module_server.between
+    yield module_server
+    module_server.between = before
+
+
+@pytest.fixture
+def bucket(server: S3Server) -> Bucket:
+    return server.bucket()
+
+
+@pytest.fixture
+def catalog(bucket: Bucket) -> Catalog:
+    opened = Catalog.open(bucket.options)
+    opened.create_table(TABLE, DEFINITION)
+    return opened
+
+
+def changes(sql: str) -> tuple[TableChange, ...]:
+    statement = parse_statement(sql)
+    assert isinstance(statement, AlterTable)
+    return statement.changes
+
+
+def just_before(path: str, action: Callable[[], None]) -> Callable[..., Reply]:
+    """Another writer acts when a conditional PUT of the path has arrived, and is not yet done."""
+    left = [True]
+    guard = threading.Lock()
+
+    def between(request: Environment, hand_on: Callable[[], Reply]) -> Reply:
+        if request.get("HTTP_IF_NONE_MATCH") == "*" and request["PATH_INFO"].endswith(path):
+            with guard:
+                mine = left and left.pop()
+            if mine:
+                action()
+        return hand_on()
+
+    return between
+
+
+def test_of_two_who_create_one_table_one_is_told_that_it_exists(
+    server: S3Server, bucket: Bucket
+) -> None:
+    first, second = Catalog.open(bucket.options), Catalog.open(bucket.options)
+    other = TableDefinition((Column(0, "theirs", AtomicType("STRING")),))
+    created: list[bool] = []
+
+    def create() -> None:
+        created.append(second.create_table(TABLE, other))
+
+    server.between = just_before("schema-0", create)
+    with pytest.raises(StatementError, match="exists already"):
+        first.create_table(TABLE, DEFINITION)
+    assert created == [True]
+    assert first.load(TABLE).definition.column_names == ("theirs",)
+    assert first.create_table(TABLE, DEFINITION, if_not_exists=True) is False
+
+
+def test_of_two_alterations_at_once_the_second_is_planned_on_the_first(
+    server: S3Server, bucket: Bucket, catalog: Catalog
+) -> None:
+    other = Catalog.open(bucket.options)
+    sql = "ALTER TABLE t ADD COLUMN theirs INT"
+    server.between = just_before("schema-1", lambda: void(other.alter_table(TABLE, changes(sql))))
+    altered = catalog.alter_table(TABLE, changes("ALTER TABLE t ADD COLUMN ours INT"))
+    assert altered.definition.column_names == ("a", "b", "theirs", "ours")
+    assert altered.definition.schema_id == 2
+    ids = [column.id for column in altered.definition.columns]
+    assert ids == [0, 1, 2, 3], "no field id is given twice"
+
+
+def test_of_two_alterations_that_contradict_each_other_the_second_is_refused(
+    server: S3Server, bucket: Bucket, catalog: Catalog
+) -> None:
+    other = Catalog.open(bucket.options)
+    sql = "ALTER TABLE t ADD COLUMN same INT"
+    server.between = just_before("schema-1", lambda: void(other.alter_table(TABLE, changes(sql))))
+    with pytest.raises(StatementError, match="same"):
+        catalog.alter_table(TABLE, changes(sql))
+    assert catalog.load(TABLE).definition.column_names == ("a", "b", "same")
+
+
+def void(_: object) -> None:
+    """Nothing."""
+
+
+def test_tags_and_branches_are_created_once(bucket: Bucket, catalog: Catalog) -> None:
+    committer = committer_of(catalog)
+    for number in range(3):
+        append(catalog, committer, [(0, number)])
+    table = load_stored(catalog, TABLE)
+    for created in (True, False):
+        assert (
+            create_tag(table, "v1", catalog.publish, snapshot_id=2, time_retained=None) is created
+        )
+        assert create_branch(table, "dev", catalog.publish, tag="v1") is created
+    tag = load_tag(table, "v1")
+    assert tag is not None and tag["id"] == 2
+    assert list_branches(table) == ["dev"]
+    branch = TableName("t", "default", branch="dev")
+    assert latest_snapshot(load_stored(catalog, branch)) == latest_of(catalog, 2)
+    with pytest.raises(UnsupportedStatementError, match="has no step that renames"):
+        rename_branch(table, "dev", "other")
+    assert branch_exists(table, "dev") and not branch_exists(table, "other")
+    assert drop_branch(table, "dev")
+    assert [key for key in bucket.keys(FOLDER) if "/branch/" in key] == []
+
+
+def latest_of(catalog: Catalog, snapshot_id: int) -> object:
+    from paimon_magics.tables.snapshot_chain import snapshot_by_id
+
+    return snapshot_by_id(load_stored(catalog, TABLE), snapshot_id)
+
+
+def test_the_hint_follows_commits_and_a_roll_back(bucket: Bucket, catalog: Catalog) -> None:
+    committer = committer_of(catalog)
+    for number in range(3):
+        append(catalog, committer, [(0, number)])
+    table = load_stored(catalog, TABLE)
+    hint = f"{table.location}/snapshot/LATEST"
+    assert table.store.read(hint) == b"3"
+    roll_back(table, catalog.publish, snapshot_id=1)
+    assert table.store.read(hint) == b"1"
+    assert [key for key in bucket.keys(f"{FOLDER}/snapshot")] == [
+        f"{FOLDER}/snapshot/LATEST",
+        f"{FOLDER}/snapshot/snapshot-1",
+    ]
+    assert append(catalog, committer, [(0, 9)]).snapshot_id == 2
+    table.store.write(hint, b"1")  # a stale one is noticed
+    assert append(catalog, committer, [(0, 10)]).snapshot_id == 3
+
+
+def test_a_table_is_not_renamed_and_is_dropped_whole(bucket: Bucket, catalog: Catalog) -> None:
+    append(catalog, committer_of(catalog), [(0, 0)])
+    before = bucket.keys()
+    with pytest.raises(UnsupportedStatementError, match="has no step that renames"):
+        catalog.rename_table(TABLE, TableName("u", "default"))
+    assert bucket.keys() == before
+    assert catalog.drop_table(TABLE)
+    assert bucket.keys(FOLDER) == []
+    assert catalog.list_tables("default") == []
+
+
+def test_every_file_of_metadata_is_written_and_read_by_one_request(
+    server: S3Server, catalog: Catalog
+) -> None:
+    committer = committer_of(catalog)
+    append(catalog, committer, [(0, 0)])
+    asked: Counter[tuple[str, str]] = Counter()
+
+    def between(request: Environment, hand_on: Callable[[], Reply]) -> Reply:
+        asked[request["REQUEST_METHOD"], request["PATH_INFO"]] += 1
+        return hand_on()
+
+    server.between = between
+    append(catalog, committer, [(0, 1)])
+    manifests = {(m, path): n for (m, path), n in asked.items() if "/manifest/" in path}
+    assert {method for method, _ in manifests} == {"GET", "PUT"}
+    assert {n for (method, _), n in manifests.items() if method == "PUT"} == {1}
+
+
+def test_a_store_that_is_gone_is_told_soon_and_found_again(
+    server: S3Server, bucket: Bucket, catalog: Catalog
+) -> None:
+    committer = committer_of(catalog)
+    append(catalog, committer, [(0, 0)])
+    server.stop()
+    try:
+        with pytest.raises(SetupError, match=r"s3://.* can't be opened"):
+            Catalog.open(bucket.options)
+        with pytest.raises(SetupError, match=r"s3://.*"):
+            committer.begin(TABLE)
+    finally:
+        server.start()
+    assert append(catalog, committer, [(0, 1)]).total_rows == 2
+
+
+def test_credentials_that_may_only_read_are_told_before_anything_is_written(
+    server: S3Server, bucket: Bucket, catalog: Catalog
+) -> None:
+    def read_only(request: Environment, hand_on: Callable[[], Reply]) -> Reply:
+        if request["REQUEST_METHOD"] in ("PUT", "POST", "DELETE"):
+            return Reply.error("403 Forbidden", "AccessDenied")
+        return hand_on()
+
+    append(catalog, committer_of(catalog), [(0, 0)])
+    before = bucket.keys()
+    server.between = read_only
+    reader = Catalog.open(bucket.options)
+    assert reader.load(TABLE).definition.column_names == ("a", "b")
+    for attempt in (
+        lambda: committer_of(reader).begin(TABLE),
+        lambda: reader.create_table(TableName("u", "default"), DEFINITION),
+        lambda: reader.alter_table(TABLE, changes("ALTER TABLE t ADD COLUMN c INT")),
+    ):
+        with pytest.raises(SetupError, match=r"403 Forbidden .AccessDenied"):
+            attempt()
+    assert bucket.keys() == before
