@@ -74,6 +74,7 @@ __all__ = [
     "prepare_insert",
     "remove_partitions",
     "run_insert",
+    "run_prepared",
 ]
 
 
@@ -109,6 +110,11 @@ def run_insert(
     JobError or InvalidValueError when the job fails, CommitConflictError when the commit does.
     """
     prepared = prepare_insert(connection, insert, parameters, frame=frame, mode=mode)
+    return run_prepared(connection, insert, prepared)
+
+
+def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
+    """Write and commit what was planned; see `run_insert`."""
     table = prepared.table
     rows = None
     if insert.source.is_values:
@@ -293,7 +299,7 @@ def _transact(
         statement,
         connection.spark.version,
         rows=job.written.rows,
-        files=len(committed_files(table, messages)),
+        files=len(committed_files(table, job.written.messages)),
     )
     request = CommitRequest(transaction, change, messages, properties)
     receipt = _commit(connection, request)

@@ -31,6 +31,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.tables.bucket_checks import bucket_check
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.commit_changes import Changes, plan_changes
 from paimon_magics.tables.file_conflicts import FileConflicts
@@ -148,6 +149,7 @@ class _Run:
         self._transaction = request.transaction
         self._changes_on = plan_changes(table, request.change, messages)
         self._overwrite_check = overwrite_check(table, request, messages)
+        self._bucket_check = bucket_check(table, request, messages)
         self._conflicts = FileConflicts(table, messages)
         self._names = MetadataNames(token)
         self._preparation = SnapshotPreparation(
@@ -203,6 +205,7 @@ class _Run:
     def _check(self, latest: Any, changes: Changes) -> bool:
         """Raises CommitConflictError; False when what was in the way has been taken back."""
         self._overwrite_check(1 if latest is None else latest.id + 1)
+        self._bucket_check(latest)
         conflict = self._conflicts.find(latest, changes)
         if conflict is None:
             return True
@@ -278,11 +281,11 @@ class _Run:
 
 def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
     """The leaf names of all files that the messages commit."""
-    return frozenset(
-        file.file_name
-        for message in _decode(table, messages)
-        for file in [*message.new_files, *message.changelog_files]
-    )
+    names: set[str] = set()
+    for message in _decode(table, messages):
+        names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
+        names.update(entry.index_file.file_name for entry in message.index_adds)
+    return frozenset(names)
 
 
 def _wait(options: Any, attempt: int) -> None:

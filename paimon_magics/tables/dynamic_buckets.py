@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ __all__ = [
     "IndexWriter",
     "IndexWritten",
     "dynamic_buckets",
+    "hash_index_in",
     "hash_index_of",
     "with_index_files",
 ]
@@ -220,14 +221,19 @@ def dynamic_buckets(
 
 def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
     """The hash index of a snapshot; () for a table without snapshots (id 0)."""
-    from pypaimon.manifest.index_manifest_file import IndexManifestFile
-
     if not snapshot_id:
         return ()
-    paimon = table.paimon
-    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
-    if snapshot is None or not snapshot.index_manifest:
+    snapshot = table.paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
+    return () if snapshot is None else hash_index_in(table, snapshot)
+
+
+def hash_index_in(table: Table, snapshot: Any) -> tuple[IndexFile, ...]:
+    """The hash index of one of pypaimon's snapshots."""
+    from pypaimon.manifest.index_manifest_file import IndexManifestFile
+
+    if not snapshot.index_manifest:
         return ()
+    paimon = table.paimon
     factory = paimon.path_factory()
     return tuple(
         IndexFile(

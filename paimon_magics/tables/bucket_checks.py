@@ -1,0 +1,90 @@
+"""What must hold before rows are added to a table whose keys have been looked up: that since the
+statement was planned nobody else has brought keys to where its own may be.
+
+Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
+buckets, or into two partitions, both succeed, and the key is there twice.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.dynamic_buckets import IndexFile, hash_index_in
+from paimon_magics.tables.latest_snapshots import read_snapshot
+from paimon_magics.tables.provenance import made_by
+
+__all__ = ["bucket_check"]
+
+
+def bucket_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """A check of the latest snapshot (None for none), on which the commit is to be published.
+
+    It raises CommitConflictError that names a commit which is in the way. Where rows are replaced
+    instead of added, what others added is the overwrite's own check.
+    """
+    base_id = request.transaction.base_snapshot_id
+    mode = table.definition.bucket_mode
+    if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
+        return lambda latest: None
+    touched = {tuple(message.partition) for message in messages}
+
+    def check(latest: Any) -> None:
+        latest_id = 0 if latest is None else latest.id
+        if latest_id <= base_id:
+            return
+        base = _snapshot(table, base_id) if base_id else None
+        if mode == "HASH_DYNAMIC" and _index(table, base, touched) == _index(
+            table, latest, touched
+        ):
+            return
+        for snapshot_id in range(base_id + 1, latest_id + 1):
+            snapshot = latest if snapshot_id == latest_id else _snapshot(table, snapshot_id)
+            if snapshot.commit_kind == "COMPACT":
+                continue
+            before = base if snapshot_id == base_id + 1 else _snapshot(table, snapshot_id - 1)
+            if mode == "KEY_DYNAMIC" or _index(table, before, touched) != _index(
+                table, snapshot, touched
+            ):
+                raise _keys_came(table, snapshot)
+
+    return check
+
+
+def _index(
+    table: Table, snapshot: Any, partitions: set[tuple[Any, ...]]
+) -> frozenset[tuple[int, str]] | None:
+    if snapshot is None or not snapshot.index_manifest:
+        return frozenset()
+    files: Sequence[IndexFile] = hash_index_in(table, snapshot)
+    return frozenset((file.bucket, file.path) for file in files if file.partition in partitions)
+
+
+def _snapshot(table: Table, snapshot_id: int) -> Any:
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    if snapshot is None:
+        raise CommitConflictError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
+            "which keys came since can't be told.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return snapshot
+
+
+def _keys_came(table: Table, snapshot: Any) -> CommitConflictError:
+    when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
+    return CommitConflictError(
+        f"Since this statement was planned, snapshot {snapshot.id} ({snapshot.commit_kind} by "
+        f"{made_by(snapshot)} at {when:%Y-%m-%d %H:%M:%S} UTC) brought keys to the partitions of "
+        f"`{table.name}` that it writes: a key could now be there twice.",
+        hint="Nothing was written. Run the statement again: it then finds those keys. Tables with "
+        "dynamic buckets are best written by one statement at a time.",
+    )
