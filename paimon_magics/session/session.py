@@ -70,7 +70,8 @@ def connect(
       `paimon-warehouse` in the current folder.
     - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
     - `coordinator`: the address of a coordinator to commit through, as `http://127.0.0.1:8123`; the
-      warehouse is the one that it owns. `token` is its token, else PAIMON_COORDINATOR_TOKEN.
+      warehouse is the one that it owns. `token` is its token, else PAIMON_COORDINATOR_TOKEN. What
+      else the warehouse's store needs, as credentials, is for `catalog`.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 
@@ -82,7 +83,10 @@ def connect(
         remote = None
         if coordinator is not None:
             remote = _remote(coordinator, token)
-            warehouse = warehouse or remote.warehouse()
+            if catalog is not None and warehouse is None:
+                catalog = {"warehouse": remote.warehouse(), **catalog}
+            else:
+                warehouse = warehouse or remote.warehouse()
         options = _catalog_options(warehouse, catalog)
         wanted = Settings().with_changes(settings)
         opened = Catalog.open(options)

@@ -21,9 +21,9 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.publishing import publish_local_file
 
-__all__ = ["LocalStore", "Store", "Stores", "open_store"]
+__all__ = ["S3_SCHEMES", "LocalStore", "Store", "Stores", "open_store"]
 
-_S3 = ("s3", "s3a", "s3n")
+S3_SCHEMES = ("s3", "s3a", "s3n")
 _REASONS = {
     "oss": "Files there can be protected from being overwritten only where the bucket keeps no "
     "versions, and this version can't tell",
@@ -194,7 +194,7 @@ def open_store(location: str, options: Mapping[str, str]) -> Store:
     if local_path(location) is not None:
         return LocalStore()
     parts = urlsplit(location)
-    if parts.scheme in _S3:
+    if parts.scheme in S3_SCHEMES:
         from paimon_magics.tables.object_store import ObjectStore
 
         return ObjectStore(location, options)
