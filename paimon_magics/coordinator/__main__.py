@@ -61,7 +61,9 @@ def _serve(options: argparse.Namespace) -> int:
         TokenFile(_token(token_file)),
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
-        routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
+        routes=rest_catalog_routes(
+            catalog, catalog.publish, turn=coordinator.turns, watch=coordinator.watching
+        ),
     )
     listening = socket.create_server(("127.0.0.1", options.port))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -90,6 +90,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit, remove_run
+from paimon_magics.tables.publication_checks import unnamed_receipt
 
 __all__ = ["RESUME_HINT", "Coordinator"]
 
@@ -217,6 +218,7 @@ class Coordinator:
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction; raises errors of ours for a table that can't be committed to."""
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+        self.watching.forget_predecessor(loaded)
         id = uuid.uuid4().hex
         try:
             answer = self._ask(
@@ -473,7 +475,7 @@ class Coordinator:
             request = self._request(id)
             assert request is not None
             table = self._catalog.load(request.transaction.table)
-            found = find_commit(table, request.transaction)
+            found = find_commit(table, request.transaction) or unnamed_receipt(table, request)
         except Exception:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
