@@ -482,6 +482,7 @@ class Coordinator:
         if found is not None:
             with contextlib.suppress(Exception):
                 self._remove_runs(table, id, request.transaction)
+            tidy_up(table, request.transaction, committed_files(table, request.messages))
             publication = publication_of(id, request, table, found, _now_ms())
             return CommitPublished(id, found, _now_ms(), publication)
         return self._published(id, request)
