@@ -66,7 +66,8 @@ def connect(
 ) -> Session:
     """Open a session, or return the open one when it is on the same warehouse.
 
-    - `warehouse`: a folder or URI. With nothing given: the folder that PAIMON_WAREHOUSE names, else
+    - `warehouse`: a folder or URI. With nothing given: that of the coordinator whose address is in
+      PAIMON_COORDINATOR, else the folder that PAIMON_WAREHOUSE names, else
       `paimon-warehouse` in the current folder.
     - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
     - `coordinator`: the address of a coordinator to commit through, as `http://127.0.0.1:8123`; the
@@ -81,6 +82,8 @@ def connect(
     global _active
     with _lock:
         remote = None
+        if coordinator is None and warehouse is None and catalog is None:
+            coordinator = os.environ.get("PAIMON_COORDINATOR") or None
         if coordinator is not None:
             remote = _remote(coordinator, token)
             if catalog is not None and warehouse is None:
