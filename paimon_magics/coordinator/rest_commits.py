@@ -66,6 +66,7 @@ def commit_prepared(
             base_uuid=base_uuid,
             base_is_told=base_is_told,
             statistics=statistics,
+            indexes=context.indexes,
             ledger=None if context.watch is None else _Ledger(context.watch, table, snapshot),
         )
 

@@ -26,6 +26,7 @@ from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.prepared_snapshots import RecentCommits
 from paimon_magics.tables.snapshot_publishers import Publish
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
@@ -117,6 +118,7 @@ class Context:
     prefix: str
     watch: Watch | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
+    indexes: HashIndexes = field(default_factory=HashIndexes)
 
     def table(self, name: TableName) -> StoredTable:
         """The table as it is now; 404 TABLE where it, its branch or its database is not there."""

@@ -18,6 +18,7 @@ from paimon_magics.errors import (
     StatementError,
     UnsupportedStatementError,
 )
+from paimon_magics.tables.hash_indexes import StaleIndexError
 from paimon_magics.tables.rest_documents import MalformedDocumentError
 
 __all__ = [
@@ -94,6 +95,9 @@ def _known(error: Exception) -> RestError:
             return RestError(501, str(error))
         case StatementError():
             return RestError(400, str(error))
+        case StaleIndexError():
+            # Clients repeat a request that was answered 503 or 429, and no other.
+            return RestError(409, str(error), "TABLE")
         case CommitConflictError():
             return RestError(503, str(error))
         case SetupError() | PaimonMagicsError():

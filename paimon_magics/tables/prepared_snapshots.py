@@ -28,6 +28,7 @@ from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.rest_documents import (
     MalformedDocumentError,
     integer_of,
@@ -147,14 +148,16 @@ def publish_prepared(
     base_is_told: bool = True,
     statistics: Sequence[Document] = (),
     ledger: Ledger | None = None,
+    indexes: HashIndexes | None = None,
 ) -> bool:
     """Publish a snapshot that `check_snapshot` accepted; False when it must be prepared anew.
 
     `base_uuid` is the uuid of the snapshot that it was prepared on, None for none or one without
     a uuid; clients of before Paimon 2.0 do not tell it (`base_is_told`), then its id decides. True
     also when an earlier call published it, which `ledger` knows for longer than snapshots last.
-    Raises MalformedDocumentError for files that are not there. A table of a REST catalog is
-    committed through that, with the `statistics` of the commit.
+    `indexes` compares the hash indexes of dynamic buckets. Raises MalformedDocumentError for files
+    that are not there, StaleIndexError for an index that lacks keys of the table's. A table of a
+    REST catalog is committed through that, with the `statistics` of the commit.
     """
     if table.paimon.catalog_environment.supports_version_management:
         return _commit_upstream(table, snapshot, base_uuid, statistics)
@@ -178,6 +181,10 @@ def publish_prepared(
     digest = _digest(changes)
     if ledger is not None and not _is_nothing(snapshot, changes) and ledger.knows(digest):
         return True
+    before = None if latest is None else latest.get("indexManifest")
+    after = snapshot.get("indexManifest")
+    if indexes is not None and snapshot["commitKind"] != "OVERWRITE":
+        indexes.check(table, before, after)
     try:
         sync_files(_new_files(table, snapshot, latest))
     except FileNotFoundError as error:
@@ -188,8 +195,7 @@ def publish_prepared(
     content = {key: value for key, value in snapshot.items() if value is not None}
     path = published_path(manager.get_snapshot_path(snapshot["id"]))
     if ledger is not None:
-        before = None if latest is None else latest.get("indexManifest")
-        ledger.begin(digest, changes_index=snapshot.get("indexManifest") != before)
+        ledger.begin(digest, changes_index=before != after)
     try:
         created = publish(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
     except PaimonMagicsError:  # certainly not created
