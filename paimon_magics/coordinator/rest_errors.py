@@ -20,6 +20,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.tables.hash_indexes import StaleIndexError
 from paimon_magics.tables.rest_documents import MalformedDocumentError
+from paimon_magics.tables.stores import UnreachableError, UnreachableFileError
 
 __all__ = [
     "RestError",
@@ -99,6 +100,9 @@ def _known(error: Exception) -> RestError:
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
         case CommitConflictError():
+            return RestError(503, str(error))
+        case UnreachableError() | UnreachableFileError():
+            _log.error("A store does not answer: %s", error)
             return RestError(503, str(error))
         case SetupError() | PaimonMagicsError():
             _log.error("A request failed: %s", error, exc_info=error)

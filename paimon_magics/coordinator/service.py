@@ -91,6 +91,7 @@ from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit, remove_run
 from paimon_magics.tables.publication_checks import unnamed_receipt
+from paimon_magics.tables.stores import UnreachableError
 
 __all__ = ["RESUME_HINT", "Coordinator"]
 
@@ -464,6 +465,9 @@ class Coordinator:
         try:
             return self._publish(id, request)
         except UnknownOutcomeError:
+            return CommitUnclear(id)
+        except UnreachableError:  # nothing was published; it is, when the store is back
+            time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
             return CommitRefused(id, str(error), _now_ms())

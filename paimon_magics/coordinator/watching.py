@@ -30,7 +30,12 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError, UnknownOutcomeError
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
@@ -125,7 +130,7 @@ class Watching:
         try:
             with self._turns(location):
                 finding = self._republished(publication)
-        except (UnknownOutcomeError, OSError):
+        except (UnknownOutcomeError, SetupError, OSError):
             finding = None
         except PaimonMagicsError as error:
             finding = Finding(publication.id, Verdict.LOST, _not_again(publication, error))
