@@ -21,6 +21,7 @@ import uvicorn
 from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.store import open_store, store_address
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    hub = hub_service(options.hub_cache_ms) if options.hub else None
     state = Path(options.state)
     store = open_store(state, store_address(options.store))
     catalog = Catalog.open({"warehouse": options.warehouse})
@@ -58,14 +60,18 @@ def _serve(options: argparse.Namespace) -> int:
     token_file = state / "token"
     app = application(
         coordinator,
-        TokenFile(_token(token_file)),
+        TokenFile(_token(token_file)) if hub is None else hub.authoriser,
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
-        routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
+        routes=rest_catalog_routes(
+            catalog, catalog.publish, turn=coordinator.turns, watch=coordinator.watching
+        ),
+        root="" if hub is None else hub.root,
     )
-    listening = socket.create_server(("127.0.0.1", options.port))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    print(f"paimon-coordinator {address} token-file={token_file}", flush=True)
+    listening = socket.create_server(("127.0.0.1", options.port if hub is None else hub.port))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}{'' if hub is None else hub.root}"
+    tokens = f"token-file={token_file}" if hub is None else "tokens=hub"
+    print(f"paimon-coordinator {address} {tokens}", flush=True)
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     server = _Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -114,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
     parser.add_argument("--receipt-retention-ms", type=int, default=defaults.receipt_retention_ms)
     parser.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
+    parser.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
+    parser.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
     parser.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
     return parser
 

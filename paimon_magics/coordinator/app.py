@@ -126,7 +126,7 @@ def application(
         *table_routes(coordinator, _answer),
     ]
     app = Starlette(
-        routes=guarded([*own, *(routes or [])]),
+        routes=[*guarded([*own, *(routes or [])]), *authoriser.routes()],
         exception_handlers={PaimonMagicsError: _on_error, TooLargeError: on_too_large},
     )
     return Guard(app, authoriser, request_bytes_max, root)

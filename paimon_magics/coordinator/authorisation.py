@@ -16,6 +16,7 @@ from typing import Protocol
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Route
 
 from paimon_magics.coordinator.answers import error_answer
 from paimon_magics.errors import PaimonMagicsError
@@ -76,6 +77,9 @@ class Authoriser(Protocol):
     def challenge(self, connection: HTTPConnection) -> Response:
         """The answer to a request that nobody with a valid token has sent."""
 
+    def routes(self) -> list[Route]:
+        """Routes of its own, which everybody may use."""
+
 
 class TokenFile:
     """One token for everybody who can read its file, and for everything."""
@@ -97,6 +101,10 @@ class TokenFile:
             "Connect with the token in the coordinator's token file, or set "
             "PAIMON_COORDINATOR_TOKEN to it.",
         )
+
+    def routes(self) -> list[Route]:
+        """See `Authoriser.routes`: there are none."""
+        return []
 
 
 def bearer_token(connection: HTTPConnection) -> str | None:

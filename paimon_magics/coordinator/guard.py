@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -53,18 +53,22 @@ class Guard:
         self._authoriser = authoriser
         self._bytes_max = request_bytes_max
         self._root = root
+        self._public = PUBLIC | {route.path for route in authoriser.routes()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if self._root and scope["path"] == self._root:
+            await RedirectResponse(self._root + "/")(scope, receive, send)
+            return
         path = scope["path"].removeprefix(self._root)
         if not scope["path"].startswith(self._root) or not path.startswith("/"):
             await error_answer(404, "NotFound", "There is nothing here.", "")(scope, receive, send)
             return
         scope = {**scope, "root_path": self._root}
-        if path not in PUBLIC:
+        if path not in self._public:
             connection = HTTPConnection(scope)
             answer = await self._admit(scope, connection)
             if answer is not None:

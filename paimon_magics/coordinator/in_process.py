@@ -21,6 +21,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit
+from paimon_magics.tables.stores import told
 
 __all__ = ["InProcessCommitter"]
 
@@ -60,7 +61,9 @@ class InProcessCommitter:
         loaded = self._catalog.load(transaction.table)
         is_certain = transaction.commit_user in self._uncommitted
         self._uncommitted.discard(transaction.commit_user)
-        if not is_certain and find_commit(loaded, transaction) is not None:
+        with told(f"Looking for the outcome of a statement on `{transaction.table}`"):
+            is_committed = not is_certain and find_commit(loaded, transaction) is not None
+        if is_committed:
             raise UnknownOutcomeError(
                 f"The files of `{transaction.table}` can't be removed: they were committed after "
                 "all.",

@@ -10,6 +10,7 @@ from paimon_magics.tables.attempts import open_attempts
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import attempts_of
 from paimon_magics.tables.committing import check_can_publish, latest_snapshot_id
+from paimon_magics.tables.stores import told
 
 __all__ = ["open_transaction"]
 
@@ -27,10 +28,11 @@ def open_transaction(
     identity = uuid.uuid4()
     prefix = f"pm-{identity.hex}-"
     folder = attempts_of(table, prefix)
-    if base_snapshot_id is None:
-        base_snapshot_id = latest_snapshot_id(table)
-    if folder is not None:
-        open_attempts(table.store, folder)
+    with told(f"Opening a transaction on `{name}`"):
+        if base_snapshot_id is None:
+            base_snapshot_id = latest_snapshot_id(table)
+        if folder is not None:
+            open_attempts(table.store, folder)
     return table, Transaction(
         table=name,
         commit_user=f"paimon-magics-{identity}",

@@ -21,6 +21,7 @@ from paimon_magics.coordinator.rest_context import (
     Handler,
     Turn,
     Turns,
+    Watch,
     endpoint,
 )
 from paimon_magics.coordinator.rest_errors import (
@@ -73,6 +74,7 @@ def rest_catalog_routes(
     prefix: str = "paimon",
     warehouse: str | None = None,
     turn: Turn | None = None,
+    watch: Watch | None = None,
 ) -> list[Route]:
     """The routes that serve `catalog`, all of them below `/v1`.
 
@@ -80,8 +82,9 @@ def rest_catalog_routes(
     at all. `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits
     of one table apart (by default among these routes alone; it spares retries, nothing depends on
     it but rolling back, dropping and renaming). Who may use a route is decided before it (`guard`).
+    `watch` is told of what is published and taken away, and remembers it.
     """
-    context = Context(catalog, publish, turn or Turns(), prefix)
+    context = Context(catalog, publish, turn or Turns(), prefix, watch)
     root = f"/v1/{prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 
@@ -286,6 +289,8 @@ def _drop(context: Context, name: TableName) -> None:
     with context.turn(table.location):
         context.catalog.drop_table(name)
         context.recent.forget(table)
+        if context.watch is not None:
+            context.watch.table_dropped(table.location)
 
 
 def _rename_table(context: Context, call: Call) -> Any:
@@ -301,6 +306,9 @@ def _rename_table(context: Context, call: Call) -> Any:
     with context.turn(table.location):
         context.catalog.rename_table(source, target)
         context.recent.forget(table)
+        if context.watch is not None:
+            moved = context.table(target)
+            context.watch.table_moved(table.location, moved.location, target)
 
 
 # ---- what is not here ----

@@ -11,24 +11,55 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.core import Answer
 from paimon_magics.coordinator.guard import principal_of
 from paimon_magics.coordinator.rest_errors import error_response, not_found
 from paimon_magics.coordinator.rest_requests import path_names, read_body
 from paimon_magics.errors import UnknownNameError
+from paimon_magics.planning.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.prepared_snapshots import RecentCommits
 from paimon_magics.tables.snapshot_publishers import Publish
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
 
-__all__ = ["Call", "Context", "Handler", "Turn", "Turns", "endpoint"]
+__all__ = ["Call", "Context", "Handler", "Turn", "Turns", "Watch", "endpoint"]
+
+
+class Watch(Protocol):
+    """Told of what is published and taken away; see `Watching`, which is one."""
+
+    def before_change(self, location: str) -> Answer:
+        """Have a table looked at before something is published on it."""
+
+    def note(self, publication: Publication) -> Answer:
+        """Remember what was published, or is going to be now."""
+
+    def not_published(self, publication: Publication) -> Answer:
+        """Forget what was going to be published and was not."""
+
+    def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
+        """The snapshots above an id were taken away on purpose."""
+
+    def table_dropped(self, location: str) -> Answer:
+        """A table was dropped."""
+
+    def table_moved(
+        self, location: str, to_location: str, to: TableName, *, branch: str | None = None
+    ) -> Answer:
+        """A table was renamed, or one of its branches."""
+
+    def published_by(self, location: str, commit_user: str) -> list[Publication]:
+        """What a commit user published to a table, as far as that is kept."""
+
 
 Turn = Callable[[str], AbstractContextManager[None]]
 """Gives one caller at a time the table at a location; a location is as in `StoredTable`."""
@@ -79,13 +110,15 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The catalog that is served, and by what its snapshots are published."""
+    """The catalog that is served, by what its snapshots are published, and who is told of it."""
 
     catalog: Catalog
     publish: Publish
     turn: Turn
     prefix: str
+    watch: Watch | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
+    indexes: HashIndexes = field(default_factory=HashIndexes)
 
     def table(self, name: TableName) -> StoredTable:
         """The table as it is now; 404 TABLE where it, its branch or its database is not there."""

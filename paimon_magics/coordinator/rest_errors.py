@@ -18,7 +18,9 @@ from paimon_magics.errors import (
     StatementError,
     UnsupportedStatementError,
 )
+from paimon_magics.tables.hash_indexes import StaleIndexError
 from paimon_magics.tables.rest_documents import MalformedDocumentError
+from paimon_magics.tables.stores import UnreachableError, UnreachableFileError
 
 __all__ = [
     "RestError",
@@ -94,7 +96,13 @@ def _known(error: Exception) -> RestError:
             return RestError(501, str(error))
         case StatementError():
             return RestError(400, str(error))
+        case StaleIndexError():
+            # Clients repeat a request that was answered 503 or 429, and no other.
+            return RestError(409, str(error), "TABLE")
         case CommitConflictError():
+            return RestError(503, str(error))
+        case UnreachableError() | UnreachableFileError():
+            _log.error("A store does not answer: %s", error)
             return RestError(503, str(error))
         case SetupError() | PaimonMagicsError():
             _log.error("A request failed: %s", error, exc_info=error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from paimon_magics.coordinator.rest_commits import commit_prepared
 from paimon_magics.coordinator.rest_context import Call, Context, Handler
 from paimon_magics.coordinator.rest_errors import (
     already_exists,
@@ -23,7 +24,6 @@ from paimon_magics.tables.branches import (
     rename_branch,
 )
 from paimon_magics.tables.partition_documents import partition_documents
-from paimon_magics.tables.prepared_snapshots import check_snapshot, publish_prepared
 from paimon_magics.tables.provenance import USER
 from paimon_magics.tables.rest_documents import (
     integer_of,
@@ -108,26 +108,15 @@ def _commit(context: Context, call: Call) -> Any:
         mapping_of(item, f"statistics[{position}]")
         for position, item in enumerate(sequence_of(statistics, "statistics", optional=True))
     ]
-    name = table_name(call.names)
-    with context.turn(context.table(name).location):
-        table = context.table(name)
-        if table_id is not None and table_id != table.table_id:
-            raise not_found(
-                "TABLE",
-                str(name),
-                f"`{name}` is another table than the one that was written: it was dropped and "
-                "created again, or renamed.",
-            )
-        check_snapshot(table, snapshot)
-        success = publish_prepared(
-            table,
-            snapshot,
-            context.publish,
-            context.recent,
-            base_uuid=base_uuid,
-            base_is_told="baseSnapshotUuid" in call.body,
-            statistics=partitions,
-        )
+    success = commit_prepared(
+        context,
+        table_name(call.names),
+        snapshot,
+        table_id=table_id,
+        base_uuid=base_uuid,
+        base_is_told="baseSnapshotUuid" in call.body,
+        statistics=partitions,
+    )
     return {"success": success}
 
 
@@ -161,13 +150,15 @@ def _roll_back(context: Context, call: Call) -> Any:
             shown = "none" if latest is None else latest["id"]
             raise bad_request(f"The latest snapshot of `{name}` is {shown}, not {expected}.")
         try:
-            roll_back(table, context.publish, snapshot_id=snapshot_id, tag=tag)
+            kept = roll_back(table, context.publish, snapshot_id=snapshot_id, tag=tag)
         except UnknownNameError as error:
             raise not_found(
                 kind.upper(), tag if tag is not None else str(snapshot_id), str(error)
             ) from error
         finally:
             context.recent.forget(table)
+        if context.watch is not None:
+            context.watch.chain_cut(table.location, name.branch, kept)
 
 
 def _list_partitions(context: Context, call: Call) -> Any:
@@ -253,6 +244,8 @@ def _drop_branch(context: Context, call: Call) -> Any:
         if not drop_branch(table, branch):
             raise not_found("BRANCH", branch)
         context.recent.forget(table)
+        if context.watch is not None:
+            context.watch.chain_cut(table.location, branch, 0)
 
 
 def _rename_branch(context: Context, call: Call) -> Any:
@@ -267,6 +260,9 @@ def _rename_branch(context: Context, call: Call) -> Any:
         if not renamed:
             raise already_exists("BRANCH", new_name)
         context.recent.forget(table)
+        if context.watch is not None:
+            to = TableName(table.name.table, table.name.database, branch=new_name)
+            context.watch.table_moved(table.location, table.location, to, branch=branch)
 
 
 def _forward_branch(context: Context, call: Call) -> Any:
@@ -277,6 +273,8 @@ def _forward_branch(context: Context, call: Call) -> Any:
             raise not_found("BRANCH", name)
         branch = context.table(TableName(table.name.table, table.name.database, branch=name))
         forward_to_branch(table, branch, context.publish)
+        if context.watch is not None:
+            context.watch.chain_cut(table.location, None, 0)
 
 
 def _main_table(context: Context, call: Call) -> StoredTable:

@@ -90,6 +90,8 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit, remove_run
+from paimon_magics.tables.publication_checks import unnamed_receipt
+from paimon_magics.tables.stores import UnreachableError
 
 __all__ = ["RESUME_HINT", "Coordinator"]
 
@@ -217,6 +219,7 @@ class Coordinator:
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction; raises errors of ours for a table that can't be committed to."""
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+        self.watching.forget_predecessor(loaded)
         id = uuid.uuid4().hex
         try:
             answer = self._ask(
@@ -463,6 +466,9 @@ class Coordinator:
             return self._publish(id, request)
         except UnknownOutcomeError:
             return CommitUnclear(id)
+        except UnreachableError:  # nothing was published; it is, when the store is back
+            time.sleep(_RETRY_SECONDS)
+            return CommitUnclear(id)
         except PaimonMagicsError as error:
             return CommitRefused(id, str(error), _now_ms())
         except Exception:
@@ -473,13 +479,14 @@ class Coordinator:
             request = self._request(id)
             assert request is not None
             table = self._catalog.load(request.transaction.table)
-            found = find_commit(table, request.transaction)
+            found = find_commit(table, request.transaction) or unnamed_receipt(table, request)
         except Exception:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         if found is not None:
             with contextlib.suppress(Exception):
                 self._remove_runs(table, id, request.transaction)
+            tidy_up(table, request.transaction, committed_files(table, request.messages))
             publication = publication_of(id, request, table, found, _now_ms())
             return CommitPublished(id, found, _now_ms(), publication)
         return self._published(id, request)

@@ -30,7 +30,12 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError, UnknownOutcomeError
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
@@ -38,7 +43,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.committing import commit
 from paimon_magics.tables.lineage import Changed
-from paimon_magics.tables.publication_checks import examine, moved
+from paimon_magics.tables.publication_checks import examine, made_since, moved
 from paimon_magics.tables.republishing import changed_by_request, repetition
 from paimon_magics.tables.snapshot_publishers import publishes_itself
 
@@ -125,7 +130,7 @@ class Watching:
         try:
             with self._turns(location):
                 finding = self._republished(publication)
-        except (UnknownOutcomeError, OSError):
+        except (UnknownOutcomeError, SetupError, OSError):
             finding = None
         except PaimonMagicsError as error:
             finding = Finding(publication.id, Verdict.LOST, _not_again(publication, error))
@@ -143,6 +148,12 @@ class Watching:
     def before_change(self, location: str) -> Answer:
         """Have a table looked at before something is published on it: Done, Halted, Unchecked."""
         return self._ask(lambda ask: CheckAsked(location, ask))
+
+    def forget_predecessor(self, table: Table) -> None:
+        """Let a new table at the place of a stopped one, which was dropped, take commits."""
+        stopped = self._state().stopped.get(table.location)
+        if stopped is not None and made_since(table, stopped.since_ms):
+            self.table_dropped(table.location)
 
     def note(self, publication: Publication) -> Answer:
         """Remember what was published, or (not `certain`) is going to be now."""

@@ -35,7 +35,8 @@ class PaimonMagics(Magics):
     warehouse = Unicode(
         "",
         help="The warehouse of a connection that is told nothing else: a folder or URI. Empty: "
-        f"what PAIMON_WAREHOUSE names, else the folder `{DEFAULT_WAREHOUSE}`.",
+        "that of the coordinator at PAIMON_COORDINATOR, else what PAIMON_WAREHOUSE names, else the "
+        f"folder `{DEFAULT_WAREHOUSE}`.",
     ).tag(config=True)
     catalog = Dict(
         key_trait=Unicode(),

@@ -210,7 +210,8 @@ def _roads(plan: ReadPlan) -> str:
     if plan.merge_file_count:
         parts.append(
             f"{_files(plan.merge_file_count)} by the native reader in {len(plan.merges)} tasks "
-            "(they overlap, hold deletes, or have types or schemas that Spark's scan does not read)"
+            "(they overlap, hold deletes, have types or schemas that Spark's scan does not read, "
+            "or lie in a store that it does not open)"
         )
     if not plan.raw_file_count and not plan.merge_file_count:
         parts.append("no files")

@@ -68,11 +68,13 @@ def connect(
 ) -> Session:
     """Open a session, or return the open one when it is on the same warehouse.
 
-    - `warehouse`: a folder or URI. With nothing given: the folder that PAIMON_WAREHOUSE names, else
+    - `warehouse`: a folder or URI. With nothing given: that of the coordinator whose address is in
+      PAIMON_COORDINATOR, else the folder that PAIMON_WAREHOUSE names, else
       `paimon-warehouse` in the current folder.
     - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
     - `coordinator`: the address of a coordinator to commit through, as `http://127.0.0.1:8123`; the
-      warehouse is the one that it owns. `token` is its token, else PAIMON_COORDINATOR_TOKEN.
+      warehouse is the one that it owns. `token` is its token, else PAIMON_COORDINATOR_TOKEN. What
+      else the warehouse's store needs, as credentials, is for `catalog`.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 
@@ -82,9 +84,14 @@ def connect(
     global _active
     with _lock:
         remote = None
+        if coordinator is None and warehouse is None and catalog is None:
+            coordinator = os.environ.get("PAIMON_COORDINATOR") or None
         if coordinator is not None:
             remote = _remote(coordinator, token)
-            warehouse = warehouse or remote.warehouse()
+            if catalog is not None and warehouse is None:
+                catalog = {"warehouse": remote.warehouse(), **catalog}
+            else:
+                warehouse = warehouse or remote.warehouse()
         options = _catalog_options(warehouse, catalog)
         wanted = Settings().with_changes(settings)
         opened = Catalog.open(options)

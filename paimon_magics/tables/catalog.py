@@ -42,7 +42,7 @@ from paimon_magics.statements.statement import TableChange, TableName
 from paimon_magics.tables.s3_file_io import use_s3_file_io
 from paimon_magics.tables.schema_changes import altered_schema, definition_of, schema_changes
 from paimon_magics.tables.schema_files import publish_schema
-from paimon_magics.tables.stores import Store, Stores
+from paimon_magics.tables.stores import Store, Stores, failure
 from paimon_magics.tables.types import field_from_column
 
 __all__ = ["DEFAULT_DATABASE", "REST_ADDS", "Catalog", "Table"]
@@ -119,7 +119,8 @@ class Catalog:
             raise
         except Exception as error:
             where = checked["uri"] if metastore != "filesystem" else checked["warehouse"]
-            raise SetupError(
+            raise failure(
+                error,
                 f"The {metastore} catalog at {where} can't be opened: {_first_line(error)}",
                 hint="Check the address, the credentials among the catalog options, and the "
                 "network.",
@@ -506,7 +507,8 @@ class Catalog:
                 hint="Use a warehouse that you may write.",
             ) from error
         except Exception as error:
-            raise SetupError(
+            raise failure(
+                error,
                 f"The catalog at {self.options.get('uri', self.warehouse)} failed: "
                 f"{_first_line(error)}",
                 hint="Check that it can be reached, and run the statement again.",

@@ -25,7 +25,6 @@ from pypaimon.write.commit_message_serializer import deserialize_commit_message
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
-    SetupError,
     TableDamagedError,
     UnknownOutcomeError,
     UnsupportedStatementError,
@@ -45,6 +44,7 @@ from paimon_magics.tables.snapshot_publishers import (
     publishes_itself,
     sync_files,
 )
+from paimon_magics.tables.stores import failure, told
 
 __all__ = [
     "Publish",
@@ -111,12 +111,13 @@ def commit(
     as a conflict when rows were added to what it replaces after it was planned.
     """
     if not is_first_run:
-        found = find_commit(table, request.transaction)
+        found = _find_again(table, request.transaction)
         if found is not None:
             return found
     messages = _decode(table, request.messages)
     _check_owners(messages, table)
-    _sync_data(table, messages)
+    with told(f"The commit to `{table.name}`"):
+        _sync_data(table, messages)
     run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
     return run.commit(check_before or (lambda _: None))
 
@@ -170,8 +171,14 @@ class _Run:
             published = self._attempts(check_before)
         except BaseException as error:  # also when somebody interrupts it
             self._remove_unneeded(None)
-            if isinstance(error, PaimonMagicsError) and self._may_appear():
+            if isinstance(error, PaimonMagicsError | OSError) and self._may_appear():
                 raise self._without_answer() from error
+            if isinstance(error, OSError):
+                raise failure(
+                    error,
+                    f"The commit to `{self._table.name}` failed: {error}",
+                    hint="Nothing was committed. Run the statement again when the store works.",
+                ) from error
             raise
         self._remove_unneeded(published)
         return _NOTHING if published is None else _receipt(published)
@@ -222,7 +229,8 @@ class _Run:
         except PaimonMagicsError:
             raise
         except Exception as error:
-            raise SetupError(
+            raise failure(
+                error,
                 f"The commit to `{self._table.name}` could not be prepared: {error}",
                 hint="Nothing was committed. Make room on the disk or mend what the message says, "
                 "then run the statement again.",
@@ -286,6 +294,17 @@ def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
         names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
         names.update(entry.index_file.file_name for entry in message.index_adds)
     return frozenset(names)
+
+
+def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:
+    """`find_commit` of a transaction that an earlier run may have published."""
+    try:
+        return find_commit(table, transaction)
+    except OSError as error:
+        raise UnknownOutcomeError(
+            f"Whether this statement was committed to `{table.name}` can't be told: {error}",
+            hint=f"Look at `{table.name}$snapshots` before running it again.",
+        ) from error
 
 
 def _wait(options: Any, attempt: int) -> None:

@@ -11,8 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.tables.object_store import s3_access
+from paimon_magics.tables.stores import S3_SCHEMES
 
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog import Table
@@ -140,6 +143,9 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
                 f"Table `{table.name}` lies in a store that the native engine can't open.",
                 hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
             )
+        if urlsplit(table.location).scheme in S3_SCHEMES:
+            # pypaimon knows more spellings of the options than the native engine.
+            io_options = {**io_options, **s3_access(io_options).native_options()}
     return NativeTable(
         database=paimon.identifier.get_database_name(),
         name=paimon.identifier.get_table_name(),

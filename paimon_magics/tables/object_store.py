@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.faults import reach
+from paimon_magics.tables.stores import UnreachableError
 
 __all__ = ["ObjectStore", "S3Access", "s3_access"]
 
@@ -191,6 +192,35 @@ class ObjectStore:
         leaves = (path.removeprefix(f"{self._key(folder)}/") for path in paths)
         return [leaf for leaf in leaves if leaf and "/" not in leaf]
 
+    def entries(self, folder: str) -> list[tuple[str, int | None]]:
+        """The leaf names of all that is in a folder, with the sizes of files, None for folders."""
+        import obstore
+
+        found = self._ask(
+            "listed",
+            folder,
+            lambda: obstore.list_with_delimiter(self._store(), self._key(folder)),
+        )
+        folders: dict[str, int | None] = {
+            path.rsplit("/", 1)[-1]: None for path in found["common_prefixes"]
+        }
+        files = {
+            meta["path"].rsplit("/", 1)[-1]: meta["size"]
+            for meta in found["objects"]
+            if meta["path"] != self._key(folder)  # its marker
+        }
+        return sorted((files | folders).items())
+
+    def has_folder(self, folder: str) -> bool:
+        """Whether anything is in a folder, be it only its marker."""
+        import obstore
+
+        def first() -> bool:
+            pages = obstore.list(self._store(), self._key(folder), chunk_size=1)
+            return next(iter(pages), None) is not None
+
+        return self._ask("listed", folder, first)
+
     def delete(self, paths: Iterable[str]) -> None:
         """See `Store.delete`."""
         import obstore
@@ -317,7 +347,8 @@ class ObjectStore:
             raise self._failure(done, path, error) from error
 
     def _failure(self, done: str, path: str, error: Exception) -> SetupError:
-        return SetupError(
+        kind = SetupError if _is_final(error) else UnreachableError
+        return kind(
             f"{path} can't be {done}: {_said(error)}",
             hint="Check that the store can be reached, that the bucket is there, and that the "
             "credentials among the catalog options may write to it.",

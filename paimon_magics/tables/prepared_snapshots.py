@@ -12,11 +12,12 @@ would swallow the second commit of a writer that is used twice.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from pypaimon.common.json_util import JSON
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
@@ -26,6 +27,8 @@ from pypaimon.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.rest_documents import (
     MalformedDocumentError,
     integer_of,
@@ -37,7 +40,7 @@ from paimon_magics.tables.snapshot_chain import latest_snapshot, published_path,
 from paimon_magics.tables.snapshot_publishers import Publish, sync_files, write_hint
 from paimon_magics.tables.stored_tables import StoredTable
 
-__all__ = ["RecentCommits", "check_snapshot", "publish_prepared"]
+__all__ = ["Ledger", "RecentCommits", "check_snapshot", "publish_prepared"]
 
 Document = Mapping[str, Any]
 
@@ -49,6 +52,20 @@ _OPTIONAL_NUMBERS = ("baseManifestListSize", "deltaManifestListSize", "changelog
                      "changelogRecordCount", "watermark", "nextRowId")  # fmt: skip
 _FILES = ("baseManifestList", "deltaManifestList")
 _OPTIONAL_FILES = ("changelogManifestList", "indexManifest", "statistics")
+
+
+class Ledger(Protocol):
+    """Where commits are remembered for longer than their snapshots last."""
+
+    def knows(self, changes: str | None) -> bool:
+        """Whether this very snapshot was published before, or (`changes`, a digest of its files)
+        one that changed the same."""
+
+    def begin(self, changes: str, *, changes_index: bool) -> None:
+        """It is going to be published now; `changes_index` where index files are among it."""
+
+    def end(self, published: bool) -> None:
+        """Whether it was, with certainty. Not called where that can't be told."""
 
 
 class RecentCommits:
@@ -130,13 +147,17 @@ def publish_prepared(
     base_uuid: str | None,
     base_is_told: bool = True,
     statistics: Sequence[Document] = (),
+    ledger: Ledger | None = None,
+    indexes: HashIndexes | None = None,
 ) -> bool:
     """Publish a snapshot that `check_snapshot` accepted; False when it must be prepared anew.
 
     `base_uuid` is the uuid of the snapshot that it was prepared on, None for none or one without
     a uuid; clients of before Paimon 2.0 do not tell it (`base_is_told`), then its id decides. True
-    also when an earlier call published it. Raises MalformedDocumentError for files that are not
-    there. A table of a REST catalog is committed through that, with the `statistics` of the commit.
+    also when an earlier call published it, which `ledger` knows for longer than snapshots last.
+    `indexes` compares the hash indexes of dynamic buckets. Raises MalformedDocumentError for files
+    that are not there, StaleIndexError for an index that lacks keys of the table's. A table of a
+    REST catalog is committed through that, with the `statistics` of the commit.
     """
     if table.paimon.catalog_environment.supports_version_management:
         return _commit_upstream(table, snapshot, base_uuid, statistics)
@@ -144,6 +165,8 @@ def publish_prepared(
     stored = snapshot_by_id(table, snapshot["id"])
     if stored is not None:
         return snapshot.get("uuid") is not None and stored.get("uuid") == snapshot["uuid"]
+    if ledger is not None and ledger.knows(None):
+        return True
     latest = latest_snapshot(table)
     latest_id = 0 if latest is None else int(latest["id"])
     latest_uuid = None if latest is None else latest.get("uuid")
@@ -155,6 +178,13 @@ def publish_prepared(
         for earlier in recent.of(table, latest_id, snapshot)
     ):
         return True
+    digest = _digest(changes)
+    if ledger is not None and not _is_nothing(snapshot, changes) and ledger.knows(digest):
+        return True
+    before = None if latest is None else latest.get("indexManifest")
+    after = snapshot.get("indexManifest")
+    if indexes is not None and snapshot["commitKind"] != "OVERWRITE":
+        indexes.check(table, before, after)
     try:
         sync_files(_new_files(table, snapshot, latest))
     except FileNotFoundError as error:
@@ -164,7 +194,16 @@ def publish_prepared(
     manager = table.paimon.snapshot_manager()
     content = {key: value for key, value in snapshot.items() if value is not None}
     path = published_path(manager.get_snapshot_path(snapshot["id"]))
-    created = publish(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
+    if ledger is not None:
+        ledger.begin(digest, changes_index=before != after)
+    try:
+        created = publish(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
+    except PaimonMagicsError:  # certainly not created
+        if ledger is not None:
+            ledger.end(False)
+        raise
+    if ledger is not None:
+        ledger.end(created)
     if created:
         write_hint(table.store, manager.latest_file, snapshot["id"])
     return created
@@ -188,9 +227,16 @@ def _who(snapshot: Document) -> tuple[Any, ...]:
 
 
 def _is_same_commit(snapshot: Document, changes: frozenset[Any], earlier: frozenset[Any]) -> bool:
-    if not changes and snapshot["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER:
-        return False
-    return changes == earlier
+    return not _is_nothing(snapshot, changes) and changes == earlier
+
+
+def _is_nothing(snapshot: Document, changes: frozenset[Any]) -> bool:
+    """Whether it changes no file and has no number of its own: such commits are all alike."""
+    return not changes and bool(snapshot["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER)
+
+
+def _digest(changes: frozenset[tuple[Any, ...]]) -> str:
+    return hashlib.sha256(repr(sorted(changes)).encode()).hexdigest()
 
 
 def _changes(table: StoredTable, manifest_list: str) -> frozenset[tuple[Any, ...]]:

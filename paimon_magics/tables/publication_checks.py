@@ -15,14 +15,14 @@ from typing import Any
 
 from pypaimon.schema.schema_manager import SchemaManager
 
-from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.lineage import Changed, Lineage
 from paimon_magics.tables.provenance import made_by
-from paimon_magics.tables.republishing import REPUBLISHED, obstacle
+from paimon_magics.tables.republishing import REPUBLISHED, changed_by_request, obstacle
 
-__all__ = ["examine", "moved", "republished_as"]
+__all__ = ["examine", "made_since", "moved", "republished_as", "unnamed_receipt"]
 
 _WITHOUT_ROWS = ("COMPACT", "ANALYZE")
 
@@ -45,7 +45,7 @@ def examine(
     for p in ordered:
         if p.snapshot_id in intact:
             found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
-        elif not p.certain or _made_since(table, p):
+        elif not p.certain or made_since(table, p.published_at_ms):
             found.append(Finding(p.id, Verdict.SETTLED))
         else:
             found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
@@ -72,10 +72,27 @@ def _is(p: Publication, snapshot: Any) -> bool:
     return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
 
 
-def _made_since(table: Table, p: Publication) -> bool:
-    """Whether this is another table, which has the place of the one that was published to."""
+def made_since(table: Table, at_ms: int) -> bool:
+    """Whether a table was made after a time; then it has the place of another one."""
     first = SchemaManager(table.paimon.file_io, table.location).get_schema(0)
-    return first is not None and int(first.time_millis) > p.published_at_ms
+    return first is not None and int(first.time_millis) > at_ms
+
+
+def unnamed_receipt(table: Table, request: CommitRequest) -> CommitReceipt | None:
+    """The receipt of a request whose files are in the table although no snapshot is its own: that
+    one was overwritten after another had been built on it."""
+    changed = changed_by_request(table, request)
+    manager = table.paimon.snapshot_manager()
+    latest = manager.get_latest_snapshot()
+    if changed is None or latest is None or not changed.added:
+        return None
+    lineage = Lineage(table)
+    for snapshot_id in range(request.transaction.base_snapshot_id + 2, latest.id + 1):
+        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        if snapshot is not None and lineage.rests_on(snapshot, changed):
+            rows = sum(entry.file.row_count for entry in changed.entries)
+            return CommitReceipt(snapshot_id - 1, "APPEND", None, rows)
+    return None
 
 
 def _followed(

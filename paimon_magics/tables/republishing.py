@@ -117,7 +117,7 @@ def _messages(table: Table, p: Publication) -> tuple[bytes, ...]:
         for entry in changed.entries:
             message = messages.setdefault(
                 _bucket(entry),
-                CommitMessage(*_bucket(entry), [], total_buckets=entry.total_buckets),
+                CommitMessage(*_bucket(entry), [], total_buckets=_other_number(table, entry)),
             )
             getattr(message, attribute).append(entry.file)
     fields = table.paimon.partition_keys_fields
@@ -199,3 +199,9 @@ def _buckets(entries: Sequence[Any]) -> dict[Bucket, list[Any]]:
 
 def _bucket(entry: Any) -> Bucket:
     return tuple(entry.partition.values), entry.bucket
+
+
+def _other_number(table: Table, entry: Any) -> int | None:
+    """The number of buckets that an entry was written with, where it is not the table's now."""
+    buckets: int = entry.total_buckets
+    return buckets if buckets > 0 and buckets != table.paimon.total_buckets else None

@@ -14,13 +14,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 from pypaimon.common.options import Options
 from pypaimon.filesystem.caching_file_io import CachingFileIO
 from pypaimon.filesystem.pyarrow_file_io import PyArrowFileIO
 
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.object_store import ObjectStore
-from paimon_magics.tables.stores import Stores
+from paimon_magics.tables.stores import Stores, UnreachableError, UnreachableFileError
 
 __all__ = ["S3FileIO", "use_s3_file_io"]
 
@@ -79,9 +80,21 @@ class S3FileIO(PyArrowFileIO):  # type: ignore[misc]
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
-        if not _is_metadata(path):
-            return bool(super().exists(path))
+        if not _is_metadata(path) and _asked(lambda: self._store.has_folder(path)):
+            return True
         return _asked(lambda: self._store.modified_ms(path)) is not None
+
+    def list_status(self, path: str) -> list[pafs.FileInfo]:
+        """What is in a folder; nothing for one that is not there."""
+        where = self.to_filesystem_path(path).rstrip("/")
+        return [
+            pafs.FileInfo(
+                f"{where}/{name}",
+                pafs.FileType.Directory if size is None else pafs.FileType.File,
+                size=size,
+            )
+            for name, size in _asked(lambda: self._store.entries(path))
+        ]
 
 
 class _Upload(io.BytesIO):
@@ -116,5 +129,7 @@ def _is_metadata(path: str) -> bool:
 def _asked(action: Callable[[], _T]) -> _T:
     try:
         return action()
+    except UnreachableError as error:
+        raise UnreachableFileError(error.message) from error
     except SetupError as error:
         raise OSError(error.message) from error

@@ -86,8 +86,8 @@ def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Do
 
 def roll_back(
     table: StoredTable, publish: Publish, *, snapshot_id: int | None = None, tag: str | None = None
-) -> None:
-    """Make an earlier snapshot, or the one of a tag, the latest again.
+) -> int:
+    """Make an earlier snapshot, or the one of a tag, the latest again; return its id.
 
     Later snapshots and tags of them are removed, newest first, so that the chain has no hole if
     this is cut short; their data files stay. A snapshot that has expired can come back from a tag.
@@ -123,6 +123,7 @@ def roll_back(
             delete_tag(table, name)
     if expired:
         write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
+    return kept
 
 
 def _snapshot_ids(table: StoredTable) -> list[int]:

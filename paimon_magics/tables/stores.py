@@ -9,21 +9,32 @@ Light to import: tasks write their journals through it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.publishing import publish_local_file
 
-__all__ = ["LocalStore", "Store", "Stores", "open_store"]
+__all__ = [
+    "S3_SCHEMES",
+    "LocalStore",
+    "Store",
+    "Stores",
+    "UnreachableError",
+    "UnreachableFileError",
+    "failure",
+    "open_store",
+    "told",
+]
 
-_S3 = ("s3", "s3a", "s3n")
+S3_SCHEMES = ("s3", "s3a", "s3n")
 _REASONS = {
     "oss": "Files there can be protected from being overwritten only where the bucket keeps no "
     "versions, and this version can't tell",
@@ -32,10 +43,42 @@ _REASONS = {
 }
 
 
+class UnreachableError(SetupError):
+    """A store does not answer now, and may again. Nothing of what was asked for has happened."""
+
+
+class UnreachableFileError(OSError):
+    """The same for a file: what Paimon's file IO may raise."""
+
+
+def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
+    """An error of ours about an operation that certainly had no effect because of `error`: an
+    UnreachableError where a store that does not answer is what lies behind it."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, UnreachableFileError | UnreachableError):
+            return UnreachableError(message, hint=hint)
+        found = found.__cause__ or found.__context__
+    return SetupError(message, hint=hint)
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """Errors of files in the body become errors of ours: `what` failed, and had no effect."""
+    try:
+        yield
+    except OSError as error:
+        raise failure(
+            error,
+            f"{what} failed: {error}",
+            hint="Check that the store can be reached and written, and run the statement again.",
+        ) from error
+
+
 class Store(Protocol):
     """One store. Paths are as Paimon writes them: plain ones or URIs. Safe for several threads.
 
-    Every method raises SetupError when the store can't be reached or refuses the credentials.
+    Every method raises UnreachableError when the store does not answer, SetupError when it refuses.
     `renames_folders` tells whether a folder can be renamed, with all that is in it, in one step.
     """
 
@@ -194,7 +237,7 @@ def open_store(location: str, options: Mapping[str, str]) -> Store:
     if local_path(location) is not None:
         return LocalStore()
     parts = urlsplit(location)
-    if parts.scheme in _S3:
+    if parts.scheme in S3_SCHEMES:
         from paimon_magics.tables.object_store import ObjectStore
 
         return ObjectStore(location, options)

@@ -62,7 +62,7 @@ class Bucket:
             client_options={"allow_http": True},
         )
 
-    def keys(self, below: str = "") -> list[str]:
+    def objects(self, below: str = "") -> list[str]:
         """The keys of the objects below a folder, without the empty ones that mark folders."""
         pages = obstore.list(self.store, below)
         return sorted(meta["path"] for page in pages for meta in page if meta["size"])

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.guard import Guard, guarded
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
+from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.publishing import publish_local_file
 from paimon_magics.tables.snapshot_publishers import Publish
@@ -38,10 +39,23 @@ def served(
     options: dict[str, str],
     publish: Publish = publish_local_file,
     authoriser: Authoriser | None = None,
+    coordinator: Coordinator | None = None,
 ) -> Iterator[str]:
-    """The URL of a server for the catalog of these options, until the end of the block."""
-    app = Starlette(routes=guarded(rest_catalog_routes(Catalog.open(options), publish)))
-    guard = Guard(app, authoriser or TokenFile(TOKEN), request_bytes_max=1_000_000)
+    """The URL of a server for the catalog of these options, until the end of the block.
+
+    `coordinator` is one of the same warehouse, whose turns are taken and who is told.
+    """
+    routes = rest_catalog_routes(
+        Catalog.open(options),
+        publish,
+        turn=None if coordinator is None else coordinator.turns,
+        watch=None if coordinator is None else coordinator.watching,
+    )
+    guard = Guard(
+        Starlette(routes=guarded(routes)),
+        authoriser or TokenFile(TOKEN),
+        request_bytes_max=1_000_000,
+    )
     with serving(guard) as url:
         yield url
 

@@ -66,6 +66,9 @@ class People:
     def challenge(self, connection: HTTPConnection) -> Response:
         return unauthorised("Nobody.", "Become somebody.")
 
+    def routes(self) -> list[Route]:
+        return []
+
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -251,3 +251,32 @@ def test_javas_client_works_through_the_whole_catalog(
     catalog.dropDatabase("shop", False, False)
     assert list(catalog.listDatabases()) == ["default"]
     catalog.close()
+
+
+@pytest.mark.spark
+@pytest.mark.java
+@pytest.mark.parametrize("keys", ["others", "the same"])
+def test_of_two_java_writers_of_dynamic_buckets_one_is_refused(
+    java_paimon: JavaPaimon, options: dict[str, str], warehouse: Path, keys: str
+) -> None:
+    catalog = CatalogFactory.create(options)
+    keyed = Schema.from_pyarrow_schema(
+        ARROW, primary_keys=["k"], options={"bucket": "-1", "commit.max-retries": "2"}
+    )
+    catalog.create_table("default.t", keyed, False)
+    first = java_paimon.prepare(options, "default.t", [(1, "a", "x"), (2, "a", "x")])
+    rows = [(3, "b", "x"), (4, "b", "x")] if keys == "others" else [(1, "b", "x"), (9, "b", "x")]
+    second = java_paimon.prepare(options, "default.t", rows)
+    java_paimon.commit(options, first)
+    with pytest.raises(Exception) as caught:
+        java_paimon.commit(options, second)
+    cause = caught.value.java_exception  # type: ignore[attr-defined]
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    assert "another writer has added them since it began" in cause.getMessage()
+    assert "Let one job at a time write" in cause.getMessage()
+    assert sorted(java_paimon.rows(options, "default.t")) == [(1, "a", "x"), (2, "a", "x")]
+    java_paimon.write(options, "default.t", rows)
+    java_paimon.write(options, "default.t", [(k, "c", "x") for k in (1, 2, 3)])
+    found = sorted(java_paimon.rows(warehouse, "default.t"))
+    assert len({row[0] for row in found}) == len(found), "a key is there twice"

@@ -75,6 +75,21 @@ def test_a_statement_fails_clearly_while_the_coordinator_is_down_and_runs_after_
     assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [2]
 
 
+def test_the_environment_names_the_coordinator_of_who_names_nothing(
+    spark: SparkSession, process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_COORDINATOR", process.address)
+    monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", process.token())
+    monkeypatch.setenv("PAIMON_WAREHOUSE", str(tmp_path / "other"))
+    with paimon_magics.connect(spark=spark) as found:
+        assert found.warehouse == str(process.warehouse)
+        found.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
+    listed = process.client()._call("GET", "/v1/transactions")["transactions"]
+    assert [one["phase"] for one in listed] == ["committed"]
+    with paimon_magics.connect(tmp_path / "third", spark=spark) as named:
+        assert named.warehouse == str(tmp_path / "third")
+
+
 def test_without_a_token_the_session_is_not_opened(process: Process) -> None:
     with pytest.raises(SetupError, match="asks for a token") as raised:
         paimon_magics.connect(coordinator=process.address)

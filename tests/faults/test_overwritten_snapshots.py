@@ -7,119 +7,20 @@ The writer is pypaimon, stopped between its two steps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.core import Committed, Done, Halted, Overwritten
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import (
     Append,
-    Change,
-    CommitReceipt,
     CommitRequest,
     OverwritePartitions,
 )
-from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.outside_writer import OutsideWriter
-
-APPEND = "CREATE TABLE t (k INT, v STRING)"
-KEYED = (
-    "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
-)
-Rows = Sequence[Mapping[str, object]]
-
-
-def row(k: int, v: str) -> dict[str, object]:
-    return {"k": k, "v": v}
-
-
-OLD, OURS, THEIRS, LATER = row(1, "old"), row(2, "ours"), row(3, "theirs"), row(4, "later")
-
-
-@pytest.fixture(scope="module")
-def outside() -> Iterator[OutsideWriter]:
-    writer = OutsideWriter()
-    yield writer
-    writer.close()
-
-
-class Owner:
-    """A coordinator in this process, and what a client does with it."""
-
-    def __init__(self, folder: Path, watch_every_ms: int = 600_000) -> None:
-        self.warehouse = folder / "warehouse"
-        self.state = folder / "state"
-        self.limits = Limits(watch_every_ms=watch_every_ms)
-        self.catalog = Catalog.open({"warehouse": str(self.warehouse)})
-        self.start()
-
-    def start(self) -> None:
-        self.coordinator = Coordinator(
-            self.catalog, open_store(self.state), Settings(), self.limits
-        )
-        self.coordinator.start()
-
-    def commit(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitReceipt]:
-        id, request = self.begin(rows, change)
-        answer = self.coordinator.commit(id, request)
-        assert isinstance(answer, Committed), answer
-        return id, answer.receipt
-
-    def begin(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitRequest]:
-        id, transaction, _ = self.coordinator.begin(TABLE, None, "me")
-        messages = write(self.catalog, transaction, rows, overwrite=change is not None)
-        return id, CommitRequest(transaction, change or Append(), messages)
-
-    def look(self) -> object:
-        return self.coordinator.watching.before_change(self.location)
-
-    @property
-    def location(self) -> str:
-        return self.catalog.load(TABLE).location
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        return sorted(tuple(row.values()) for row in read(self.catalog))
-
-    def receipt(self, id: str) -> CommitReceipt:
-        held = self.coordinator.held(id)
-        assert held is not None and held.receipt is not None
-        return held.receipt
-
-    def snapshot(self, number: int) -> Any:
-        return self.catalog.load(TABLE).paimon.snapshot_manager().get_snapshot_by_id(number)
-
-    def latest(self) -> int:
-        return int(self.catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot().id)
-
-
-Start = Callable[..., Owner]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    owners: list[Owner] = []
-
-    def make(sql: str, watch_every_ms: int = 600_000) -> Owner:
-        owner = Owner(tmp_path, watch_every_ms)
-        owners.append(owner)
-        create_table(owner.warehouse, sql)
-        owner.commit([OLD])
-        return owner
-
-    yield make
-    for owner in owners:
-        owner.coordinator.stop()
-
-
-def of(*rows: Mapping[str, object]) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row.values()) for row in rows)
+from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Start, of, row
 
 
 @pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
@@ -371,15 +272,12 @@ def test_a_table_that_was_dropped_and_made_again_has_nothing_to_come_back(
 ) -> None:
     owner = start(APPEND)
     owner.commit([OURS])
+    location = owner.location
     owner.catalog.drop_table(TABLE)
-    assert owner.coordinator.watching.before_change(owner_location(owner)) == Done()
+    assert owner.coordinator.watching.before_change(location) == Done()
     create_table(owner.warehouse, APPEND)
     assert owner.commit([LATER])[1].snapshot_id == 1
     assert owner.rows() == of(LATER)
-
-
-def owner_location(owner: Owner) -> str:
-    return str(owner.warehouse / "default.db" / "t")
 
 
 STEPS = (

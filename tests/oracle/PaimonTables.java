@@ -14,6 +14,7 @@ import java.util.Map;
 import net.razorvine.pickle.Pickler;
 import net.razorvine.pickle.Unpickler;
 
+import org.apache.paimon.CoreOptions;
 import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
@@ -99,6 +100,12 @@ public class PaimonTables {
 
     /** Writes the pickled rows in one batch commit; kinds are null or one short string a row. */
     public void write(String name, byte[] pickled, List kinds, Map overwrite) throws Exception {
+        commit(prepare(name, pickled, kinds, overwrite));
+    }
+
+    /** Writes the pickled rows and returns what is to be committed. */
+    public Object[] prepare(String name, byte[] pickled, List kinds, Map overwrite)
+            throws Exception {
         Table table = this.catalog.getTable(Identifier.fromString(name));
         List rows = generic(table.rowType(), pickled);
         BatchWriteBuilder builder = table.newBatchWriteBuilder();
@@ -106,42 +113,51 @@ public class PaimonTables {
             builder = builder.withOverwrite(overwrite);
         }
         BatchTableWrite write = builder.newWrite();
-        // Of dynamic buckets only the bucket's writer is the library's; finding it is the engine's.
-        HashBucketAssigner assigner = null;
-        RowPartitionKeyExtractor keys = null;
-        if (table instanceof FileStoreTable
-                && ((FileStoreTable) table).bucketMode() == BucketMode.HASH_DYNAMIC) {
-            FileStoreTable stored = (FileStoreTable) table;
-            keys = new RowPartitionKeyExtractor(stored.schema());
-            assigner =
-                    new HashBucketAssigner(
-                            stored.snapshotManager(),
-                            "oracle",
-                            stored.store().newIndexFileHandler(),
-                            1,
-                            1,
-                            0,
-                            stored.coreOptions().dynamicBucketTargetRowNum(),
-                            -1);
-        }
         write.withIOManager(
                 org.apache.paimon.disk.IOManager.create(System.getProperty("java.io.tmpdir")));
+        boolean dynamic = ((FileStoreTable) table).bucketMode() == BucketMode.HASH_DYNAMIC;
+        HashBucketAssigner assigner = dynamic ? assigner((FileStoreTable) table) : null;
+        RowPartitionKeyExtractor extractor =
+                new RowPartitionKeyExtractor(((FileStoreTable) table).schema());
         for (int i = 0; i < rows.size(); i++) {
             GenericRow row = (GenericRow) rows.get(i);
             if (kinds != null) {
                 row.setRowKind(RowKind.fromShortString((String) kinds.get(i)));
             }
-            if (assigner == null) {
-                write.write(row);
+            if (dynamic) {
+                int hash = extractor.trimmedPrimaryKey(row).hashCode();
+                write.write(row, assigner.assign(extractor.partition(row), hash));
             } else {
-                int hash = keys.trimmedPrimaryKey(row).hashCode();
-                write.write(row, assigner.assign(keys.partition(row).copy(), hash));
+                write.write(row);
             }
         }
-        BatchTableCommit commit = builder.newCommit();
-        commit.commit(write.prepareCommit());
+        List messages = write.prepareCommit();
         write.close();
-        commit.close();
+        return new Object[] {builder, messages};
+    }
+
+    /** What an engine with one task gives the buckets of new keys by. */
+    private static HashBucketAssigner assigner(FileStoreTable table) {
+        CoreOptions options = table.coreOptions();
+        return new HashBucketAssigner(
+                table.snapshotManager(),
+                "a test",
+                table.store().newIndexFileHandler(),
+                1,
+                1,
+                0,
+                options.dynamicBucketTargetRowNum(),
+                options.dynamicBucketMaxBuckets());
+    }
+
+    /** Commits what was prepared. */
+    public void commit(Object[] prepared) throws Exception {
+        BatchTableCommit commit = ((BatchWriteBuilder) prepared[0]).newCommit();
+        try {
+            commit.commit((List) prepared[1]);
+        } finally {
+            commit.close();
+        }
     }
 
     /** The hash codes of the binary rows of some columns, as bucket keys are hashed. */

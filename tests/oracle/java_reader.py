@@ -73,6 +73,14 @@ class JavaPaimon:
         java_overwrite = dict(overwrite) if overwrite is not None else None
         self._catalog(warehouse).write(name, _pickled(rows), java_kinds, java_overwrite)
 
+    def prepare(self, warehouse: Warehouse, name: str, rows: Sequence[Sequence[Any]]) -> Any:
+        """Write `rows` in Java, and return what `commit` takes."""
+        return self._catalog(warehouse).prepare(name, _pickled(rows), None, None)
+
+    def commit(self, warehouse: Warehouse, prepared: Any) -> None:
+        """Commit what a writer has prepared."""
+        self._catalog(warehouse).commit(prepared)
+
     def hashes(
         self,
         warehouse: Warehouse,

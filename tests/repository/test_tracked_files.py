@@ -33,6 +33,7 @@ FORBIDDEN = {
     "a registry's host": "|".join(re.escape(host) for host in REGISTRY_HOSTS),
     "a path of one machine": "|".join(MACHINE_PATHS),
     "an index option": r"--(?:extra-)?index-" + "url[ =]",
+    "the mark of a merge that was not finished": r"^(?:<{7} |>{7} |={7}$)",
     "the number of an issue": r"(?i)\bissues? #?\d",
 }
 
@@ -69,6 +70,7 @@ def test_no_tracked_file_holds(what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "line"),
     [
+        ("the mark of a merge that was not finished", "<" * 7 + " HEAD"),
         ("the number of an issue", "as Issue" + " 3 asks for"),
         ("a registry's host", "https://files." + REGISTRY_HOSTS[1] + "/packages/x.whl"),
         ("a path of one machine", "cd /" + "work/main"),

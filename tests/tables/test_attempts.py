@@ -91,7 +91,7 @@ def server() -> Iterator[S3Server]:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "s3":
         bucket = request.getfixturevalue("server").bucket()
-        return Place(bucket.options, lambda: bucket.keys("warehouse/default.db/t"))
+        return Place(bucket.options, lambda: bucket.objects("warehouse/default.db/t"))
     warehouse = tmp_path / "warehouse"
     table = warehouse / "default.db" / "t"
     return Place(
@@ -251,7 +251,7 @@ sys.stdin.read()
 
 def test_clearing_up_does_not_list_the_table(server: S3Server) -> None:
     bucket = server.bucket()
-    place = Place(bucket.options, lambda: bucket.keys("warehouse/default.db/t"))
+    place = Place(bucket.options, lambda: bucket.objects("warehouse/default.db/t"))
     place.create(PARTITIONED)
     transaction = place.committer.begin(TABLE)
     place.committer.commit(

@@ -54,7 +54,9 @@ def test_the_first_of_two_creates_and_the_content_stays(bucket: Bucket) -> None:
     assert store.create(path, b"first")
     assert not store.create(path, b"second")
     assert store.read(path) == b"first"
-    assert bucket.keys() == ["warehouse/default.db/t/dt=a%20b#c?d/snapshot-1"], "a probe was left"
+    assert bucket.objects() == ["warehouse/default.db/t/dt=a%20b#c?d/snapshot-1"], (
+        "a probe was left"
+    )
 
 
 def test_of_eight_writers_exactly_one_creates_each_object(bucket: Bucket) -> None:
@@ -174,7 +176,7 @@ def test_a_server_that_ignores_the_condition_is_refused(server: S3Server, bucket
     stores = Stores(bucket.options)
     with pytest.raises(UnsupportedStatementError, match="ignores the header If-None-Match"):
         stores.publish(path_in(bucket, "snapshot-1"), b"")
-    assert bucket.keys() == []
+    assert bucket.objects() == []
     server.between = lambda _, hand_on: hand_on()
     assert stores.publish(path_in(bucket, "snapshot-1"), b"1"), "an update is noticed"
 

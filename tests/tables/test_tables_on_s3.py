@@ -142,7 +142,7 @@ def test_tags_and_branches_are_created_once(bucket: Bucket, catalog: Catalog) ->
         rename_branch(table, "dev", "other")
     assert branch_exists(table, "dev") and not branch_exists(table, "other")
     assert drop_branch(table, "dev")
-    assert [key for key in bucket.keys(FOLDER) if "/branch/" in key] == []
+    assert [key for key in bucket.objects(FOLDER) if "/branch/" in key] == []
 
 
 def latest_of(catalog: Catalog, snapshot_id: int) -> object:
@@ -160,7 +160,7 @@ def test_the_hint_follows_commits_and_a_roll_back(bucket: Bucket, catalog: Catal
     assert table.store.read(hint) == b"3"
     roll_back(table, catalog.publish, snapshot_id=1)
     assert table.store.read(hint) == b"1"
-    assert [key for key in bucket.keys(f"{FOLDER}/snapshot")] == [
+    assert [key for key in bucket.objects(f"{FOLDER}/snapshot")] == [
         f"{FOLDER}/snapshot/LATEST",
         f"{FOLDER}/snapshot/snapshot-1",
     ]
@@ -171,12 +171,12 @@ def test_the_hint_follows_commits_and_a_roll_back(bucket: Bucket, catalog: Catal
 
 def test_a_table_is_not_renamed_and_is_dropped_whole(bucket: Bucket, catalog: Catalog) -> None:
     append(catalog, committer_of(catalog), [(0, 0)])
-    before = bucket.keys()
+    before = bucket.objects()
     with pytest.raises(UnsupportedStatementError, match="has no step that renames"):
         catalog.rename_table(TABLE, TableName("u", "default"))
-    assert bucket.keys() == before
+    assert bucket.objects() == before
     assert catalog.drop_table(TABLE)
-    assert bucket.keys(FOLDER) == []
+    assert bucket.objects(FOLDER) == []
     assert catalog.list_tables("default") == []
 
 
@@ -223,7 +223,7 @@ def test_credentials_that_may_only_read_are_told_before_anything_is_written(
         return hand_on()
 
     append(catalog, committer_of(catalog), [(0, 0)])
-    before = bucket.keys()
+    before = bucket.objects()
     server.between = read_only
     reader = Catalog.open(bucket.options)
     assert reader.load(TABLE).definition.column_names == ("a", "b")
@@ -234,4 +234,4 @@ def test_credentials_that_may_only_read_are_told_before_anything_is_written(
     ):
         with pytest.raises(SetupError, match=r"403 Forbidden .AccessDenied"):
             attempt()
-    assert bucket.keys() == before
+    assert bucket.objects() == before

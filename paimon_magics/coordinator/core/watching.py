@@ -166,7 +166,8 @@ def republished(state: State, event: Republished) -> _Step:
         state, effects = _unwatch(state, table, {finding.id})
     else:
         state, effects = _moved(state, table, finding, event.finished)
-    rest = tuple(id for id in state.overwritten.get(table, ()) if id != finding.id)
+    watched = {p.id for p in state.watched.get(table, ())} - {finding.id}
+    rest = tuple(id for id in state.overwritten.get(table, ()) if id in watched)
     if rest:
         state = replace(state, overwritten={**state.overwritten, table: rest})
         return state, (*effects, Republish(_publication(state, table, rest[0])))
@@ -223,7 +224,7 @@ def drop_table(state: State, event: TableDropped) -> _Step:
 def move_table(state: State, event: TableMoved) -> _Step:
     """A table, or a branch of it, goes on under another name."""
     effects: list[Effect] = []
-    kept, moved = [], list(state.watched.get(event.to_table, ()))
+    kept, moved = [], []
     for p in state.watched.get(event.table, ()):
         if event.branch is not None and p.table.branch != event.branch:
             kept.append(p)
@@ -233,7 +234,8 @@ def move_table(state: State, event: TableMoved) -> _Step:
         moved.append(replace(p, table=name, location=event.to_table))
         effects.append(SavePublication(moved[-1], watched=True))
     state = _watch(state, tuple(kept), event.table)
-    state = _watch(state, tuple(moved), event.to_table)
+    there = state.watched.get(event.to_table, ())
+    state = _watch(state, (*there, *moved), event.to_table)
     stopped = state.stopped.get(event.table)
     if stopped is not None and event.to_table != event.table:
         others = without(state.stopped, event.table)

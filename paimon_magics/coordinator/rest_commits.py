@@ -1,0 +1,116 @@
+"""A commit through the REST catalog: looked at before, published, remembered.
+
+What is going to be published is stored before it is, and again when it was: a client that gets no
+answer may find its commit in the table by itself and go on, so that it must be remembered from its
+first moment. If the process dies in between, the next look at the table tells.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from paimon_magics.coordinator.core import Halted, Unchecked
+from paimon_magics.coordinator.rest_context import Context, Watch
+from paimon_magics.coordinator.rest_errors import RestError, not_found
+from paimon_magics.planning.publications import Publication
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.prepared_snapshots import check_snapshot, publish_prepared
+from paimon_magics.tables.stored_tables import StoredTable
+
+__all__ = ["commit_prepared"]
+
+Document = Mapping[str, Any]
+
+
+def commit_prepared(
+    context: Context,
+    name: TableName,
+    snapshot: Document,
+    *,
+    table_id: str | None,
+    base_uuid: str | None,
+    base_is_told: bool,
+    statistics: Sequence[Document],
+) -> bool:
+    """Publish what a client has prepared; False when it must be prepared anew.
+
+    Raises RestError 404 for another table than the one that was written, 409 for one that takes no
+    commits, and what `publish_prepared` raises.
+    """
+    location = context.table(name).location
+    if context.watch is not None:
+        match context.watch.before_change(location):
+            case Halted(reason=reason):
+                raise RestError(409, reason, "TABLE", str(name))
+            case Unchecked(reason=reason):
+                raise RestError(503, reason)
+    with context.turn(location):
+        table = context.table(name)
+        if table_id is not None and table_id != table.table_id:
+            raise not_found(
+                "TABLE",
+                str(name),
+                f"`{name}` is another table than the one that was written: it was dropped and "
+                "created again, or renamed.",
+            )
+        check_snapshot(table, snapshot)
+        return publish_prepared(
+            table,
+            snapshot,
+            context.publish,
+            context.recent,
+            base_uuid=base_uuid,
+            base_is_told=base_is_told,
+            statistics=statistics,
+            indexes=context.indexes,
+            ledger=None if context.watch is None else _Ledger(context.watch, table, snapshot),
+        )
+
+
+class _Ledger:
+    """Remembers one commit of a client's."""
+
+    def __init__(self, watch: Watch, table: StoredTable, snapshot: Document) -> None:
+        self._watch = watch
+        self._publication = Publication(
+            id=uuid.uuid4().hex,
+            table=table.name,
+            location=table.location,
+            snapshot_id=snapshot["id"],
+            manifest_list=snapshot["deltaManifestList"],
+            commit_user=snapshot["commitUser"],
+            commit_identifier=snapshot["commitIdentifier"],
+            commit_kind=snapshot["commitKind"],
+            published_at_ms=int(time.time() * 1000),
+            is_transaction=False,
+            changelog_list=snapshot.get("changelogManifestList"),
+            properties=tuple((snapshot.get("properties") or {}).items()),
+            certain=False,
+        )
+
+    def knows(self, changes: str | None) -> bool:
+        """See `Ledger.knows`."""
+        own = self._publication
+        return any(
+            p.certain
+            and (p.manifest_list == own.manifest_list if changes is None else p.changes == changes)
+            and (p.table.branch, p.commit_identifier, p.commit_kind)
+            == (own.table.branch, own.commit_identifier, own.commit_kind)
+            for p in self._watch.published_by(own.location, own.commit_user)
+        )
+
+    def begin(self, changes: str, *, changes_index: bool) -> None:
+        """See `Ledger.begin`."""
+        self._publication = replace(self._publication, changes=changes, changes_index=changes_index)
+        self._watch.note(self._publication)
+
+    def end(self, published: bool) -> None:
+        """See `Ledger.end`."""
+        if published:
+            self._watch.note(replace(self._publication, certain=True))
+        else:
+            self._watch.not_published(self._publication)

@@ -1,0 +1,253 @@
+"""What the core decides about published snapshots, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_magics.coordinator.core import (
+    Begun,
+    ChainCut,
+    CheckAsked,
+    CheckFailed,
+    CheckFinished,
+    CheckTable,
+    CommitAsked,
+    CommitPublished,
+    Committed,
+    CutPublications,
+    Done,
+    DropPublication,
+    Effect,
+    Event,
+    ForgetPublications,
+    Halted,
+    Held,
+    Limits,
+    LookUpCommit,
+    Noted,
+    NotPublished,
+    Overwritten,
+    Phase,
+    Refusal,
+    RemoveFiles,
+    Reply,
+    Republish,
+    Republished,
+    RepublishUnclear,
+    Restored,
+    ResumeAsked,
+    RunCommit,
+    Save,
+    SavePublication,
+    SaveStopped,
+    State,
+    Stopped,
+    TableDropped,
+    TableMoved,
+    Ticked,
+    Unchecked,
+    step,
+)
+from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.statements.statement import TableName
+
+LIMITS = Limits(receipt_retention_ms=10_000, watch_every_ms=1000)
+RECEIPT = CommitReceipt(7, "APPEND", 10, 3)
+PUBLISHED = Publication("a", TableName("t", "d"), "t", 7, "list-7", "user", 1, "APPEND", 5)
+KEPT = replace(PUBLISHED, kept_until_ms=10_005)
+AGAIN = replace(KEPT, snapshot_id=8, manifest_list="list-8")
+STORED = Held("a", "t", Phase.COMMITTED, 10_005, "me", "x", RECEIPT)
+NEW_RECEIPT = CommitReceipt(8, "APPEND", 13, 3)
+
+
+def after(*events: Event) -> State:
+    state = State(LIMITS)
+    for event in events:
+        state, _ = step(state, event)
+    return state
+
+
+def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
+    return step(state, event)[1]
+
+
+COMMITTED = (
+    Begun("a", "t", "me", 0, ask=1),
+    CommitAsked("a", "x", 2),
+    CommitPublished("a", RECEIPT, 5, PUBLISHED),
+)
+
+
+def found(verdict: Verdict, **more: object) -> CheckFinished:
+    return CheckFinished("t", (Finding("a", verdict, "gone"),), 50, (STORED,), **more)  # type: ignore[arg-type]
+
+
+def test_what_was_published_is_stored_and_watched_before_anybody_hears_of_it() -> None:
+    state, effects = step(after(*COMMITTED[:-1]), COMMITTED[-1])
+    assert [type(effect) for effect in effects] == [Save, SavePublication, Reply]
+    assert effects[1] == SavePublication(KEPT, watched=True)
+    assert state.watched == {"t": (KEPT,)}
+
+
+def test_a_quiet_table_is_looked_at_after_a_while_until_nothing_is_kept() -> None:
+    state = after(*COMMITTED)
+    assert effects_of(state, Ticked(1004)) == ()
+    state, effects = step(state, Ticked(1005))
+    assert effects == (CheckTable("t"),)
+    assert effects_of(state, Ticked(3000)) == (), "it is under way"
+    state, _ = step(state, found(Verdict.INTACT))
+    assert effects_of(state, Ticked(1049)) == ()
+    assert effects_of(state, Ticked(1050)) == (CheckTable("t"),)
+    state, effects = step(state, Ticked(10_005))
+    assert effects == (SavePublication(KEPT, watched=False),)
+    assert state.watched == {}
+
+
+def test_a_commit_waits_while_its_table_is_looked_at() -> None:
+    state = after(*COMMITTED, Ticked(1005), Begun("b", "t", "me", 0, 3))
+    state, effects = step(state, CommitAsked("b", "y", 4))
+    assert not any(isinstance(effect, RunCommit) for effect in effects)
+    assert effects_of(state, found(Verdict.INTACT)) == (RunCommit("b"),)
+    assert effects_of(state, CheckFailed("t", "the disk", 60)) == (RunCommit("b"),)
+
+
+def test_whoever_changes_a_table_otherwise_has_it_looked_at_first() -> None:
+    assert effects_of(State(LIMITS), CheckAsked("t", 9)) == (Reply(9, Done()),)
+    state, effects = step(after(*COMMITTED), CheckAsked("t", 9))
+    assert effects == (CheckTable("t"),)
+    assert effects_of(state, found(Verdict.INTACT)) == (Reply(9, Done()),)
+    assert effects_of(state, CheckFailed("t", "the disk", 60)) == (Reply(9, Unchecked("the disk")),)
+
+
+def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
+    state = after(*COMMITTED, Begun("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state, effects = step(state, CheckAsked("t", 9))
+    assert effects == ()
+    state, effects = step(state, CommitPublished("b", RECEIPT, 6))
+    assert effects[-1] == CheckTable("t")
+    assert effects_of(state, found(Verdict.INTACT))[-1] == Reply(9, Done())
+
+
+def test_an_overwritten_commit_is_published_before_the_one_that_found_it() -> None:
+    state = after(*COMMITTED, Begun("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state, effects = step(state, found(Verdict.OVERWRITTEN, before="b"))
+    assert effects == (Republish(KEPT),)
+    finding = Finding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
+    state, effects = step(state, Republished("t", finding, 60, STORED))
+    assert effects == (
+        SavePublication(AGAIN, watched=True),
+        Save(replace(STORED, receipt=NEW_RECEIPT, reason="again")),
+        RunCommit("b"),
+    )
+    assert state.watched == {"t": (AGAIN,)}
+
+
+def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
+    state = after(*COMMITTED, CheckAsked("t", 9), found(Verdict.OVERWRITTEN))
+    state, effects = step(state, RepublishUnclear("t"))
+    assert effects == (CheckTable("t"),)
+    finding = Finding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
+    effects = effects_of(state, CheckFinished("t", (finding,), 70, (STORED,)))
+    assert effects[-1] == Reply(9, Done())
+    assert SavePublication(AGAIN, watched=True) in effects
+
+
+def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
+    state = after(
+        *COMMITTED,
+        Begun("b", "t", "me", 0, 3),
+        Begun("c", "t", "me", 0, 3),
+        CommitAsked("b", "y", 4),
+    )
+    state, effects = step(state, found(Verdict.LOST, before="b"))
+    lost = replace(STORED, phase=Phase.LOST, reason="gone")
+    refused = Held("b", "t", Phase.ABORTING, 50, "me", "y", reason="gone")
+    assert effects == (
+        DropPublication("a"),
+        SaveStopped("t", Stopped("gone", 50)),
+        Save(lost),
+        Save(refused),
+        Reply(4, Refusal("gone")),
+        RemoveFiles("b"),
+    )
+    halted = Halted("gone")
+    assert effects_of(state, Begun("d", "t", "me", 0, 5)) == (Reply(5, halted),)
+    assert effects_of(state, CommitAsked("c", "z", 6)) == (Reply(6, halted),)
+    assert effects_of(state, CheckAsked("t", 7)) == (Reply(7, halted),)
+    asked = CommitAsked("a", "x", 8, lost)
+    assert effects_of(state, asked) == (Reply(8, Overwritten("gone")),)
+    assert CheckTable("t") not in effects_of(state, Ticked(5000))
+    state, effects = step(state, ResumeAsked("t", 9))
+    assert effects == (SaveStopped("t", None), Reply(9, Done()))
+    assert effects_of(state, CommitAsked("c", "z", 10))[-1] == RunCommit("c")
+
+
+def test_a_commit_that_is_unclear_is_still_looked_up_on_a_stopped_table() -> None:
+    stored = Held("b", "t", Phase.UNCLEAR, 100, digest="y")
+    stopped = (("t", Stopped("gone", 5)),)
+    _, effects = step(State(LIMITS), Restored((stored,), 10, (), stopped))
+    assert effects == (LookUpCommit("b"),)
+
+
+def test_after_a_restart_what_was_watched_is_looked_at_at_once() -> None:
+    state, _ = step(State(LIMITS), Restored((), 5000, (KEPT,)))
+    assert effects_of(state, Ticked(5001)) == (CheckTable("t"),)
+
+
+def test_what_is_going_to_be_published_otherwise_is_watched_when_it_is_certain() -> None:
+    going = replace(PUBLISHED, certain=False, is_transaction=False)
+    state, effects = step(State(LIMITS), Noted(going, 5, 1))
+    assert effects == (
+        SavePublication(replace(KEPT, certain=False, is_transaction=False), watched=True),
+        Reply(1, Done()),
+    )
+    not_done = effects_of(state, NotPublished(going, 2))
+    assert not_done == (DropPublication("a"), Reply(2, Done()))
+    state, _ = step(state, found(Verdict.INTACT))
+    assert state.watched["t"][0].certain
+    state, _ = step(state, Noted(replace(going, certain=True), 6, 3))
+    assert len(state.watched["t"]) == 1
+
+
+def test_what_was_taken_away_on_purpose_does_not_come_back() -> None:
+    branch = replace(KEPT, id="b", table=TableName("t", "d", branch="x"), snapshot_id=9)
+    state = after(Restored((), 0, (KEPT, branch)))
+    cut, effects = step(state, ChainCut("t", None, 6, 1))
+    assert effects == (CutPublications("t", None, 6), Reply(1, Done()))
+    assert cut.watched == {"t": (branch,)}
+    kept, _ = step(state, ChainCut("t", None, 7, 1))
+    assert kept.watched == state.watched
+    dropped, effects = step(state, TableDropped("t", 2))
+    assert effects == (ForgetPublications("t"), Reply(2, Done()))
+    assert dropped.watched == {}
+
+
+def test_a_table_is_watched_under_its_new_name() -> None:
+    branch = replace(KEPT, id="b", table=TableName("t", "d", branch="x"))
+    state = after(Restored((), 0, (KEPT, branch), (("t", Stopped("gone", 5)),)))
+    moved, _ = step(state, TableMoved("t", "u", TableName("u", "e"), 1))
+    assert [(p.location, str(p.table)) for p in moved.watched["u"]] == [
+        ("u", "e.u"), ("u", "e.u$branch_x"),
+    ]  # fmt: skip
+    assert moved.stopped == {"u": Stopped("gone", 5)}
+    renamed, _ = step(state, TableMoved("t", "t", TableName("t", "d", branch="y"), 1, branch="x"))
+    assert {str(p.table) for p in renamed.watched["t"]} == {"d.t", "d.t$branch_y"}
+
+
+def test_what_is_found_of_what_is_not_watched_any_more_counts_for_nothing() -> None:
+    state = after(*COMMITTED, CheckAsked("t", 9), ChainCut("t", None, 0, 1))
+    assert effects_of(state, found(Verdict.LOST)) == (Reply(9, Done()),)
+    state = after(*COMMITTED, CheckAsked("t", 9), found(Verdict.OVERWRITTEN), TableDropped("t", 1))
+    finding = Finding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
+    assert effects_of(state, Republished("t", finding, 60, STORED)) == (Reply(9, Done()),)
+
+
+def test_a_commit_and_what_was_settled_before_it_are_stored_together() -> None:
+    state = after(*COMMITTED, Begun("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    second = replace(PUBLISHED, id="b", snapshot_id=8)
+    settled = (Finding("a", Verdict.SETTLED),)
+    state, effects = step(state, CommitPublished("b", RECEIPT, 6, second, settled))
+    assert SavePublication(KEPT, watched=False) in effects
+    assert Reply(4, Committed(RECEIPT)) in effects
+    assert [p.id for p in state.watched["t"]] == ["b"]

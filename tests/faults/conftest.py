@@ -1,0 +1,37 @@
+"""A writer outside, and coordinators in the test's process that end with their test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.process import create_table
+from tests.faults.outside_writer import OutsideWriter
+from tests.faults.owner import OLD, Owner, Start
+
+
+@pytest.fixture(scope="package")
+def outside() -> Iterator[OutsideWriter]:
+    """Plain pypaimon in a process of its own."""
+    writer = OutsideWriter()
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Makes a coordinator, with a table that has one commit of one row."""
+    owners: list[Owner] = []
+
+    def make(sql: str, watch_every_ms: int = 600_000) -> Owner:
+        owner = Owner(tmp_path, watch_every_ms)
+        owners.append(owner)
+        create_table(owner.warehouse, sql)
+        owner.commit([OLD])
+        return owner
+
+    yield make
+    for owner in owners:
+        owner.coordinator.stop()

@@ -1,0 +1,83 @@
+"""A coordinator in the test's own process, and what its clients do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from paimon_magics.coordinator.core import Committed, Limits
+from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.store import open_store
+from paimon_magics.planning.commits import Append, Change, CommitReceipt, CommitRequest
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog import Catalog
+from tests.coordinator.process import TABLE, read, write
+
+Rows = Sequence[Mapping[str, object]]
+
+
+class Owner:
+    """A coordinator in this process, and what a client does with it."""
+
+    def __init__(self, folder: Path, watch_every_ms: int = 600_000) -> None:
+        self.warehouse = folder / "warehouse"
+        self.state = folder / "state"
+        self.limits = Limits(watch_every_ms=watch_every_ms)
+        self.catalog = Catalog.open({"warehouse": str(self.warehouse)})
+        self.start()
+
+    def start(self) -> None:
+        self.coordinator = Coordinator(
+            self.catalog, open_store(self.state), Settings(), self.limits
+        )
+        self.coordinator.start()
+
+    def commit(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitReceipt]:
+        id, request = self.begin(rows, change)
+        answer = self.coordinator.commit(id, request)
+        assert isinstance(answer, Committed), answer
+        return id, answer.receipt
+
+    def begin(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitRequest]:
+        id, transaction, _ = self.coordinator.begin(TABLE, None, "me")
+        messages = write(self.catalog, transaction, rows, overwrite=change is not None)
+        return id, CommitRequest(transaction, change or Append(), messages)
+
+    def look(self) -> object:
+        return self.coordinator.watching.before_change(self.location)
+
+    @property
+    def location(self) -> str:
+        return self.catalog.load(TABLE).location
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return of(*read(self.catalog))
+
+    def receipt(self, id: str) -> CommitReceipt:
+        held = self.coordinator.held(id)
+        assert held is not None and held.receipt is not None
+        return held.receipt
+
+    def snapshot(self, number: int) -> Any:
+        return self.catalog.load(TABLE).paimon.snapshot_manager().get_snapshot_by_id(number)
+
+    def latest(self) -> int:
+        return int(self.catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot().id)
+
+
+def row(k: int, v: str) -> dict[str, object]:
+    return {"k": k, "v": v}
+
+
+def of(*rows: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    """Rows as tuples, sorted."""
+    return sorted(tuple(row.values()) for row in rows)
+
+
+APPEND = "CREATE TABLE t (k INT, v STRING)"
+KEYED = (
+    "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
+)
+OLD, OURS, THEIRS, LATER = row(1, "old"), row(2, "ours"), row(3, "theirs"), row(4, "later")
+Start = Callable[..., Owner]

@@ -1,0 +1,224 @@
+"""Commits through the REST catalog that a writer outside overwrites, and what its clients change on
+purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+import pytest
+from pypaimon import CatalogFactory
+from pypaimon.schema.data_types import PyarrowFieldParser
+
+from paimon_magics.coordinator.core import Done, Halted
+from paimon_magics.planning.commits import OverwritePartitions
+from tests.coordinator.process import TABLE, Process, create_table, read
+from tests.coordinator.rest_server import TOKEN, client_options, served
+from tests.faults.outside_writer import OutsideWriter
+from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Owner, Start, of
+
+
+class Client:
+    """Plain pypaimon through the REST catalog of an owner's coordinator."""
+
+    def __init__(self, url: str, owner: Owner) -> None:
+        self.url = url
+        self.catalog = CatalogFactory.create(client_options(url, owner.warehouse))
+
+    def commit(
+        self, *rows: Mapping[str, object], table: str = "default.t", user: str | None = None
+    ) -> None:
+        loaded = self.catalog.get_table(table)
+        builder = loaded.new_batch_write_builder()
+        if user is not None:
+            builder._with_commit_user(user)
+        writing = builder.new_write()
+        schema = PyarrowFieldParser.from_paimon_schema(loaded.fields)
+        writing.write_arrow(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+        builder.new_commit().commit(writing.prepare_commit())
+        writing.close()
+
+    def post(self, path: str, body: object) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        address = f"{self.url}/v1/paimon/databases/default/tables/{path}"
+        return httpx.post(address, json=body, headers=headers, trust_env=False)
+
+
+@pytest.fixture
+def client(start: Start, request: pytest.FixtureRequest) -> Iterator[tuple[Owner, Client]]:
+    """An owner with a table, and a client of its REST catalog; an indirect parameter is its SQL."""
+    owner = start(getattr(request, "param", APPEND))
+    options = {"warehouse": str(owner.warehouse)}
+    with served(options, owner.catalog.publish, coordinator=owner.coordinator) as url:
+        yield owner, Client(url, owner)
+
+
+Both = tuple[Owner, Client]
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        APPEND,
+        KEYED.replace("'bucket'", "'changelog-producer' = 'input', 'bucket'"),
+    ],
+    indirect=True,
+    ids=["append", "upsert"],
+)
+def test_a_clients_overwritten_commit_is_there_again_once(
+    client: Both, outside: OutsideWriter
+) -> None:
+    owner, engine = client
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    engine.commit(OURS, user="an engine")
+    before = owner.snapshot(2)
+    outside.go_on()
+    assert owner.rows() == of(OLD, THEIRS)
+    engine.commit(LATER)
+    assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
+    again = owner.snapshot(3)
+    assert (again.commit_user, again.commit_identifier) == ("an engine", before.commit_identifier)
+    assert again.properties == {"paimon-magics.republished": "2"}
+    assert again.changelog_record_count == before.changelog_record_count
+    assert owner.latest() == 4
+    assert owner.look() == Done()
+    assert owner.latest() == 4
+
+
+def test_a_roll_back_through_the_catalog_is_no_loss(client: Both) -> None:
+    owner, engine = client
+    engine.commit(OURS)
+    owner.commit([LATER])
+    answer = engine.post("t/rollback", {"instant": {"type": "snapshot", "snapshotId": 1}})
+    assert answer.is_success, answer.text
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD)
+    engine.commit(THEIRS)
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, THEIRS)
+
+
+def test_a_table_that_is_renamed_is_watched_under_its_new_name(
+    client: Both, outside: OutsideWriter
+) -> None:
+    owner, engine = client
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    engine.commit(OURS)
+    outside.go_on()
+    engine.catalog.rename_table("default.t", "default.u")
+    location = str(owner.warehouse / "default.db" / "u")
+    assert owner.coordinator.watching.before_change(location) == Done()
+    table = CatalogFactory.create({"warehouse": str(owner.warehouse)}).get_table("default.u")
+    builder = table.new_read_builder()
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
+    assert of(*rows) == of(OLD, OURS, THEIRS)
+
+
+def test_commits_to_a_branch_are_watched_too(client: Both, outside: OutsideWriter) -> None:
+    owner, engine = client
+    engine.catalog.get_table("default.t").branch_manager().create_branch("b")
+    branch = "default.t$branch_b"
+    outside.stop_before_renaming(owner.warehouse, [THEIRS], table=branch)
+    engine.commit(OURS, table=branch)
+    outside.go_on()
+    engine.commit(LATER, table=branch)
+    table = engine.catalog.get_table(branch)
+    builder = table.new_read_builder()
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
+    assert of(*rows) == of(OURS, THEIRS, LATER)
+    assert owner.rows() == of(OLD)
+
+
+def test_a_stopped_table_tells_a_client_why(client: Both, outside: OutsideWriter) -> None:
+    owner, engine = client
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS], OverwritePartitions())
+    outside.go_on()
+    with pytest.raises(Exception) as caught:
+        engine.commit(LATER)
+    causes = str(caught.value.__cause__)
+    assert "it replaced rows" in causes, causes
+    assert owner.rows() == of(OLD, THEIRS)
+    engine.catalog.drop_table("default.t")
+    create_table(owner.warehouse, APPEND)
+    engine.commit(LATER)
+    assert owner.rows() == of(LATER)
+
+
+def test_a_new_table_at_the_place_of_a_stopped_one_takes_commits(
+    client: Both, outside: OutsideWriter
+) -> None:
+    owner, _ = client
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS], OverwritePartitions())
+    outside.go_on()
+    assert isinstance(owner.look(), Halted)
+    owner.catalog.drop_table(TABLE)
+    create_table(owner.warehouse, APPEND)
+    owner.commit([LATER])
+    assert owner.rows() == of(LATER)
+
+
+def test_a_commit_that_arrives_again_after_its_snapshot_expired_happens_once(
+    client: Both,
+) -> None:
+    owner, engine = client
+    engine.commit(OURS, user="an engine")
+    snapshot = json.loads((folder(owner) / "snapshot-2").read_text())
+    for _ in range(3):
+        owner.commit([LATER])
+    for number in (1, 2, 3, 4):
+        (folder(owner) / f"snapshot-{number}").unlink()
+    (folder(owner) / "EARLIEST").write_text("5")
+    # As it was sent first, and as a client prepares it anew on top of the latest.
+    latest = json.loads((folder(owner) / "snapshot-5").read_text())
+    renewed = snapshot | {"id": 6, "uuid": "another"}
+    for body in (
+        {"snapshot": snapshot, "baseSnapshotUuid": None},
+        {"snapshot": renewed, "baseSnapshotUuid": latest["uuid"]},
+    ):
+        assert engine.post("t/commit", body).json() == {"success": True}
+    assert owner.latest() == 5
+    assert owner.rows() == of(OLD, OURS, LATER, LATER, LATER)
+
+
+def folder(owner: Owner) -> Path:
+    return owner.warehouse / "default.db" / "t" / "snapshot"
+
+
+@pytest.mark.slow
+def test_a_clients_commit_is_remembered_from_its_first_moment(
+    tmp_path: Path, outside: OutsideWriter
+) -> None:
+    """Nobody answers the client, which finds its commit in the table by itself."""
+    process = Process(tmp_path / "warehouse", tmp_path / "state", "--watch-every-ms=600000")
+    process.start(faults="publish.linked=kill")
+    try:
+        catalog = create_table(process.warehouse, APPEND)
+        outside.stop_before_renaming(process.warehouse, [THEIRS])
+        options = client_options(process.address, process.warehouse)
+        table = CatalogFactory.create({**options, "token": process.token()}).get_table("default.t")
+        builder = table.new_batch_write_builder()
+        writing = builder.new_write()
+        schema = PyarrowFieldParser.from_paimon_schema(table.fields)
+        writing.write_arrow(pa.Table.from_pylist([OURS], schema=schema))
+        table = table.copy({"commit.max-retries": "0"})
+        with pytest.raises(Exception):  # noqa: B017
+            table.new_batch_write_builder().new_commit().commit(writing.prepare_commit())
+        assert process.has_died()
+        assert of(*read(catalog)) == of(OURS)
+        process.start()
+        engine = {"Authorization": f"Bearer {process.token()}"}
+        look = f"{process.address}/v1/tables/check"
+        body = {"table": {"database": "default", "table": "t"}}
+        done = {"status": "done"}
+        assert httpx.post(look, json=body, headers=engine, trust_env=False).json() == done
+        outside.go_on()
+        assert of(*read(catalog)) == of(THEIRS)
+        assert httpx.post(look, json=body, headers=engine, trust_env=False).json() == done
+        assert of(*read(catalog)) == of(OURS, THEIRS)
+    finally:
+        process.close()

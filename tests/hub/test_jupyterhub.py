@@ -1,0 +1,152 @@
+"""The example hub at work: its users, their scopes, their servers, and the coordinator between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.errors import SetupError
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.provenance import history
+from tests.coordinator.process import TABLE, create_table, read
+from tests.hub.hub import SERVICE, Hub, User, install_proxy
+
+COMMIT_TEN = """
+import os
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.tables.catalog import Catalog
+from tests.coordinator.process import TABLE, write
+
+client = RemoteCoordinator(os.environ["PAIMON_COORDINATOR"], os.environ["PAIMON_COORDINATOR_TOKEN"])
+catalog = Catalog.open({"warehouse": client.warehouse()})
+for number in range(10):
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": FIRST + number}])
+    client.commit(CommitRequest(transaction, Append(), messages))
+print("done by", os.environ["JUPYTERHUB_USER"])
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    proxy = install_proxy(tmp_path_factory.mktemp("proxy"))
+    folder = tmp_path_factory.mktemp("hub")
+    create_table(folder / "warehouse", "CREATE TABLE t (k INT)")
+    started = Hub(folder, proxy)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def catalog(hub: Hub) -> Catalog:
+    return Catalog.open({"warehouse": str(hub.folder / "warehouse")})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ended(hub: Hub) -> list[str]:
+    """Tokens that the coordinator has known, one revoked, one expired by the time of the last test:
+    it forgets them meanwhile."""
+    carol = hub.user("carol")
+    revoked, expiring = carol.token(), carol.token(expires_in=3)
+    for token in (revoked, expiring):
+        RemoteCoordinator(hub.coordinator, token["token"]).warehouse()
+    carol.revoke(revoked)
+    return [revoked["token"], expiring["token"]]
+
+
+def client(user: User) -> RemoteCoordinator:
+    return RemoteCoordinator(user.hub.coordinator, user.token()["token"])
+
+
+def test_two_users_write_one_table_at_once_from_their_servers(hub: Hub, catalog: Catalog) -> None:
+    users = [hub.user("alice"), hub.user("bob")]
+    for user in users:
+        user.start_server()
+    with ThreadPoolExecutor() as pool:
+        code = [COMMIT_TEN.replace("FIRST", str(first)) for first in (0, 100)]
+        printed = list(pool.map(User.run, users, code))
+    assert printed == ["done by alice\n", "done by bob\n"]
+    keys = sorted(int(str(row["k"])) for row in read(catalog))
+    assert keys == [*range(10), *range(100, 110)]
+    by = [row["user"] for row in history(catalog.load(TABLE)).to_pylist()]
+    assert sorted(by) == ["alice"] * 10 + ["bob"] * 10
+
+
+def test_a_user_without_the_role_may_look_and_not_write(hub: Hub, catalog: Catalog) -> None:
+    carol = hub.user("carol")
+    reading = client(carol)
+    assert reading.warehouse() == catalog.warehouse
+    with pytest.raises(SetupError, match="carol may not do that: it takes the scope `write`") as no:
+        reading.begin(TABLE)
+    assert "Ask an administrator for a role" in no.value.hint
+    reading.close()
+    headers = {"Authorization": f"Bearer {carol.token()['token']}"}
+    address = f"{hub.coordinator}/v1/paimon/databases/default/tables/t"
+    assert httpx.get(address, headers=headers, trust_env=False).is_success
+    dropped = httpx.delete(address, headers=headers, trust_env=False)
+    assert (dropped.status_code, dropped.json()["code"]) == (403, 403)
+
+
+def test_an_administrator_ends_what_another_user_has_begun(hub: Hub) -> None:
+    alice, bob, dora = (client(hub.user(name)) for name in ("alice", "bob", "dora"))
+    transaction = alice.begin(TABLE)
+    for other in (bob, dora):
+        other._ids = alice._ids
+    with pytest.raises(SetupError, match="belongs to alice, not to bob"):
+        bob.abort(transaction)
+    dora.abort(transaction)
+    shown = dora._call("GET", f"/v1/transactions/{alice._ids[transaction.commit_user]}")
+    assert (shown["owner"], shown["phase"] in ("aborting", "aborted")) == ("alice", True)
+    for each in (alice, bob, dora):
+        each.close()
+
+
+def test_the_page_asks_for_a_login_at_the_hub(hub: Hub) -> None:
+    page = f"{SERVICE}/"
+    with httpx.Client(base_url=hub.address, trust_env=False, follow_redirects=True) as nobody:
+        assert "/hub/login" in str(nobody.get(page).url)
+    carol = hub.user("carol").browser
+    shown = carol.get(page)
+    assert shown.url.path == page and "<h1>Paimon coordinator</h1>" in shown.text
+    cookies = {cookie.name: cookie for cookie in carol.cookies.jar if cookie.path == page}
+    (session,) = [cookie for name, cookie in cookies.items() if "state" not in name]
+    assert session.has_nonstandard_attr("HttpOnly")
+    # The cookie opens that page and nothing else.
+    for path in ("v1/transactions", "metrics", "health/ready"):
+        assert carol.get(page + path).status_code == 401
+    assert carol.post(f"{page}v1/transactions", json={}).status_code == 401
+    # Neither a cookie from elsewhere nor a login that somebody else has begun does.
+    carol.cookies.set(session.name, "2|1:0|10:1|4:name|4:dG9r|0", path=page, domain=session.domain)
+    forged = carol.get(page, follow_redirects=False)
+    assert (forged.status_code, "/oauth2/authorize" in forged.headers["location"]) == (302, True)
+    lured = carol.get(f"{page}oauth_callback", params={"code": "c", "state": "somebody's"})
+    assert lured.status_code == 403
+
+
+def test_the_page_of_who_may_nothing_says_so(hub: Hub) -> None:
+    begun = hub.user("dora").token(scopes=["self"])
+    answer = httpx.get(
+        f"{hub.coordinator}/", headers={"Authorization": f"token {begun['token']}"}, trust_env=False
+    )
+    assert answer.status_code == 403
+    assert "takes the scope `read`." in answer.json()["error"]["message"]
+
+
+def test_a_token_that_was_revoked_or_has_expired_is_refused(ended: list[str], hub: Hub) -> None:
+    def refused(token: str) -> bool:
+        try:
+            RemoteCoordinator(hub.coordinator, token).warehouse()
+        except SetupError as error:
+            assert "PAIMON_COORDINATOR_TOKEN" in error.hint
+            return "has expired" in error.message
+        return False
+
+    assert refused("nobody's")
+    hub.wait_for(lambda: all(map(refused, ended)))
