@@ -91,6 +91,12 @@ __all__ = ["application"]
 _REASON_CHARACTERS_MAX = 500
 _FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 _FINISHED_SHOWN = 100
+# Nothing is loaded or run by the page, it is shown in no other site's, and kept by nobody.
+_PAGE_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'self'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+}
 
 
 def application(
@@ -264,8 +270,10 @@ class _Handlers:
         """The transaction that the path names, if it is the sender's or they have that scope."""
         id = str(request.path_params["id"])
         principal = principal_of(request)
+        if principal.name is None:
+            return id
         held = await run_in_threadpool(self._coordinator.held, id)
-        if held is None or principal.owns(held.owner):
+        if held is None or held.owner == principal.name:
             return id
         if or_with is not None and principal.may(or_with):
             return id
@@ -286,7 +294,8 @@ class _Handlers:
             f"<h1>Paimon coordinator</h1><p>{html.escape(self._warehouse)}</p>"
             f"{stopped_rows(self._coordinator)}"
             "<table><tr><th>id<th>table<th>phase<th>owner<th>expires<th>snapshot<th>reason</tr>"
-            f"{rows}</table>"
+            f"{rows}</table>",
+            headers=_PAGE_HEADERS,
         )
 
     def _all(self) -> list[Held]:
