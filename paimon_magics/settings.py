@@ -34,6 +34,9 @@ class Settings:
       holds the paths of its files on the driver.
     - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
       writing, before their files are removed. Spark gives a cancelled Python task about 4 s.
+    - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for another that
+      writes the same table with dynamic buckets, which takes one at a time. Longer than a lease,
+      after which a transaction ends whose owner died.
     """
 
     catalog_name: str = "paimon"
@@ -45,6 +48,7 @@ class Settings:
     overwrite_swallows_newer: bool = False
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
+    exclusive_wait_ms: int = 90_000
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:
         """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""

@@ -46,6 +46,7 @@ from paimon_magics.coordinator.core import (
     Held,
     Mismatch,
     NotCommitted,
+    Occupied,
     Opened,
     Overwritten,
     Phase,
@@ -67,7 +68,7 @@ from paimon_magics.coordinator.guard import (
     on_too_large,
     principal_of,
 )
-from paimon_magics.coordinator.service import RESUME_HINT, Coordinator
+from paimon_magics.coordinator.service import RESUME_HINT, Coordinator, TableHeldError
 from paimon_magics.coordinator.table_routes import (
     WatchMetrics,
     stopped_document,
@@ -342,6 +343,8 @@ def _answer(answer: Answer) -> Response:
             )
         case Overwritten(reason=reason):
             return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
+        case Occupied(holder=holder):
+            return error_answer(423, "TableHeldError", f"The transaction {holder.id} is open.", "")
         case Halted(reason=reason):
             return error_answer(409, "TableStopped", reason, RESUME_HINT)
         case Unchecked(reason=reason):
@@ -385,6 +388,8 @@ def _status(error: PaimonMagicsError) -> int:
             return 404
         case StatementError():
             return 400
+        case TableHeldError():
+            return 423
         case CommitConflictError():
             return 409
         case UnknownOutcomeError() | SetupError():

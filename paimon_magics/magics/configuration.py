@@ -90,6 +90,12 @@ class PaimonMagics(Magics):
         min=0,
         help="How long, in ms, the end of a failed statement waits for its tasks to stop writing.",
     ).tag(config=True)
+    exclusive_wait_ms = Int(
+        _DEFAULTS.exclusive_wait_ms,
+        min=0,
+        help="How long, in ms, a statement waits for another that writes the same table with "
+        "dynamic buckets.",
+    ).tag(config=True)
 
     @property
     def namespace_shell(self) -> Any:
