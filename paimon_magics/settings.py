@@ -37,6 +37,9 @@ class Settings:
     - `cross_partition_rows_max`: rows of a table whose keys can move between partitions, stored or
       in one statement, up to which it is written: one task has to know where each key lives, at
       about 200 bytes a key.
+    - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for another that
+      writes the same table with dynamic buckets, which takes one at a time. Longer than a lease,
+      after which a transaction ends whose owner died.
     """
 
     catalog_name: str = "paimon"
@@ -49,6 +52,7 @@ class Settings:
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
+    exclusive_wait_ms: int = 90_000
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:
         """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""

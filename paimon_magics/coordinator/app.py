@@ -46,6 +46,7 @@ from paimon_magics.coordinator.core import (
     Held,
     Mismatch,
     NotCommitted,
+    Occupied,
     Opened,
     Overwritten,
     Phase,
@@ -67,7 +68,7 @@ from paimon_magics.coordinator.guard import (
     on_too_large,
     principal_of,
 )
-from paimon_magics.coordinator.service import RESUME_HINT, Coordinator
+from paimon_magics.coordinator.service import RESUME_HINT, Coordinator, TableHeldError
 from paimon_magics.coordinator.table_routes import (
     WatchMetrics,
     stopped_document,
@@ -91,6 +92,12 @@ __all__ = ["application"]
 _REASON_CHARACTERS_MAX = 500
 _FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 _FINISHED_SHOWN = 100
+# Nothing is loaded or run by the page, it is shown in no other site's, and kept by nobody.
+_PAGE_HEADERS = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'self'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+}
 
 
 def application(
@@ -264,8 +271,10 @@ class _Handlers:
         """The transaction that the path names, if it is the sender's or they have that scope."""
         id = str(request.path_params["id"])
         principal = principal_of(request)
+        if principal.name is None:
+            return id
         held = await run_in_threadpool(self._coordinator.held, id)
-        if held is None or principal.owns(held.owner):
+        if held is None or held.owner == principal.name:
             return id
         if or_with is not None and principal.may(or_with):
             return id
@@ -286,7 +295,8 @@ class _Handlers:
             f"<h1>Paimon coordinator</h1><p>{html.escape(self._warehouse)}</p>"
             f"{stopped_rows(self._coordinator)}"
             "<table><tr><th>id<th>table<th>phase<th>owner<th>expires<th>snapshot<th>reason</tr>"
-            f"{rows}</table>"
+            f"{rows}</table>",
+            headers=_PAGE_HEADERS,
         )
 
     def _all(self) -> list[Held]:
@@ -333,6 +343,8 @@ def _answer(answer: Answer) -> Response:
             )
         case Overwritten(reason=reason):
             return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
+        case Occupied(holder=holder):
+            return error_answer(423, "TableHeldError", f"The transaction {holder.id} is open.", "")
         case Halted(reason=reason):
             return error_answer(409, "TableStopped", reason, RESUME_HINT)
         case Unchecked(reason=reason):
@@ -376,6 +388,8 @@ def _status(error: PaimonMagicsError) -> int:
             return 404
         case StatementError():
             return 400
+        case TableHeldError():
+            return 423
         case CommitConflictError():
             return 409
         case UnknownOutcomeError() | SetupError():

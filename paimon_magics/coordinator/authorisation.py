@@ -59,10 +59,6 @@ class Principal:
         """Whether they have that scope."""
         return self.scope is not None and _ORDER.index(self.scope) >= _ORDER.index(needed)
 
-    def owns(self, owner: str) -> bool:
-        """Whether what belongs to `owner` belongs to them."""
-        return self.name is None or self.name == owner
-
 
 class NotTheirsError(PaimonMagicsError):
     """What was asked for belongs to somebody else."""

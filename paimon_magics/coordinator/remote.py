@@ -41,13 +41,22 @@ _ANSWER_SECONDS = 120.0
 _REPEAT_SECONDS_MAX = 60.0
 _PAUSE_SECONDS_MAX = 2.0
 _HEARTBEATS_PER_LEASE = 4
+_HELD_PAUSE_SECONDS = 0.2
+
+
+class _TableHeldError(CommitConflictError):
+    """The table takes one transaction at a time, and another one is open."""
 
 
 class RemoteCoordinator:
-    """A `CoordinatorClient` that talks HTTP. Safe for several threads."""
+    """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
-    def __init__(self, address: str, token: str) -> None:
+    `exclusive_wait_ms` is how long `begin` waits for a table that takes one transaction at a time.
+    """
+
+    def __init__(self, address: str, token: str, *, exclusive_wait_ms: int = 90_000) -> None:
         self._address = address.rstrip("/")
+        self._exclusive_wait_ms = exclusive_wait_ms
         self._http = httpx.Client(
             base_url=self._address,
             headers={"Authorization": f"Bearer {token}"},
@@ -69,7 +78,7 @@ class RemoteCoordinator:
             "base_snapshot_id": base_snapshot_id,
             "owner": getpass.getuser(),
         }
-        opened = self._call("POST", "/v1/transactions", document)
+        opened = self._open(document)
         transaction = transaction_of(member(opened, "transaction", dict))
         id = str(member(opened, "id", str))
         self._ids[transaction.commit_user] = id
@@ -103,6 +112,16 @@ class RemoteCoordinator:
         for stop in self._leases.values():
             stop.set()
         self._http.close()
+
+    def _open(self, document: Any) -> Any:
+        deadline = time.monotonic() + self._exclusive_wait_ms / 1000
+        while True:
+            try:
+                return self._call("POST", "/v1/transactions", document)
+            except _TableHeldError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_HELD_PAUSE_SECONDS)
 
     def _end(self, transaction: Transaction) -> None:
         stop = self._leases.pop(transaction.commit_user, None)
@@ -164,6 +183,8 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
             return UnsupportedStatementError(message, hint=hint)
         case 400 | 413:
             return InvalidValueError(message, hint=hint)
+        case 423 if kind == "TableHeldError":
+            return _TableHeldError(message, hint=hint)
         case 401:
             return SetupError(message, hint=hint or "Connect with the coordinator's token.")
         case 404:

@@ -48,6 +48,7 @@ from paimon_magics.coordinator.core import (
     Held,
     Limits,
     LookUpCommit,
+    Occupied,
     Opened,
     Phase,
     RemoveFiles,
@@ -93,7 +94,7 @@ from paimon_magics.tables.committing import commit, committed_files, find_commit
 from paimon_magics.tables.publication_checks import unnamed_receipt
 from paimon_magics.tables.stores import UnreachableError
 
-__all__ = ["RESUME_HINT", "Coordinator"]
+__all__ = ["RESUME_HINT", "Coordinator", "TableHeldError"]
 
 RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
@@ -101,6 +102,10 @@ _WORKERS = 8
 _TICK_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 _T = TypeVar("_T")
+
+
+class TableHeldError(CommitConflictError):
+    """The table takes one transaction at a time, and another one is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +229,8 @@ class Coordinator:
         try:
             answer = self._ask(
                 lambda ask: _Asked(
-                    Begun(id, loaded.location, owner, _now_ms(), ask), opened=transaction
+                    Begun(id, loaded.location, owner, _now_ms(), ask, _one_at_a_time(loaded)),
+                    opened=transaction,
                 )
             )
         except StoreUnavailableError as error:
@@ -234,6 +240,9 @@ class Coordinator:
         if isinstance(answer, Halted):
             tidy_up(loaded, transaction, frozenset())
             raise CommitConflictError(answer.reason, hint=RESUME_HINT)
+        if isinstance(answer, Occupied):
+            tidy_up(loaded, transaction, frozenset())
+            raise _held_by(table, answer.holder)
         assert isinstance(answer, Opened)
         return id, transaction, answer
 
@@ -532,6 +541,20 @@ class Coordinator:
         except Exception:
             return Ticked(_now_ms())  # tried again after the grace period
         return FilesRemoved(id, _now_ms())
+
+
+def _one_at_a_time(table: Table) -> bool:
+    """Whether a second writer would give keys of the first one to other buckets or partitions."""
+    return table.definition.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
+
+
+def _held_by(table: TableName, holder: Held) -> TableHeldError:
+    seconds = (_now_ms() - holder.begun_at_ms) // 1000
+    return TableHeldError(
+        f"Table `{table}` has dynamic buckets, so that one transaction at a time may write it. The "
+        f"one of {holder.owner or 'somebody'}, begun {seconds:,} s ago, is open: {holder.id}.",
+        hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
+    )
 
 
 def _reach_after(event: Event) -> None:

@@ -95,6 +95,12 @@ class PaimonMagics(Magics):
         min=1,
         help="Rows up to which a table is written whose keys can move between partitions.",
     ).tag(config=True)
+    exclusive_wait_ms = Int(
+        _DEFAULTS.exclusive_wait_ms,
+        min=0,
+        help="How long, in ms, a statement waits for another that writes the same table with "
+        "dynamic buckets.",
+    ).tag(config=True)
 
     @property
     def namespace_shell(self) -> Any:

@@ -84,16 +84,16 @@ def connect(
     global _active
     with _lock:
         remote = None
+        wanted = Settings().with_changes(settings)
         if coordinator is None and warehouse is None and catalog is None:
             coordinator = os.environ.get("PAIMON_COORDINATOR") or None
         if coordinator is not None:
-            remote = _remote(coordinator, token)
+            remote = _remote(coordinator, token, wanted)
             if catalog is not None and warehouse is None:
                 catalog = {"warehouse": remote.warehouse(), **catalog}
             else:
                 warehouse = warehouse or remote.warehouse()
         options = _catalog_options(warehouse, catalog)
-        wanted = Settings().with_changes(settings)
         opened = Catalog.open(options)
         if _active is not None and not _active.closed and not is_alive(_active.spark):
             _active.close()  # somebody stopped its Spark
@@ -328,7 +328,7 @@ def _check_settings(opened: Settings, wanted: Settings, given: Mapping[str, obje
             )
 
 
-def _remote(address: str, token: str | None) -> RemoteCoordinator:
+def _remote(address: str, token: str | None, settings: Settings) -> RemoteCoordinator:
     token = token or os.environ.get("PAIMON_COORDINATOR_TOKEN")
     if not token:
         raise SetupError(
@@ -336,7 +336,7 @@ def _remote(address: str, token: str | None) -> RemoteCoordinator:
             hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
             "that holds it when it starts.",
         )
-    return RemoteCoordinator(address, token)
+    return RemoteCoordinator(address, token, exclusive_wait_ms=settings.exclusive_wait_ms)
 
 
 def _catalog_options(

@@ -23,6 +23,7 @@ from paimon_magics.coordinator.core import (
     LookUpCommit,
     Mismatch,
     NotCommitted,
+    Occupied,
     Opened,
     Phase,
     Refusal,
@@ -199,3 +200,33 @@ def test_nobody_knows_a_transaction_that_was_never_opened() -> None:
         AbortAsked("a", "why", 0, 1),
     ):
         assert effects_of(State(LIMITS), event) == (Reply(1, Unknown()),)
+
+
+def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_ended() -> None:
+    first = Begun("a", "t", "ada", 0, ask=1, exclusive=True)
+    second = Begun("b", "t", "bob", 40, ask=2, exclusive=True)
+    state = after(first)
+    (refused,) = effects_of(state, second)
+    assert isinstance(refused, Reply) and isinstance(refused.answer, Occupied)
+    holder = refused.answer.holder
+    assert (holder.id, holder.owner, holder.begun_at_ms) == ("a", "ada", 0)
+    assert "b" not in step(state, second)[0].held
+    assert "c" in after(first, Begun("c", "u", "bob", 40, ask=2, exclusive=True)).held
+    asked = CommitAsked("a", "x", 3)
+    ends: list[tuple[Event, ...]] = [
+        (AbortAsked("a", "why", 5, 3),),
+        (Ticked(100),),
+        (asked, CommitPublished("a", RECEIPT, 5)),
+        (asked, CommitRefused("a", "why", 5)),
+    ]
+    for events in ends:
+        assert "b" in after(first, *events, second).held, events
+    for events in [
+        (asked,),
+        (asked, CommitUnclear("a")),
+        (HeartbeatAsked("a", 90, 3), Ticked(100)),
+    ]:
+        assert "b" not in after(first, *events, second).held, events
+    stored = (state.held["a"],)
+    restored, _ = step(State(LIMITS), Restored(stored, now_ms=500))
+    assert isinstance(effects_of(restored, second)[0].answer, Occupied)  # type: ignore[union-attr]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import multiprocessing
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +130,42 @@ def test_files_of_attempts_that_did_not_count_go_with_the_commit(process: Proces
 
 
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')",
+        "CREATE TABLE t (k INT NOT NULL, p INT) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'k')",
+    ],
+    ids=["dynamic buckets", "cross-partition"],
+)
+def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
+    process: Process, table: str
+) -> None:
+    create_table(process.warehouse, table)
+    first = process.client().begin(TABLE)
+    impatient = RemoteCoordinator(process.address, process.token(), exclusive_wait_ms=0)
+    with pytest.raises(CommitConflictError) as caught:
+        impatient.begin(TABLE)
+    assert "one transaction at a time may write it" in caught.value.message
+    assert getpass.getuser() in caught.value.message
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
+    (open_one,) = listed.json()["transactions"]
+    assert open_one["id"] in caught.value.message
+    assert f"%paimon abort {open_one['id']}" in caught.value.hint
+    notes = [path.name for path in process.warehouse.rglob("*pm-*")]
+    assert all(name.startswith(first.file_prefix[:-1]) for name in notes), (
+        "the refused one left some"
+    )
+
+    patient = process.client()
+    ended = threading.Timer(1.0, lambda: process._clients[0].abort(first))
+    ended.start()
+    assert patient.begin(TABLE).commit_user != first.commit_user
+    ended.join()
+
+
 def test_nothing_is_answered_without_the_token_but_that_it_lives(process: Process) -> None:
     paths = ("/", "/metrics", "/health/ready", "/v1/transactions", "/v1/coordinator", "/nothing")
     for path in paths:

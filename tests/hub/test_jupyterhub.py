@@ -115,6 +115,8 @@ def test_the_page_asks_for_a_login_at_the_hub(hub: Hub) -> None:
     carol = hub.user("carol").browser
     shown = carol.get(page)
     assert shown.url.path == page and "<h1>Paimon coordinator</h1>" in shown.text
+    assert shown.headers["cache-control"] == "no-store"
+    assert "frame-ancestors 'self'" in shown.headers["content-security-policy"]
     cookies = {cookie.name: cookie for cookie in carol.cookies.jar if cookie.path == page}
     (session,) = [cookie for name, cookie in cookies.items() if "state" not in name]
     assert session.has_nonstandard_attr("HttpOnly")

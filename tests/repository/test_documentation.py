@@ -148,15 +148,15 @@ def test_the_examples_of_what_is_not_offered_are_refused(session: Session) -> No
         "INSERT INTO orders VALUES (1, 'x');"
         "CREATE TABLE happenings (id BIGINT)"
     )
-    *refused, dynamic = examples(offered_and_refused()[1])
+    *refused, tracked = examples(offered_and_refused()[1])
     for example in refused:
         for statement, _ in split_cell(example):
             with pytest.raises(errors.UnsupportedStatementError):
                 session.run(statement)
-    session.run(dynamic)
-    assert isinstance(parse_statement(dynamic), values.CreateTable)
+    session.run(tracked)
+    assert isinstance(parse_statement(tracked), values.CreateTable)
     with pytest.raises(errors.UnsupportedStatementError):
-        session.run("INSERT INTO dynamic VALUES (1)")
+        session.run("INSERT INTO tracked VALUES (1)")
 
 
 @pytest.mark.spark

@@ -41,13 +41,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Somebody asks for a new transaction; `id` is fresh."""
+    """Somebody asks for a new transaction; `id` is fresh. `exclusive` where the table takes one at
+    a time."""
 
     id: str
     table: str
     owner: str
     now_ms: int
     ask: int
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

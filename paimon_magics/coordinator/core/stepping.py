@@ -55,6 +55,7 @@ from paimon_magics.coordinator.core.values import (
     Held,
     Mismatch,
     NotCommitted,
+    Occupied,
     Opened,
     Overwritten,
     Phase,
@@ -121,14 +122,32 @@ def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
     stopped = state.stopped.get(event.table)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
+    holder = _holder(state, event.table) if event.exclusive else None
+    if holder is not None:
+        return state, (Reply(event.ask, Occupied(holder)),)
     opened = Held(
         id=event.id,
         table=event.table,
         phase=Phase.ACTIVE,
         owner=event.owner,
         expires_at_ms=event.now_ms + state.limits.lease_ms,
+        exclusive=event.exclusive,
+        begun_at_ms=event.now_ms,
     )
     return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
+
+
+def _holder(state: State, table: str) -> Held | None:
+    """The transaction that keeps a table to itself, as long as it may still commit."""
+    ended = (Phase.ABORTING, Phase.ABORTED)
+    return next(
+        (
+            h
+            for h in state.held.values()
+            if h.exclusive and h.table == table and h.phase not in ended
+        ),
+        None,
+    )
 
 
 def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect, ...]]:

@@ -18,6 +18,7 @@ __all__ = [
     "Limits",
     "Mismatch",
     "NotCommitted",
+    "Occupied",
     "Opened",
     "Overwritten",
     "Phase",
@@ -61,7 +62,8 @@ class Limits:
 class Held:
     """A transaction as the coordinator holds it; the whole of it is stored.
 
-    `digest` tells a repeated commit request from another one. `expires_at_ms` is the end of the
+    `digest` tells a repeated commit request from another one. Of `exclusive` ones, which write
+    dynamic buckets, a table has one at a time. `expires_at_ms` is the end of the
     lease while ACTIVE, the time of removing files while ABORTING, and the end of retention after.
     """
 
@@ -73,6 +75,8 @@ class Held:
     digest: str = ""
     receipt: CommitReceipt | None = None
     reason: str = ""
+    exclusive: bool = False
+    begun_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,13 @@ class Overwritten:
 
 
 @dataclass(frozen=True, slots=True)
+class Occupied:
+    """The table takes one such transaction at a time, and this one is open."""
+
+    holder: Held
+
+
+@dataclass(frozen=True, slots=True)
 class Halted:
     """The table takes no commits until somebody has looked at it and lets it go on."""
 
@@ -172,6 +183,7 @@ Answer = (
     | Unknown
     | NotCommitted
     | Overwritten
+    | Occupied
     | Halted
     | Unchecked
     | Done
