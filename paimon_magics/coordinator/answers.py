@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse
 
-__all__ = ["error_answer"]
+from paimon_magics.errors import SetupError
+
+__all__ = ["StoppedError", "error_answer"]
+
+
+class StoppedError(SetupError):
+    """The coordinator answers nothing any more, until it is started again."""
 
 
 def error_answer(status: int, kind: str, message: str, hint: str) -> JSONResponse:

@@ -11,6 +11,8 @@ import logging
 
 from starlette.responses import JSONResponse
 
+from paimon_magics.coordinator.answers import StoppedError
+from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
@@ -100,6 +102,8 @@ def _known(error: Exception) -> RestError:
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
         case CommitConflictError():
+            return RestError(503, str(error))
+        case StoreUnavailableError() | StoppedError():
             return RestError(503, str(error))
         case UnreachableError() | UnreachableFileError():
             _log.error("A store does not answer: %s", error)

@@ -27,6 +27,7 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from paimon_magics.coordinator.answers import StoppedError
 from paimon_magics.coordinator.core import (
     AbortAsked,
     Answer,
@@ -359,7 +360,7 @@ class Coordinator:
 
     def _stopped(self) -> SetupError:
         reason = "." if self._failure is None else f": {self._failure}"
-        return SetupError(
+        return StoppedError(
             f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
         )
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 
 import httpx
+import pyarrow as pa
 import pytest
+from pypaimon import CatalogFactory
+from starlette.applications import Starlette
 
+from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.core import Committed, Limits, Opened, Phase
 from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.coordinator.documents import request_document, table_document
+from paimon_magics.coordinator.guard import Guard, guarded
 from paimon_magics.coordinator.postgres_database import PostgresDatabase
+from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import Store
@@ -22,6 +28,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.postgres import Line, PostgresServer
 from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.coordinator.rest_server import TOKEN, client_options, serving
 
 
 class SmallDisk:
@@ -183,3 +190,24 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
             assert (begun.status_code, "not as this coordinator left" in begun.text) == (503, True)
         assert "not as this coordinator left" in http.get("/health/ready").text
     process.close()
+
+
+def test_an_engine_that_commits_by_itself_is_told_to_come_back_while_the_disk_is_full(
+    coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
+) -> None:
+    routes = rest_catalog_routes(
+        catalog, catalog.publish, turn=coordinator.turns, watch=coordinator.watching
+    )
+    with serving(Guard(Starlette(routes=guarded(routes)), TokenFile(TOKEN), 1_000_000)) as url:
+        table = CatalogFactory.create(client_options(url, Path(catalog.warehouse))).get_table(
+            "default.t"
+        )
+        disk.fill()
+        begin_until_full(coordinator)
+        Timer(1.5, disk.empty).start()
+        builder = table.new_batch_write_builder()
+        writing = builder.new_write()
+        writing.write_arrow(pa.table({"k": pa.array([7], pa.int32())}))
+        builder.new_commit().commit(writing.prepare_commit())
+        writing.close()
+    assert read(catalog) == [{"k": 7}]
