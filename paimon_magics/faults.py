@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 __all__ = ["STEPS", "reach"]
 
@@ -25,6 +26,7 @@ STEPS = (
     "republish.published",  # an overwritten commit is in the table again, that is not stored
     "republish.stored",  # and now it is
     "abort.stored",  # the end is stored, the files are there
+    "removal.claimed",  # the transaction is certainly not in the table, its files are there
     "files.removed",  # the files are gone, that is not stored
 )
 
@@ -48,7 +50,8 @@ def reach(step: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Not to the process as a whole: another thread would take it, and this one go on a bit.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "raise":
             raise OSError(f"armed at {step}")
         case _:

@@ -1,17 +1,20 @@
 """`python -m paimon_magics.coordinator`: run a coordinator for one warehouse.
 
 It prints one line when it answers: its address, and the file that holds its token. SIGTERM and
-SIGINT end it after the commits under way.
+SIGINT end it after the commits under way. When another coordinator has taken the warehouse over it
+ends by itself, with the exit code 3; 2 is for what it can't start with.
 """
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import json
 import os
-import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,16 +25,23 @@ from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
+from paimon_magics.coordinator.ownership import Ownership
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.state_folder import StateFolder
 from paimon_magics.coordinator.store import open_store, store_address
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.fencing import DeposedError
 
 __all__ = ["main"]
 
 _REQUEST_BYTES_MAX = 16 * 1024 * 1024
+# Long enough for a store that does not answer for a while, short enough to wait for.
+_OWNERSHIP_LEASE_MS = 30_000
+_LAST_WORDS_SECONDS = 1.0
+_DEPOSED = 3  # the exit code
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,41 +56,91 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     hub = hub_service(options.hub_cache_ms) if options.hub else None
-    state = Path(options.state)
-    store = open_store(state, store_address(options.store))
-    catalog = Catalog.open({"warehouse": options.warehouse})
+    folder = StateFolder(Path(options.state))
+    folder.hold()
+    store = open_store(folder.path, store_address(options.store))
+    catalog = Catalog.open(_catalog_options(options))
+    listening = socket.create_server(("127.0.0.1", options.port if hub is None else hub.port))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}{'' if hub is None else hub.root}"
+    ownership = None
+    if catalog.metastore != "rest":  # else that catalog's own comparison decides between several
+        ownership = Ownership(
+            catalog.stores.of(catalog.warehouse),
+            catalog.warehouse,
+            folder.home(),
+            address=address,
+            user=getpass.getuser(),
+            pid=os.getpid(),
+            lease_ms=options.ownership_lease_ms,
+        )
     limits = Limits(
         lease_ms=options.lease_ms,
         cleanup_grace_ms=options.cleanup_grace_ms,
         receipt_retention_ms=options.receipt_retention_ms,
         watch_every_ms=options.watch_every_ms,
     )
-    coordinator = Coordinator(catalog, store, Settings(), limits)
-    coordinator.start()
-    token_file = state / "token"
+    coordinator = Coordinator(catalog, store, Settings(), limits, ownership)
+    routes = rest_catalog_routes(
+        catalog,
+        catalog.publish,
+        turn=coordinator.turns,
+        watch=coordinator.watching,
+        fence=None if ownership is None else ownership.fence,
+    )
     app = application(
         coordinator,
-        TokenFile(_token(token_file)) if hub is None else hub.authoriser,
+        TokenFile(folder.token()) if hub is None else hub.authoriser,
         warehouse=catalog.warehouse,
         request_bytes_max=options.request_bytes_max,
-        routes=rest_catalog_routes(
-            catalog, catalog.publish, turn=coordinator.turns, watch=coordinator.watching
-        ),
+        routes=routes,
         root="" if hub is None else hub.root,
     )
-    listening = socket.create_server(("127.0.0.1", options.port if hub is None else hub.port))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}{'' if hub is None else hub.root}"
-    tokens = f"token-file={token_file}" if hub is None else "tokens=hub"
-    print(f"paimon-coordinator {address} {tokens}", flush=True)
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     server = _Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+    if ownership is not None:
+        ownership.on_loss = lambda error: _end_deposed(server, coordinator, error)
+        ownership.acquire()
+    coordinator.start()
+    tokens = f"token-file={folder.token_file}" if hub is None else "tokens=hub"
+    print(f"paimon-coordinator {address} {tokens}", flush=True)
     try:
         server.run(sockets=[listening])
     finally:
         coordinator.stop()
+    if coordinator.deposed is not None:
+        print(coordinator.deposed.text(), file=sys.stderr)
+        return _DEPOSED
     return 0
+
+
+def _end_deposed(server: uvicorn.Server, coordinator: Coordinator, error: DeposedError) -> None:
+    """Answer who asks now with the error, and end."""
+    coordinator.depose(error)
+    timer = threading.Timer(_LAST_WORDS_SECONDS, lambda: setattr(server, "should_exit", True))
+    timer.daemon = True
+    timer.start()
+
+
+def _catalog_options(options: argparse.Namespace) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if options.catalog is not None:
+        try:
+            document = json.loads(Path(options.catalog).read_text())
+            found = {str(key): str(value) for key, value in document.items()}
+        except (OSError, ValueError, AttributeError) as error:
+            raise SetupError(
+                f"The catalog options in {options.catalog} can't be read: {error}",
+                hint="It is a JSON object of Paimon's catalog options, with texts as values.",
+            ) from error
+    if options.warehouse is not None:
+        found["warehouse"] = options.warehouse
+    if not found:
+        raise SetupError(
+            "Neither --warehouse nor --catalog is given.", hint="Name the warehouse's folder."
+        )
+    return found
 
 
 class _Server(uvicorn.Server):
@@ -91,24 +151,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _token(path: Path) -> str:
-    """The token in the file, made when there is none; readable by its owner alone."""
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    token = secrets.token_urlsafe(32)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
-    return token
-
-
 def _parser() -> argparse.ArgumentParser:
     defaults = Limits()
     parser = argparse.ArgumentParser(
         prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."
     )
-    parser.add_argument("--warehouse", required=True, help="the warehouse's folder")
+    parser.add_argument("--warehouse", help="the warehouse's folder or URI")
+    parser.add_argument(
+        "--catalog", help="a JSON file of catalog options, for what no command line should show"
+    )
     parser.add_argument(
         "--state", required=True, help="a folder on a local disk for its database and token"
     )
@@ -122,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
     parser.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
     parser.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
+    parser.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
     parser.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
     return parser
 

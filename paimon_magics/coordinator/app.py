@@ -13,7 +13,7 @@ from __future__ import annotations
 import html
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from starlette.types import ASGIApp
 from paimon_magics.coordinator.answers import error_answer
 from paimon_magics.coordinator.authorisation import Authoriser, NotTheirsError, Principal, Scope
 from paimon_magics.coordinator.core import (
+    FINISHED,
     Aborted,
     Answer,
     Committed,
@@ -52,6 +53,7 @@ from paimon_magics.coordinator.core import (
     Phase,
     Refusal,
     Unchecked,
+    Undetermined,
     Unknown,
 )
 from paimon_magics.coordinator.documents import (
@@ -82,15 +84,14 @@ from paimon_magics.errors import (
     SetupError,
     StatementError,
     UnknownNameError,
-    UnknownOutcomeError,
 )
-from paimon_magics.planning.commits import CommitRequest
+from paimon_magics.planning.commits import CommitRequest, Transaction
+from paimon_magics.tables.fencing import DeposedError
 from paimon_magics.tables.provenance import USER
 
 __all__ = ["application"]
 
 _REASON_CHARACTERS_MAX = 500
-_FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 _FINISHED_SHOWN = 100
 # Nothing is loaded or run by the page, it is shown in no other site's, and kept by nobody.
 _PAGE_HEADERS = {
@@ -161,7 +162,7 @@ class _Metrics:
             registry=self.registry,
         )
         for phase in Phase:
-            if phase not in _FINISHED:
+            if phase not in FINISHED:
 
                 def count(phase: Phase = phase) -> float:
                     return sum(held.phase is phase for held in coordinator.state.held.values())
@@ -182,7 +183,7 @@ class _Finished(Collector):
             "Transactions that were finished since the start, by how.",
             labels=["phase"],
         )
-        for phase in _FINISHED:
+        for phase in FINISHED:
             finished.add_metric([phase.value], self._coordinator.finished.get(phase, 0))
         yield finished
 
@@ -242,12 +243,17 @@ class _Handlers:
 
     async def commit(self, request: Request) -> Response:
         id = await self._own(request)
-        transaction = await run_in_threadpool(self._coordinator.transaction, id)
-        if transaction is None:
-            return self._counted("commit", Unknown())
-        asked = _vouched(principal_of(request), request_of(transaction, await _body(request)))
+        body = await _body(request)
+        principal = principal_of(request)
         started = time.monotonic()
-        answer = await run_in_threadpool(self._coordinator.commit, id, asked)
+        transaction = await run_in_threadpool(self._coordinator.transaction, id)
+        if transaction is not None:
+            asked = _vouched(principal, request_of(transaction, body))
+            answer = await run_in_threadpool(self._coordinator.commit, id, asked)
+        else:
+            answer = await self._adopt(
+                id, principal, body, lambda opened: _vouched(principal, request_of(opened, body))
+            )
         self._metrics.commit_seconds.observe(time.monotonic() - started)
         return self._counted("commit", answer)
 
@@ -256,7 +262,23 @@ class _Handlers:
         reason = str(body.get("reason", "its owner ended it"))[:_REASON_CHARACTERS_MAX]
         id = await self._own(request, or_with=Scope.ADMIN)
         answer = await run_in_threadpool(self._coordinator.abort, id, reason)
+        if answer == Unknown():
+            answer = await self._adopt(id, principal_of(request), body, None)
         return self._counted("abort", answer)
+
+    async def _adopt(
+        self,
+        id: str,
+        principal: Principal,
+        body: dict[str, Any],
+        asked: Callable[[Transaction], CommitRequest] | None,
+    ) -> Answer:
+        """Go on with what another coordinator has opened, where the client brings it along."""
+        if "transaction" not in body:
+            return Unknown()
+        document = body["transaction"]
+        owner = principal.name or str(body.get("owner", ""))[:_REASON_CHARACTERS_MAX]
+        return await run_in_threadpool(self._coordinator.adopt, id, owner, document, asked)
 
     async def sweep(self, request: Request) -> Response:
         id = await self._own(request)
@@ -337,6 +359,13 @@ def _answer(answer: Answer) -> Response:
                 f"The transaction has ended: {reason}.",
                 "Run the statement again.",
             )
+        case Undetermined(reason=reason):
+            return error_answer(
+                500,
+                "UnknownOutcomeError",
+                f"Whether the transaction was committed can't be told: {reason}",
+                "Look for its rows in the table before running the statement again.",
+            )
         case Mismatch():
             return error_answer(
                 409, "Mismatch", "The transaction was asked to commit other files than these.", ""
@@ -377,7 +406,15 @@ def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:
 
 async def _on_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, PaimonMagicsError)
+    if isinstance(error, DeposedError):
+        return _deposed(error)
     return error_answer(_status(error), type(error).__name__, error.message, error.hint)
+
+
+def _deposed(error: DeposedError) -> JSONResponse:
+    """The answer of a coordinator that has been taken over from: 503, with the newer's address."""
+    shown = {"type": "Deposed", "message": error.message, "hint": error.hint}
+    return JSONResponse({"error": shown, "address": error.address}, status_code=503)
 
 
 def _status(error: PaimonMagicsError) -> int:
@@ -392,7 +429,7 @@ def _status(error: PaimonMagicsError) -> int:
             return 423
         case CommitConflictError():
             return 409
-        case UnknownOutcomeError() | SetupError():
+        case SetupError():
             return 503
         case _:
             return 500

@@ -1,8 +1,9 @@
 """The client of a coordinator in another process.
 
 Repeats what is safe to repeat: every request names its transaction, and a coordinator answers the
-same question the same way, also after a restart. While a transaction is open a thread renews its
-lease.
+same question the same way, also after a restart. When the coordinator is gone or was taken over
+from, the new owner of the warehouse is asked, and gets to see the transaction that it has not
+opened. While a transaction is open a thread renews its lease.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import getpass
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -20,8 +22,10 @@ from paimon_magics.coordinator.documents import (
     receipt_of,
     request_document,
     table_document,
+    transaction_document,
     transaction_of,
 )
+from paimon_magics.coordinator.finding import is_loopback
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -52,13 +56,15 @@ class RemoteCoordinator:
     """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
     `exclusive_wait_ms` is how long `begin` waits for a table that takes one transaction at a time.
+    `find_owner` is asked for another address when nobody answers at the known one: None when it
+    knows of none, SetupError when the owner is out of reach.
     """
 
     def __init__(self, address: str, token: str, *, exclusive_wait_ms: int = 90_000) -> None:
         self._address = address.rstrip("/")
         self._exclusive_wait_ms = exclusive_wait_ms
+        self.find_owner: Callable[[], str | None] = lambda: None
         self._http = httpx.Client(
-            base_url=self._address,
             headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,
@@ -89,7 +95,8 @@ class RemoteCoordinator:
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """See `CoordinatorClient.commit`."""
         id = self._ids[request.transaction.commit_user]
-        answer = self._call("POST", f"/v1/transactions/{id}/commit", request_document(request))
+        document = request_document(request) | _brought(request.transaction)
+        answer = self._call("POST", f"/v1/transactions/{id}/commit", document, settles=True)
         self._end(request.transaction)
         return receipt_of(member(answer, "receipt", dict))
 
@@ -98,13 +105,17 @@ class RemoteCoordinator:
         self._end(transaction)
         id = self._ids[transaction.commit_user]
         with contextlib.suppress(CommitConflictError):  # it has ended by itself
-            self._call("POST", f"/v1/transactions/{id}/abort", {"reason": "its owner ended it"})
+            document = {"reason": "its owner ended it"} | _brought(transaction)
+            self._call("POST", f"/v1/transactions/{id}/abort", document)
         return 0
 
     def sweep(self, request: CommitRequest) -> int:
         """See `CoordinatorClient.sweep`."""
         id = self._ids[request.transaction.commit_user]
-        answer = self._call("POST", f"/v1/transactions/{id}/sweep", request_document(request))
+        try:
+            answer = self._call("POST", f"/v1/transactions/{id}/sweep", request_document(request))
+        except UnknownNameError:  # the coordinator that found the commit had not opened it
+            return 0
         return int(member(answer, "removed", int))
 
     def close(self) -> None:
@@ -135,35 +146,78 @@ class RemoteCoordinator:
         def renew() -> None:
             while not stop.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
                 with contextlib.suppress(Exception):
-                    self._http.post(f"/v1/transactions/{id}/heartbeat")
+                    self._http.post(f"{self._address}/v1/transactions/{id}/heartbeat")
 
         threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
 
-    def _call(self, method: str, path: str, document: Any = None) -> Any:
-        """The answer's document; repeated while the coordinator can't be reached or is starting."""
+    def _call(self, method: str, path: str, document: Any = None, *, settles: bool = False) -> Any:
+        """The answer's document; repeated while the coordinator can't be reached or is starting.
+
+        A request that `settles` something may have done so although no answer came: only an answer
+        about the thing itself ends it then, anything else is an UnknownOutcomeError.
+        """
         deadline = time.monotonic() + _REPEAT_SECONDS_MAX
         pause = 0.05
+        may_have_arrived = False
         while True:
+            address = self._address
             try:
-                response = self._http.request(method, path, json=document)
+                response = self._http.request(method, address + path, json=document)
                 if response.status_code not in (423, 503):
+                    if may_have_arrived and response.status_code not in (200, 409, 410):
+                        raise _no_clear_answer(_problem(response))
                     return _document(response)
                 problem = _problem(response)
+                may_have_arrived = settles
+                self._move(address, _new_address(response))
             except httpx.TransportError as error:
                 problem = SetupError(
-                    f"The coordinator at {self._address} can't be reached: {error}",
+                    f"The coordinator at {address} can't be reached: {error}",
                     hint="Check that it runs, and its address and token.",
                 )
-            if path == "/v1/transactions":
+                may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
+                self._move(address, self._found_owner(may_have_arrived))
+            if path == "/v1/transactions" and self._address == address:
                 # A second one would be opened; an unanswered one is ended by its lease.
                 raise problem
             if time.monotonic() > deadline:
-                raise UnknownOutcomeError(
-                    f"No clear answer came within {_REPEAT_SECONDS_MAX:.0f} s: {problem.message}",
-                    hint="Look at the table's snapshots before running the statement again.",
-                ) from problem
-            time.sleep(pause)
-            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+                raise _no_clear_answer(problem) from problem
+            if self._address == address:
+                time.sleep(pause)
+                pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+    def _found_owner(self, may_have_arrived: bool) -> str | None:
+        try:
+            return self.find_owner()
+        except PaimonMagicsError as error:
+            if may_have_arrived:
+                raise _no_clear_answer(error) from error
+            raise
+
+    def _move(self, from_address: str, to_address: str | None) -> None:
+        if to_address and self._address == from_address:
+            self._address = to_address.rstrip("/")
+
+
+def _brought(transaction: Transaction) -> dict[str, Any]:
+    """What a coordinator needs that has not opened the transaction."""
+    return {"transaction": transaction_document(transaction), "owner": getpass.getuser()}
+
+
+def _no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"The coordinator gave no clear answer: {problem.message}",
+        hint="Look at the table's snapshots before running the statement again.",
+    )
+
+
+def _new_address(response: httpx.Response) -> str | None:
+    """Where a coordinator that was taken over from sends its clients."""
+    try:
+        address = response.json().get("address")
+    except (ValueError, AttributeError):
+        return None
+    return address if isinstance(address, str) and is_loopback(address) else None
 
 
 def _document(response: httpx.Response) -> Any:
@@ -185,6 +239,8 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
             return InvalidValueError(message, hint=hint)
         case 423 if kind == "TableHeldError":
             return _TableHeldError(message, hint=hint)
+        case 500 if kind == "UnknownOutcomeError":
+            return UnknownOutcomeError(message, hint=hint)
         case 401:
             return SetupError(message, hint=hint or "Connect with the coordinator's token.")
         case 404:

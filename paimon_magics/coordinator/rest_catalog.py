@@ -8,6 +8,7 @@ for says so by 501 and its name. Views and functions do not exist here: lists of
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -51,6 +52,7 @@ from paimon_magics.statements.statement import (
     TableName,
 )
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.fencing import Fence
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.rest_documents import (
     changes_from_documents,
@@ -75,16 +77,18 @@ def rest_catalog_routes(
     warehouse: str | None = None,
     turn: Turn | None = None,
     watch: Watch | None = None,
+    fence: Callable[[], Fence] | None = None,
 ) -> list[Route]:
     """The routes that serve `catalog`, all of them below `/v1`.
 
     Clients must name the warehouse as `warehouse` says, as the catalog's own one is named, or not
     at all. `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits
     of one table apart (by default among these routes alone; it spares retries, nothing depends on
-    it but rolling back, dropping and renaming). Who may use a route is decided before it (`guard`).
-    `watch` is told of what is published and taken away, and remembers it.
+    it but rolling back, dropping and renaming). `fence` is asked before and after each request that
+    changes something. `watch` is told of what is published and taken away, and remembers it. Who
+    may use a route is decided before it (`guard`).
     """
-    context = Context(catalog, publish, turn or Turns(), prefix, watch)
+    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch)
     root = f"/v1/{prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 

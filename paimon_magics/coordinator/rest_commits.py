@@ -67,6 +67,7 @@ def commit_prepared(
             base_is_told=base_is_told,
             statistics=statistics,
             indexes=context.indexes,
+            fence=None if context.fence is None else context.fence(),
             ledger=None if context.watch is None else _Ledger(context.watch, table, snapshot),
         )
 

@@ -26,6 +26,7 @@ from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.fencing import Fence
 from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.prepared_snapshots import RecentCommits
 from paimon_magics.tables.snapshot_publishers import Publish
@@ -110,12 +111,17 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The catalog that is served, by what its snapshots are published, and who is told of it."""
+    """The catalog that is served, by what its snapshots are published, and who is told of it.
+
+    `fence` gives the right to change the catalog, as it is at that moment; without it nothing but
+    compare-and-swap stands between this and others.
+    """
 
     catalog: Catalog
     publish: Publish
     turn: Turn
     prefix: str
+    fence: Callable[[], Fence] | None = None
     watch: Watch | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
     indexes: HashIndexes = field(default_factory=HashIndexes)
@@ -140,9 +146,24 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
         try:
             names = path_names(request, template)
             body = await read_body(request) if method == "POST" else {}
-            result = await run_in_threadpool(handler, context, Call(names, body, request))
+            work = handler if method == "GET" else _fenced(handler)
+            result = await run_in_threadpool(work, context, Call(names, body, request))
         except Exception as error:
             return error_response(error)
         return JSONResponse({} if result is None else result)
 
     return Route(template, answer, methods=[method])
+
+
+def _fenced(handler: Handler) -> Handler:
+    """Nothing is changed, and no change acknowledged, by who does not own the warehouse."""
+
+    def answer(context: Context, call: Call) -> Any:
+        if context.fence is None:
+            return handler(context, call)
+        context.fence()
+        result = handler(context, call)
+        context.fence().check()
+        return result
+
+    return answer

@@ -25,23 +25,24 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from paimon_magics.coordinator.adopting import adopted_transaction, check_adopted_id
 from paimon_magics.coordinator.answers import StoppedError
 from paimon_magics.coordinator.core import (
     AbortAsked,
+    Adopted,
     Answer,
     Begun,
     CheckTable,
     CommitAsked,
     CommitPublished,
-    CommitRefused,
+    Committed,
     CommitUnclear,
     CutPublications,
     DropPublication,
     Effect,
     Event,
-    FilesRemoved,
     ForgetFinished,
     ForgetPublications,
     Halted,
@@ -63,6 +64,7 @@ from paimon_magics.coordinator.core import (
     SaveStopped,
     State,
     Ticked,
+    Unknown,
     step,
 )
 from paimon_magics.coordinator.database import StoreUnavailableError
@@ -74,15 +76,14 @@ from paimon_magics.coordinator.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.opening import open_transaction
+from paimon_magics.coordinator.ownership import Ownership
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
-from paimon_magics.coordinator.watching import Watching, publication_of
+from paimon_magics.coordinator.watching import Watching
+from paimon_magics.coordinator.worker import Worker
 from paimon_magics.errors import (
     CommitConflictError,
-    PaimonMagicsError,
     SetupError,
-    UnknownNameError,
-    UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitRequest, Transaction
@@ -90,10 +91,9 @@ from paimon_magics.planning.publications import Finding, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
-from paimon_magics.tables.committing import commit, committed_files, find_commit, remove_run
-from paimon_magics.tables.publication_checks import unnamed_receipt
-from paimon_magics.tables.stores import UnreachableError
+from paimon_magics.tables.cleaning import tidy_up
+from paimon_magics.tables.committing import check_names, find_commit
+from paimon_magics.tables.fencing import DeposedError
 
 __all__ = ["RESUME_HINT", "Coordinator", "TableHeldError"]
 
@@ -123,15 +123,22 @@ class Coordinator:
 
     `turns` keeps apart what changes one table; whoever else does so in this process takes one too.
     `watching` knows what was published, and `republished` is how many commits were published again
-    since the start.
+    since the start. Without `ownership` (a warehouse whose catalog publishes snapshots by its own
+    comparison) any number of coordinators may be at work.
     """
 
     def __init__(
-        self, catalog: Catalog, store: Store, settings: Settings, limits: Limits | None = None
+        self,
+        catalog: Catalog,
+        store: Store,
+        settings: Settings,
+        limits: Limits | None = None,
+        ownership: Ownership | None = None,
     ) -> None:
         self._catalog = catalog
+        self._ownership = ownership
+        self._epoch = 0
         self._store = store
-        self._settings = settings
         self._state = State(limits or Limits())
         self._events: queue.Queue[_Asked | None] = queue.Queue()
         self._asks: dict[int, Future[Answer]] = {}
@@ -147,6 +154,16 @@ class Coordinator:
             state=lambda: self._state,
             request=self._request,
             ask=lambda make: self._ask(lambda ask: _Asked(make(ask))),
+            fence=None if ownership is None else ownership.fence,
+        )
+        self._worker = Worker(
+            catalog,
+            store,
+            settings,
+            self.turns,
+            self.watching,
+            ownership,
+            stopped=lambda: self._state.stopped,
         )
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
         self._failure: BaseException | None = None
@@ -158,10 +175,17 @@ class Coordinator:
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     def start(self) -> None:
-        """Restore what was stored and begin to work."""
+        """Restore what was stored and begin to work.
+
+        Raises SetupError when something is stored and another coordinator owns the warehouse.
+        """
         stored = self._store.unfinished()
         for held, opened in stored:
             self._opened[held.id] = transaction_of(opened)
+        if stored:
+            self._own()
+        if self._ownership is not None and self._ownership.succeeded_another:
+            stored = [(held, opened) for held, opened in stored if not self._was_committed(held)]
         self._put(
             _Asked(
                 Restored(
@@ -181,7 +205,19 @@ class Coordinator:
         self._pool.shutdown(wait=True)
         self._put(None)
         self._thread.join()
+        if self._ownership is not None:
+            self._ownership.release()
         self._store.close()
+
+    def depose(self, error: DeposedError) -> None:
+        """Answer nothing more: another coordinator owns the warehouse. For any thread."""
+        self._failure = self._failure or error
+        self._put(_Asked(Ticked(_now_ms())))  # wakes the thread, which tells everybody who waits
+
+    @property
+    def deposed(self) -> DeposedError | None:
+        """What it ended with when another coordinator has taken the warehouse over."""
+        return self._failure if isinstance(self._failure, DeposedError) else None
 
     @property
     def problem(self) -> str | None:
@@ -224,6 +260,7 @@ class Coordinator:
         self, table: TableName, base_snapshot_id: int | None, owner: str
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction; raises errors of ours for a table that can't be committed to."""
+        self._own()
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
         self.watching.forget_predecessor(loaded)
         id = uuid.uuid4().hex
@@ -256,6 +293,49 @@ class Coordinator:
         digest = digest_of(request)
         return self._ask(lambda ask: _Asked(CommitAsked(id, digest, ask), request=request))
 
+    def adopt(
+        self,
+        id: str,
+        owner: str,
+        document: Any,
+        request_for: Callable[[Transaction], CommitRequest] | None,
+    ) -> Answer:
+        """Commit what another coordinator has opened, or end it where `request_for` is None.
+
+        `document` is the client's, `request_for` makes of it what is to be committed. Raises
+        InvalidValueError for what no coordinator can have opened, UnknownOutcomeError when the
+        table no longer tells what became of it.
+        """
+        check_adopted_id(id)
+        self._own()
+        table, transaction = adopted_transaction(self._catalog, document)
+        asked = None if request_for is None else request_for(transaction)
+        if asked is not None:
+            check_names(table, asked)
+        found = find_commit(table, transaction)
+        if found is not None and asked is not None:
+            return Committed(found)
+        if self._ownership is None:
+            return Unknown()
+        digest = None if asked is None else digest_of(asked)
+        epoch = self._ownership.epoch
+        return self._ask(
+            lambda ask: _Asked(
+                Adopted(
+                    id,
+                    table.location,
+                    owner,
+                    digest,
+                    epoch,
+                    _now_ms(),
+                    ask,
+                    exclusive=_one_at_a_time(table),
+                ),
+                opened=transaction,
+                request=asked,
+            )
+        )
+
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""
         return self._ask(lambda ask: _Asked(AbortAsked(id, reason, _now_ms(), ask)))
@@ -268,10 +348,27 @@ class Coordinator:
         held = self.held(id)
         if held is None or held.phase is not Phase.COMMITTED or held.digest != digest_of(request):
             return None
-        table = self._catalog.load(request.transaction.table)
-        keep = committed_files(table, request.messages)
-        wait_ms_max = self._settings.attempt_wait_ms_max
-        return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
+        return self._worker.sweep(request)
+
+    # ---- owning the warehouse ----
+
+    def _own(self) -> None:
+        if self._ownership is not None and self._ownership.acquire() != self._epoch:
+            self._epoch = self._ownership.epoch
+            self._worker.drop_claims(_now_ms() - self._state.limits.receipt_retention_ms)
+
+    def _was_committed(self, held: Held) -> bool:
+        """Whether a coordinator between this one's two lives has committed the transaction; if so
+        that is stored."""
+        found = self._worker.receipt(self._opened[held.id])
+        if found is None:
+            return False
+        until_ms = _now_ms() + self._state.limits.receipt_retention_ms
+        self._store.save(
+            replace(held, phase=Phase.COMMITTED, receipt=found, expires_at_ms=until_ms)
+        )
+        self._opened.pop(held.id)
+        return True
 
     # ---- the thread that owns the state ----
 
@@ -359,12 +456,16 @@ class Coordinator:
                 future.set_exception(error)
 
     def _stopped(self) -> SetupError:
+        if self.deposed is not None:
+            return self.deposed
         reason = "." if self._failure is None else f": {self._failure}"
         return StoppedError(
             f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
         )
 
     def _handle(self, asked: _Asked) -> None:
+        if self.deposed is not None:
+            raise self.deposed
         state, effects = step(self._state, self._with_finished(asked.event))
         with self._store.together():
             for effect in effects:
@@ -374,7 +475,7 @@ class Coordinator:
                     case _:
                         self._store_effect(effect)
         before, self._state = self._state, state
-        if isinstance(asked.event, Begun) and asked.opened is not None:
+        if isinstance(asked.event, Begun | Adopted) and asked.opened is not None:
             self._opened[asked.event.id] = asked.opened
         for effect in effects:
             if isinstance(effect, Save) and effect.held.id in before.held.keys() - state.held:
@@ -397,7 +498,8 @@ class Coordinator:
     def _save(self, held: Held, asked: _Asked) -> None:
         if asked.opened is not None:
             self._store.open(held, transaction_document(asked.opened))
-            return
+            if asked.request is None:
+                return
         request = None
         if asked.request is not None:
             request = json.dumps(request_document(asked.request)).encode()
@@ -425,6 +527,8 @@ class Coordinator:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Reply(ask=ask, answer=answer):
+                if self._ownership is not None:
+                    self._ownership.check_time()  # a deposed coordinator acknowledges nothing
                 self._answer(ask, answer)
             case RunCommit(id=id):
                 self._run(self._commit, id)
@@ -458,7 +562,10 @@ class Coordinator:
 
     def _run(self, action: Callable[[_T], Event], argument: _T) -> None:
         def work() -> None:
-            self._put(_Asked(action(argument)))
+            try:
+                self._put(_Asked(action(argument)))
+            except DeposedError as error:
+                self.depose(error)
 
         with contextlib.suppress(RuntimeError):  # stopping: it is found again at the next start
             self._pool.submit(work)
@@ -469,79 +576,20 @@ class Coordinator:
             assert request is not None
         except Exception:
             return CommitUnclear(id)
-        return self._published(id, request)
-
-    def _published(self, id: str, request: CommitRequest) -> Event:
-        try:
-            return self._publish(id, request)
-        except UnknownOutcomeError:
-            return CommitUnclear(id)
-        except UnreachableError:  # nothing was published; it is, when the store is back
-            time.sleep(_RETRY_SECONDS)
-            return CommitUnclear(id)
-        except PaimonMagicsError as error:
-            return CommitRefused(id, str(error), _now_ms())
-        except Exception:
-            return CommitUnclear(id)
+        return self._worker.commit(id, request)
 
     def _look_up(self, id: str) -> Event:
         try:
-            request = self._request(id)
+            request, adopted = self._request(id), self._state.held[id].adopted
             assert request is not None
-            table = self._catalog.load(request.transaction.table)
-            found = find_commit(table, request.transaction) or unnamed_receipt(table, request)
         except Exception:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
-        if found is not None:
-            with contextlib.suppress(Exception):
-                self._remove_runs(table, id, request.transaction)
-            tidy_up(table, request.transaction, committed_files(table, request.messages))
-            publication = publication_of(id, request, table, found, _now_ms())
-            return CommitPublished(id, found, _now_ms(), publication)
-        return self._published(id, request)
-
-    def _publish(self, id: str, request: CommitRequest) -> Event:
-        table = self._catalog.load(request.transaction.table)
-        stopped = self._state.stopped.get(table.location)
-        if stopped is not None:
-            raise CommitConflictError(stopped.reason)
-        run = self._store.runs(id)
-        with self.turns(table.location):
-            findings = self.watching.look(table.location)
-            if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
-                return self.watching.found(table.location, findings, before=id)
-            # A commit is looked for, and found absent, before it is run again.
-            receipt = commit(
-                table, request, self._catalog.publish, token=_token(id, run), is_first_run=True
-            )
-        tidy_up(table, request.transaction, committed_files(table, request.messages))
-        reach("commit.published")
-        if run > 1:
-            with contextlib.suppress(Exception):
-                self._remove_runs(table, id, request.transaction)
-        publication = publication_of(id, request, table, receipt, _now_ms())
-        return CommitPublished(id, receipt, _now_ms(), publication, findings)
-
-    def _remove_runs(self, table: Table, id: str, transaction: Transaction) -> None:
-        """Remove what runs that this process, or one before it, did not end left of metadata."""
-        for run in range(1, self._store.runs(id) + 1):
-            remove_run(table, transaction, _token(id, run))
+        return self._worker.look_up(id, request, adopted)
 
     def _remove(self, id: str) -> Event:
-        transaction = self._opened[id]
-        try:
-            table = self._catalog.load(transaction.table)
-            if find_commit(table, transaction) is None:
-                self._remove_runs(table, id, transaction)
-                wait_ms_max = self._settings.attempt_wait_ms_max
-                remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
-                reach("files.removed")
-        except UnknownNameError:
-            return FilesRemoved(id, _now_ms())  # the table itself is gone
-        except Exception:
-            return Ticked(_now_ms())  # tried again after the grace period
-        return FilesRemoved(id, _now_ms())
+        held = self._state.held.get(id)
+        return self._worker.remove(id, self._opened[id], 0 if held is None else held.adopted)
 
 
 def _one_at_a_time(table: Table) -> bool:
@@ -572,11 +620,6 @@ def _reach_after(event: Event) -> None:
             reach("abort.stored")
         case _:
             pass
-
-
-def _token(id: str, run: int) -> str:
-    """What the metadata files of a run of a transaction's commit are named by."""
-    return f"{id}-{run}"
 
 
 def _now_ms() -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from paimon_magics.coordinator.core import Held, Phase, Stopped
+from paimon_magics.coordinator.core import FINISHED, Held, Phase, Stopped
 from paimon_magics.coordinator.database import Change, Database
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.errors import SetupError
@@ -50,7 +50,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS stopped ("
     "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
 )
-_FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 
 
 def open_store(state: Path, address: str | None = None) -> Store:
@@ -176,7 +175,7 @@ class Store:
         self._write(
             "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
             "request = coalesce(?, request) WHERE id = ?",
-            *(int(held.phase in _FINISHED), held.expires_at_ms, _body(held), request, held.id),
+            *(int(held.phase in FINISHED), held.expires_at_ms, _body(held), request, held.id),
         )
 
     def begin_run(self, id: str) -> None:

@@ -41,7 +41,8 @@ from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.committing import commit
+from paimon_magics.tables.fenced_commits import commit_fenced
+from paimon_magics.tables.fencing import DeposedError, Fence
 from paimon_magics.tables.lineage import Changed
 from paimon_magics.tables.publication_checks import examine, made_since, moved
 from paimon_magics.tables.republishing import changed_by_request, repetition
@@ -88,6 +89,7 @@ class Watching:
         state: Callable[[], State],
         request: Callable[[str], CommitRequest | None],
         ask: Ask,
+        fence: Callable[[], Fence] | None = None,
     ) -> None:
         self._catalog = catalog
         self._store = store
@@ -95,6 +97,7 @@ class Watching:
         self._state = state
         self._request = request
         self._ask = ask
+        self._fence = fence
 
     # ---- in the pool ----
 
@@ -130,6 +133,8 @@ class Watching:
         try:
             with self._turns(location):
                 finding = self._republished(publication)
+        except DeposedError:
+            raise
         except (UnknownOutcomeError, SetupError, OSError):
             finding = None
         except PaimonMagicsError as error:
@@ -209,7 +214,8 @@ class Watching:
             return findings[0]
         table = self._catalog.load(publication.table)
         request = repetition(table, publication, self._request_of(publication))
-        receipt = commit(table, request, self._catalog.publish)
+        fence = None if self._fence is None else self._fence()
+        receipt = commit_fenced(table, request, self._catalog.publish, fence)
         return moved(publication, receipt, _now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:

@@ -11,8 +11,10 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from paimon_magics.coordinator.finding import owner_address
 from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import (
@@ -95,6 +97,8 @@ def connect(
                 warehouse = warehouse or remote.warehouse()
         options = _catalog_options(warehouse, catalog)
         opened = Catalog.open(options)
+        if remote is not None:
+            remote.find_owner = partial(owner_address, opened)
         if _active is not None and not _active.closed and not is_alive(_active.spark):
             _active.close()  # somebody stopped its Spark
         if _active is not None and not _active.closed:

@@ -24,6 +24,7 @@ from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidValueError,
     PaimonMagicsError,
     TableDamagedError,
     UnknownOutcomeError,
@@ -49,6 +50,8 @@ from paimon_magics.tables.stores import failure, told
 __all__ = [
     "Publish",
     "check_can_publish",
+    "check_files",
+    "check_names",
     "commit",
     "committed_files",
     "find_commit",
@@ -346,6 +349,13 @@ def _metadata_of(table: Table, snapshot: Any) -> set[str]:
 
 def _sync_data(table: Table, messages: Sequence[CommitMessage]) -> None:
     """Put the files and their names on the disk, before a snapshot may name them."""
+    try:
+        sync_files(_paths(table, messages))
+    except FileNotFoundError as error:
+        raise _file_is_gone(table, str(error.filename)) from error
+
+
+def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
     paimon = table.paimon
     paths = [
         canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
@@ -361,18 +371,45 @@ def _sync_data(table: Table, messages: Sequence[CommitMessage]) -> None:
         for entry in message.index_adds
         if entry.index_file.global_index_meta is None
     ]
-    sync_files(paths)
+    return paths
 
 
 def _decode(table: Table, messages: Sequence[bytes]) -> list[CommitMessage]:
     paimon = table.paimon
-    decoded = [
-        deserialize_commit_message(
-            body, paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields, version=14
-        )
-        for body in messages
-    ]
+    keys = paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields
+    try:
+        decoded = [deserialize_commit_message(body, *keys, version=14) for body in messages]
+    except Exception as error:
+        raise InvalidValueError(
+            f"A commit message for `{table.name}` can't be read: {error}",
+            hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
+        ) from error
     return [message for message in decoded if not message.is_empty()]
+
+
+def check_names(table: Table, request: CommitRequest) -> None:
+    """Raise InvalidValueError for messages of files that are not the transaction's own."""
+    prefix = request.transaction.file_prefix
+    for message in _decode(table, request.messages):
+        for file in [*message.new_files, *message.changelog_files]:
+            name = file.file_name
+            if not name.startswith(prefix) or set("/\\\0") & set(name) or file.external_path:
+                raise InvalidValueError(f"The file {name!r} is not the transaction's own.")
+
+
+def check_files(table: Table, messages: Sequence[bytes]) -> None:
+    """Raise CommitConflictError unless all files that the messages commit are there."""
+    file_io = table.paimon.file_io
+    for path in _paths(table, _decode(table, messages)):
+        if not file_io.exists(path):
+            raise _file_is_gone(table, path)
+
+
+def _file_is_gone(table: Table, path: str) -> CommitConflictError:
+    return CommitConflictError(
+        f"The file {path} is gone, so the commit to `{table.name}` can't be made.",
+        hint="Nothing was written. Run the statement again.",
+    )
 
 
 def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:

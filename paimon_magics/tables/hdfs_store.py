@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError
-from paimon_magics.faults import reach
 
 __all__ = ["HdfsStore"]
 
@@ -52,12 +51,9 @@ class HdfsStore:
         self._write(temporary, content, path)
         try:
             client.rename(temporary, target, overwrite=False)
-            created = True
         except Exception as error:
-            created = self._renamed_after_all(temporary, target, path, error)
-        if created:
-            reach("publish.linked")
-        return created
+            return self._renamed_after_all(temporary, target, path, error)
+        return True
 
     def write(self, path: str, content: bytes) -> None:
         """See `Store.write`."""

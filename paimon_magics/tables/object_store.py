@@ -23,7 +23,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
-from paimon_magics.faults import reach
 from paimon_magics.tables.stores import UnreachableError
 
 __all__ = ["ObjectStore", "S3Access", "s3_access"]
@@ -147,10 +146,7 @@ class ObjectStore:
 
     def create(self, path: str, content: bytes) -> bool:
         """See `Store.create`."""
-        created = self._create(path, content)
-        if created:
-            reach("publish.linked")
-        return created
+        return self._create(path, content)
 
     def write(self, path: str, content: bytes) -> None:
         """See `Store.write`."""

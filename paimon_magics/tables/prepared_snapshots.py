@@ -28,6 +28,7 @@ from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.fencing import EPOCH, Fence, check_epoch
 from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.rest_documents import (
     MalformedDocumentError,
@@ -149,15 +150,17 @@ def publish_prepared(
     statistics: Sequence[Document] = (),
     ledger: Ledger | None = None,
     indexes: HashIndexes | None = None,
+    fence: Fence | None = None,
 ) -> bool:
     """Publish a snapshot that `check_snapshot` accepted; False when it must be prepared anew.
 
     `base_uuid` is the uuid of the snapshot that it was prepared on, None for none or one without
     a uuid; clients of before Paimon 2.0 do not tell it (`base_is_told`), then its id decides. True
     also when an earlier call published it, which `ledger` knows for longer than snapshots last.
-    `indexes` compares the hash indexes of dynamic buckets. Raises MalformedDocumentError for files
-    that are not there, StaleIndexError for an index that lacks keys of the table's. A table of a
-    REST catalog is committed through that, with the `statistics` of the commit.
+    `indexes` compares the hash indexes of dynamic buckets. With `fence`, the snapshot carries its
+    epoch. Raises MalformedDocumentError for files that are not there, StaleIndexError for an index
+    that lacks keys of the table's, DeposedError when the fence forbids it. A table of a REST
+    catalog is committed through that, with the `statistics` of the commit.
     """
     if table.paimon.catalog_environment.supports_version_management:
         return _commit_upstream(table, snapshot, base_uuid, statistics)
@@ -170,6 +173,8 @@ def publish_prepared(
     latest = latest_snapshot(table)
     latest_id = 0 if latest is None else int(latest["id"])
     latest_uuid = None if latest is None else latest.get("uuid")
+    if fence is not None and latest is not None:
+        check_epoch(latest.get("properties"), fence, f"Snapshot {latest_id} of `{table.name}`")
     if snapshot["id"] != latest_id + 1 or (base_is_told and base_uuid != latest_uuid):
         return False
     changes = _changes(table, snapshot["deltaManifestList"])
@@ -193,6 +198,9 @@ def publish_prepared(
         ) from error
     manager = table.paimon.snapshot_manager()
     content = {key: value for key, value in snapshot.items() if value is not None}
+    if fence is not None:
+        content["properties"] = {**content.get("properties", {}), EPOCH: str(fence.epoch)}
+        fence.check()
     path = published_path(manager.get_snapshot_path(snapshot["id"]))
     if ledger is not None:
         ledger.begin(digest, changes_index=before != after)

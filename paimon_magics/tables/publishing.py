@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 
 from paimon_magics.errors import SetupError
-from paimon_magics.faults import reach
 
 __all__ = ["publish_local_file"]
 
@@ -47,7 +46,6 @@ def publish_local_file(path: str, content: bytes) -> bool:
                     hint="Put the warehouse on a local disk file system such as ext4, xfs or APFS.",
                 ) from error
             raise
-        reach("publish.linked")
         _sync_directory(target.parent)
         return True
 

@@ -62,6 +62,8 @@ class _FilePublisher:
         content = JSON.to_json(snapshot, indent=2).encode()
         created = self._create(local_path(path) or path, content)
         if created:
+            reach("publish.linked")
+        if created:
             write_hint(self._store, manager.latest_file, snapshot.id)
         return created
 

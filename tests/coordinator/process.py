@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,10 +35,15 @@ class Process:
         state: Path,
         *options: str,
         environment: Mapping[str, str] | None = None,
+        catalog: Mapping[str, str] | None = None,
     ) -> None:
         self.warehouse = warehouse
         self.state = state
-        self.options = options
+        self.options = [*options, f"--warehouse={warehouse}"]
+        if catalog is not None:
+            file = state.with_suffix(".json")
+            file.write_text(json.dumps(dict(catalog)))
+            self.options = [*options, f"--catalog={file}"]
         self.environment = {**os.environ, **(environment or {})}
         self._port = "0"
         self.running: subprocess.Popen[str] | None = None
@@ -56,7 +63,6 @@ class Process:
                 sys.executable,
                 "-m",
                 "paimon_magics.coordinator",
-                f"--warehouse={self.warehouse}",
                 f"--state={self.state}",
                 f"--port={self._port}",
                 *self.options,
@@ -67,6 +73,8 @@ class Process:
         )
         assert self.running.stdout is not None
         line = self.running.stdout.readline()
+        if not line:
+            self.running.communicate()
         assert line.startswith("paimon-coordinator "), line
         self.address = line.split()[1]
         self._port = self.address.rsplit(":", 1)[1]
@@ -98,11 +106,14 @@ class Process:
         return (self.state / "token").read_text().strip()
 
 
-def create_table(warehouse: Path, sql: str) -> Catalog:
-    catalog = Catalog.open({"warehouse": str(warehouse)})
+def create_table(warehouse: Path | Mapping[str, str], sql: str) -> Catalog:
+    """A table, unless it is there, in a folder or in the catalog of these options."""
+    options = {"warehouse": str(warehouse)} if isinstance(warehouse, Path) else warehouse
+    catalog = Catalog.open(options)
     statement = parse_statement(sql)
     assert isinstance(statement, CreateTable)
-    catalog.create_table(TABLE, plan_create_table(statement))
+    name = TableName(statement.name.table, "default")
+    catalog.create_table(name, plan_create_table(statement), if_not_exists=True)
     return catalog
 
 
@@ -114,7 +125,7 @@ def write(
     overwrite: bool = False,
 ) -> tuple[bytes, ...]:
     """Write rows as a Spark task would; return the commit messages."""
-    table = catalog.load(TABLE)
+    table = catalog.load(transaction.table)
     definition = table.definition
     schema = arrow_schema(definition)
     rule = None
@@ -133,9 +144,9 @@ def write(
     return write_batches(task, [batch]).messages
 
 
-def read(catalog: Catalog) -> list[dict[str, object]]:
+def read(catalog: Catalog, table: TableName = TABLE) -> list[dict[str, object]]:
     """All rows, by plain pypaimon."""
-    builder = catalog.load(TABLE).paimon.new_read_builder()
+    builder = catalog.load(table).paimon.new_read_builder()
     splits = builder.new_scan().plan().splits()
     rows: list[dict[str, object]] = builder.new_read().to_arrow(splits).to_pylist()
     return rows
@@ -145,3 +156,10 @@ def data_files(warehouse: Path) -> set[str]:
     # Folders may go while they are looked into; `walk` passes over them.
     names = (name for _, _, files in os.walk(warehouse) for name in files)
     return {name for name in names if name.endswith(".parquet")}
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come true"
+        time.sleep(0.05)

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
     AbortAsked,
+    Aborted,
+    Adopted,
     Begun,
     CommitAsked,
     CommitPublished,
     CommitRefused,
     Committed,
     CommitUnclear,
+    CommitUndetermined,
     Effect,
     Event,
     FilesRemoved,
@@ -34,6 +37,7 @@ from paimon_magics.coordinator.core import (
     Save,
     State,
     Ticked,
+    Undetermined,
     Unknown,
     step,
 )
@@ -230,3 +234,47 @@ def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_en
     stored = (state.held["a"],)
     restored, _ = step(State(LIMITS), Restored(stored, now_ms=500))
     assert isinstance(effects_of(restored, second)[0].answer, Occupied)  # type: ignore[union-attr]
+
+
+def test_what_another_coordinator_has_opened_is_looked_up_before_it_is_committed() -> None:
+    brought = Adopted("a", "t", "me", "x", 2, now_ms=5, ask=1)
+    state, (save, look_up) = step(State(LIMITS), brought)
+    assert isinstance(save, Save) and save.held.phase is Phase.UNCLEAR and save.held.adopted
+    assert look_up == LookUpCommit("a")
+    assert effects_of(state, replace(brought, digest="y", ask=2)) == (Reply(2, Mismatch()),)
+    _, (_, *replies) = step(state, CommitPublished("a", RECEIPT, 6))
+    assert replies == [Reply(1, Committed(RECEIPT))]
+
+
+def test_what_is_adopted_waits_for_its_table() -> None:
+    state = after(begun("b"), CommitAsked("b", "x", 2))
+    state, effects = step(state, Adopted("a", "t", "me", "x", 2, now_ms=5, ask=3))
+    assert [type(effect) for effect in effects] == [Save]
+    assert effects_of(state, CommitPublished("b", RECEIPT, 6))[-1] == LookUpCommit("a")
+
+
+def test_what_is_adopted_to_be_ended_loses_its_files() -> None:
+    brought = Adopted("a", "t", "me", None, 2, now_ms=5, ask=1)
+    state, effects = step(State(LIMITS), brought)
+    assert effects[1:] == (Reply(1, Aborted()), RemoveFiles("a"))
+    assert effects_of(state, replace(brought, ask=2)) == (Reply(2, Aborted()),)
+
+
+def test_an_outcome_that_nobody_can_tell_ends_the_waiting_and_keeps_the_files() -> None:
+    state = after(begun("a"), begun("b"), CommitAsked("a", "x", 2), CommitAsked("b", "x", 3))
+    state, effects = step(state, CommitUndetermined("a", "its snapshots have expired", 5))
+    save, reply, run = effects
+    assert isinstance(save, Save) and save.held.phase is Phase.UNDETERMINED
+    assert reply == Reply(2, Undetermined("its snapshots have expired"))
+    assert run == RunCommit("b")
+    asked = CommitAsked("a", "x", 4, save.held)
+    assert effects_of(state, asked) == (Reply(4, reply.answer),)
+    asked_to_end = AbortAsked("a", "why", 9, 5, save.held)
+    assert effects_of(state, asked_to_end) == (Reply(5, reply.answer),)
+
+
+def test_files_to_be_removed_that_turn_out_committed_stay() -> None:
+    state = after(begun("a"), begun("b"), CommitAsked("b", "x", 2), AbortAsked("a", "why", 3, 3))
+    state, effects = step(state, CommitPublished("a", RECEIPT, 6))
+    assert [type(effect) for effect in effects] == [Save], "the commit of b goes on undisturbed"
+    assert "a" not in state.held

@@ -9,9 +9,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from paimon_magics.coordinator.core import (
+    FINISHED,
     FORGET_EVERY_MS,
     AbortAsked,
     Aborted,
+    Adopted,
     Answer,
     Begun,
     CheckAsked,
@@ -23,6 +25,7 @@ from paimon_magics.coordinator.core import (
     CommitRefused,
     Committed,
     CommitUnclear,
+    CommitUndetermined,
     DropPublication,
     Effect,
     Event,
@@ -57,7 +60,6 @@ from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.statements.statement import TableName
 
 LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=400_000, watch_every_ms=300)
-FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED)
 FOREIGN = "foreign"
 
 
@@ -67,14 +69,18 @@ class Table:
 
     `files` are the snapshots' files by id: who wrote each, an id or FOREIGN. `content` is what the
     newest snapshot rests on: whose commit each id was when the next one was built on it.
+    `in_flight` is what the coordinator before this one has prepared: it succeeds until there is
+    another snapshot.
     """
 
     files: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)
     data: set[str] = field(default_factory=set)
     overwritten: set[str] = field(default_factory=set)
+    in_flight: set[str] = field(default_factory=set)
 
     def publish(self, who: str) -> None:
+        self.in_flight.clear()
         self.files.append(who)
         self.content.append(who)
 
@@ -108,6 +114,7 @@ class Interleavings(RuleBasedStateMachine):
         self.asked = 0
         self.waiting: dict[int, str] = {}
         self.told: dict[str, set[str]] = {}
+        self.used: set[str] = set()
         self.now_ms = 0
 
     def apply(self, event: Event) -> None:
@@ -162,9 +169,31 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(id=ids)
     def begin(self, id: str) -> None:
-        if id not in self.state.held and id not in self.told:
+        if id not in self.used:
+            self.used.add(id)
             self.tables[table_of(id)].data.add(id)
             self.apply(Begun(id, table_of(id), "me", self.now_ms, self.ask(id)))
+
+    @rule(id=ids, fate=st.sampled_from(["published", "in flight", "not begun", "to be ended"]))
+    def bring(self, id: str, fate: str) -> None:
+        """A client comes with what the coordinator before this one has opened."""
+        if id in self.used:
+            return
+        self.used.add(id)
+        table = self.tables[table_of(id)]
+        table.data.add(id)
+        if fate == "published":
+            table.publish(id)
+        elif fate == "in flight":
+            table.in_flight.add(id)
+        digest = None if fate == "to be ended" else "digest"
+        self.apply(Adopted(id, table_of(id), "me", digest, 2, self.now_ms, self.ask(id)))
+
+    @rule(id=ids)
+    def the_one_before_goes_on(self, id: str) -> None:
+        table = self.tables[table_of(id)]
+        if id in table.in_flight:
+            table.publish(id)
 
     def finished(self, id: str) -> Held | None:
         saved = self.saved.get(id)
@@ -242,8 +271,9 @@ class Interleavings(RuleBasedStateMachine):
             receipt, publication = self.publication(id)
             self.apply(CommitPublished(id, receipt, self.now_ms, publication))
             return
+        refusal = CommitUndetermined if id in table.in_flight else CommitRefused
         if name in self.state.stopped:
-            self.apply(CommitRefused(id, "stopped", self.now_ms))
+            self.apply(refusal(id, "stopped", self.now_ms))
             return
         looked = self.checked(name, id)
         if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in looked.findings):
@@ -251,7 +281,7 @@ class Interleavings(RuleBasedStateMachine):
             return
         match outcome:
             case "refused":
-                self.apply(CommitRefused(id, "refused", self.now_ms))
+                self.apply(refusal(id, "refused", self.now_ms))
             case "silent":
                 self.apply(CommitUnclear(id))
             case _:

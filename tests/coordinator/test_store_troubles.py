@@ -25,6 +25,7 @@ from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import Store
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.postgres import Line, PostgresServer
 from tests.coordinator.process import TABLE, Process, create_table, read, write
@@ -43,6 +44,10 @@ class SmallDisk:
         pages = self.database._connection.pragma("page_count")
         assert isinstance(pages, int) and free == 0
         self.database._connection.pragma("max_page_count", pages)
+
+    def protect(self, *, protected: bool) -> None:
+        """Let nothing be written, as on a disk that was mounted anew for reading."""
+        self.database._connection.pragma("query_only", protected)
 
     def empty(self) -> None:
         self.database._connection.pragma("max_page_count", 1_000_000)
@@ -192,9 +197,11 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
     process.close()
 
 
-def test_an_engine_that_commits_by_itself_is_told_to_come_back_while_the_disk_is_full(
+def test_an_engine_that_commits_by_itself_comes_back_while_nothing_can_be_stored(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
+    plan = catalog.load(TABLE).definition
+    catalog.create_table(TableName("other", "default"), plan)
     routes = rest_catalog_routes(
         catalog, catalog.publish, turn=coordinator.turns, watch=coordinator.watching
     )
@@ -202,12 +209,22 @@ def test_an_engine_that_commits_by_itself_is_told_to_come_back_while_the_disk_is
         table = CatalogFactory.create(client_options(url, Path(catalog.warehouse))).get_table(
             "default.t"
         )
-        disk.fill()
-        begin_until_full(coordinator)
-        Timer(1.5, disk.empty).start()
         builder = table.new_batch_write_builder()
         writing = builder.new_write()
         writing.write_arrow(pa.table({"k": pa.array([7], pa.int32())}))
-        builder.new_commit().commit(writing.prepare_commit())
+        messages = writing.prepare_commit()
+        disk.protect(protected=True)
+        with pytest.raises(StoreUnavailableError, match="readonly"):
+            coordinator.begin(TABLE, None, "ada")
+        dropped = httpx.delete(
+            f"{url}/v1/paimon/databases/default/tables/other",
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            trust_env=False,
+        )
+        assert (dropped.status_code, "readonly" in dropped.json()["message"]) == (503, True)
+        later = Timer(1.5, disk.protect, kwargs={"protected": False})
+        later.start()
+        builder.new_commit().commit(messages)
         writing.close()
+        later.join()
     assert read(catalog) == [{"k": 7}]

@@ -35,6 +35,7 @@ from paimon_magics.coordinator.core.effects import (
 )
 from paimon_magics.coordinator.core.events import (
     AbortAsked,
+    Adopted,
     Begun,
     ChainCut,
     CheckAsked,
@@ -44,6 +45,7 @@ from paimon_magics.coordinator.core.events import (
     CommitPublished,
     CommitRefused,
     CommitUnclear,
+    CommitUndetermined,
     Event,
     FilesRemoved,
     HeartbeatAsked,
@@ -65,6 +67,7 @@ from paimon_magics.coordinator.core.stepping import (
     step,
 )
 from paimon_magics.coordinator.core.values import (
+    FINISHED,
     Aborted,
     Answer,
     Committed,
@@ -82,13 +85,16 @@ from paimon_magics.coordinator.core.values import (
     Refusal,
     Stopped,
     Unchecked,
+    Undetermined,
     Unknown,
 )
 
 __all__ = [
+    "FINISHED",
     "FORGET_EVERY_MS",
     "AbortAsked",
     "Aborted",
+    "Adopted",
     "Answer",
     "Begun",
     "ChainCut",
@@ -100,6 +106,7 @@ __all__ = [
     "CommitPublished",
     "CommitRefused",
     "CommitUnclear",
+    "CommitUndetermined",
     "Committed",
     "CutPublications",
     "Done",
@@ -141,6 +148,7 @@ __all__ = [
     "TableMoved",
     "Ticked",
     "Unchecked",
+    "Undetermined",
     "Unknown",
     "step",
 ]

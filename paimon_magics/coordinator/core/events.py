@@ -15,6 +15,7 @@ from paimon_magics.statements.statement import TableName
 
 __all__ = [
     "AbortAsked",
+    "Adopted",
     "Begun",
     "ChainCut",
     "CheckAsked",
@@ -24,6 +25,7 @@ __all__ = [
     "CommitPublished",
     "CommitRefused",
     "CommitUnclear",
+    "CommitUndetermined",
     "Event",
     "FilesRemoved",
     "HeartbeatAsked",
@@ -73,6 +75,21 @@ class CommitAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopted:
+    """The owner brings a transaction that a coordinator before this one has opened: to commit it,
+    with the digest as in CommitAsked, or (None) to end it. `epoch` is that of this coordinator."""
+
+    id: str
+    table: str
+    owner: str
+    digest: str | None
+    epoch: int
+    now_ms: int
+    ask: int
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CommitPublished:
     """The commit is in the table, by this attempt or an earlier one.
 
@@ -101,6 +118,15 @@ class CommitUnclear:
     """Neither success nor failure is known, or a look-up did not succeed either."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUndetermined:
+    """Neither success nor failure is known, and no look-up will tell."""
+
+    id: str
+    reason: str
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +273,11 @@ Event = (
     Begun
     | HeartbeatAsked
     | CommitAsked
+    | Adopted
     | CommitPublished
     | CommitRefused
     | CommitUnclear
+    | CommitUndetermined
     | AbortAsked
     | FilesRemoved
     | CheckAsked

@@ -16,6 +16,7 @@ from paimon_magics.coordinator.core.effects import (
 )
 from paimon_magics.coordinator.core.events import (
     AbortAsked,
+    Adopted,
     Begun,
     ChainCut,
     CheckAsked,
@@ -25,6 +26,7 @@ from paimon_magics.coordinator.core.events import (
     CommitPublished,
     CommitRefused,
     CommitUnclear,
+    CommitUndetermined,
     Event,
     FilesRemoved,
     HeartbeatAsked,
@@ -60,6 +62,7 @@ from paimon_magics.coordinator.core.values import (
     Overwritten,
     Phase,
     Refusal,
+    Undetermined,
     Unknown,
 )
 
@@ -67,6 +70,8 @@ __all__ = ["FORGET_EVERY_MS", "step"]
 
 FORGET_EVERY_MS = 60_000
 """How often finished transactions are looked through for those that need not be kept longer."""
+
+_BY_OWNER = "its owner ended it"
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
@@ -78,12 +83,16 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
             return _heartbeat(state, event)
         case CommitAsked():
             return _ask_commit(state, event)
+        case Adopted():
+            return _adopt(state, event)
         case CommitPublished():
             return _published(state, event)
         case CommitRefused():
             return _refused(state, event)
         case CommitUnclear(id=id):
             return _unclear(state, id)
+        case CommitUndetermined():
+            return _undetermined(state, event)
         case AbortAsked():
             return _ask_abort(state, event)
         case FilesRemoved():
@@ -186,6 +195,41 @@ def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, 
     return state, (Save(committing), RunCommit(event.id))
 
 
+def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
+    """Whoever opened it may have published it, or still do: it is looked up before it is run."""
+    id, table, now_ms, ask = event.id, event.table, event.now_ms, event.ask
+    if event.digest is None:
+        if id in state.held:
+            return _ask_abort(state, AbortAsked(id, _BY_OWNER, now_ms, ask))
+        aborting = Held(
+            id, table, Phase.ABORTING, now_ms, event.owner, reason=_BY_OWNER, adopted=event.epoch
+        )
+        state = with_held(state, aborting)
+        return state, (Save(aborting), Reply(ask, Aborted()), RemoveFiles(id))
+    if id in state.held:
+        return _ask_commit(state, CommitAsked(id, event.digest, ask))
+    stopped = state.stopped.get(table)
+    if stopped is not None:
+        return state, (Reply(ask, Halted(stopped.reason)),)
+    unclear = Held(
+        id,
+        table,
+        Phase.UNCLEAR,
+        now_ms,
+        event.owner,
+        event.digest,
+        exclusive=event.exclusive,
+        begun_at_ms=now_ms,
+        adopted=event.epoch,
+    )
+    state = waiting(with_held(state, unclear), id, ask)
+    if table in state.running:
+        queue = (*state.queues.get(table, ()), id)
+        return replace(state, queues={**state.queues, table: queue}), (Save(unclear),)
+    state = replace(state, running={**state.running, table: id})
+    return state, (Save(unclear), LookUpCommit(id))
+
+
 def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effect, ...]]:
     held = state.held[event.id]
     committed = replace(
@@ -198,6 +242,9 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
         state, held.table, event.publication, event.findings, event.now_ms
     )
     state, replies = answered(without_held(state, event.id), event.id, Committed(event.receipt))
+    if state.running.get(held.table) != event.id:
+        # Found in the table when its files were to be removed: another coordinator published it.
+        return state, (Save(committed), *watched, *replies)
     state, following = next_job(state, held.table)
     return state, (Save(committed), *watched, *replies, *following)
 
@@ -216,6 +263,19 @@ def _unclear(state: State, id: str) -> tuple[State, tuple[Effect, ...]]:
     return with_held(state, unclear), (Save(unclear), LookUpCommit(id))
 
 
+def _undetermined(state: State, event: CommitUndetermined) -> tuple[State, tuple[Effect, ...]]:
+    held = replace(
+        state.held[event.id],
+        phase=Phase.UNDETERMINED,
+        reason=event.reason,
+        expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+    )
+    answer = Undetermined(event.reason)
+    state, replies = answered(without_held(state, event.id), event.id, answer)
+    state, following = next_job(state, held.table)
+    return state, (Save(held), *replies, *following)
+
+
 def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ...]]:
     held = state.held.get(event.id, event.finished)
     if held is None:
@@ -229,6 +289,8 @@ def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ..
             return state, (Save(aborting), Reply(event.ask, Aborted()), RemoveFiles(event.id))
         case Phase.ABORTING | Phase.ABORTED:
             return state, (Reply(event.ask, Aborted()),)
+        case Phase.UNDETERMINED:
+            return state, (Reply(event.ask, Undetermined(held.reason)),)
         case phase:
             return state, (Reply(event.ask, NotCommitted(phase)),)
 
@@ -268,7 +330,7 @@ def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]
                     effects.append(LookUpCommit(held.id))
             case Phase.ABORTING:
                 state = with_held(state, held)
-            case Phase.COMMITTED | Phase.LOST | Phase.ABORTED:
+            case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
                 raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
     return state, tuple(effects)
 
@@ -316,3 +378,5 @@ def _answer_about(held: Held) -> Answer:
             return Overwritten(held.reason)
         case Phase.ABORTING | Phase.ABORTED:
             return Gone(held.reason)
+        case Phase.UNDETERMINED:
+            return Undetermined(held.reason)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from paimon_magics.planning.commits import CommitReceipt
 
 __all__ = [
+    "FINISHED",
     "Aborted",
     "Answer",
     "Committed",
@@ -25,6 +26,7 @@ __all__ = [
     "Refusal",
     "Stopped",
     "Unchecked",
+    "Undetermined",
     "Unknown",
 ]
 
@@ -39,6 +41,11 @@ class Phase(StrEnum):
     LOST = "lost"
     ABORTING = "aborting"
     ABORTED = "aborted"
+    UNDETERMINED = "undetermined"
+
+
+FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED, Phase.UNDETERMINED)
+"""The phases in which nothing is done for a transaction any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,8 @@ class Held:
     `digest` tells a repeated commit request from another one. Of `exclusive` ones, which write
     dynamic buckets, a table has one at a time. `expires_at_ms` is the end of the
     lease while ACTIVE, the time of removing files while ABORTING, and the end of retention after.
+    `adopted`: the epoch in which it was taken on from another coordinator, which opened it and may
+    have been cut off while publishing it; 0 for this one's own.
     """
 
     id: str
@@ -77,6 +86,7 @@ class Held:
     reason: str = ""
     exclusive: bool = False
     begun_at_ms: int = 0
+    adopted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,13 @@ class Aborted:
 @dataclass(frozen=True, slots=True)
 class Gone:
     """The transaction was ended before: by its owner, by its lease, or by an administrator."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undetermined:
+    """Whether the transaction is in the table can't be told, now or later."""
 
     reason: str
 
@@ -179,6 +196,7 @@ Answer = (
     | Refusal
     | Aborted
     | Gone
+    | Undetermined
     | Mismatch
     | Unknown
     | NotCommitted

@@ -1,0 +1,216 @@
+"""The lease on a warehouse: taken, kept, succeeded, lost; on a disk and in an S3 bucket."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.claims import Claims, Fate
+from paimon_magics.coordinator.lease import Home, Lease, Watched, epoch_in, lease_of
+from paimon_magics.coordinator.ownership import Ownership, current_lease
+from paimon_magics.errors import SetupError
+from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.stores import LocalStore, Store, open_store
+from tests.backends.s3 import S3Server, s3_server
+
+LEASE = Lease(3, "i", Home("h", "/s", "x"), "http://127.0.0.1:1", "ada", 7, 1000, 50_000)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    """A server for the buckets of these tests."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["disk", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, str]:
+    """A store and a warehouse in it."""
+    if request.param == "disk":
+        return LocalStore(), str(tmp_path / "warehouse")
+    bucket = request.getfixturevalue("s3").bucket()
+    return open_store(bucket.options["warehouse"], bucket.options), bucket.options["warehouse"]
+
+
+@pytest.fixture
+def owner(place: tuple[Store, str]) -> Iterator[Callable[..., Ownership]]:
+    """Makes coordinators' sides of the lease; by default with homes of their own."""
+    made: list[Ownership] = []
+
+    def make(
+        home: str, lease_ms: int = 60_000, now_ms: Callable[[], float] | None = None
+    ) -> Ownership:
+        made.append(
+            Ownership(
+                *place,
+                Home("host", f"/state/{home}", home),
+                address=f"http://127.0.0.1:{len(made) + 1}",
+                user="ada",
+                pid=len(made) + 1,
+                lease_ms=lease_ms,
+                now_ms=now_ms,
+            )
+        )
+        return made[-1]
+
+    yield make
+    for ownership in made:
+        ownership.release()
+
+
+def test_the_first_owner_has_epoch_one_and_says_who_it_is(
+    owner: Callable[..., Ownership], place: tuple[Store, str]
+) -> None:
+    first = owner("a")
+    assert current_lease(*place) is None
+    assert (first.acquire(), first.acquire()) == (1, 1)
+    first.check()
+    lease = current_lease(*place)
+    assert lease is not None
+    assert (lease.epoch, lease.user, lease.pid, lease.released) == (1, "ada", 1, False)
+    assert lease.address == "http://127.0.0.1:1"
+
+
+def test_what_was_given_back_is_taken_at_once(
+    owner: Callable[..., Ownership], place: tuple[Store, str]
+) -> None:
+    first, second = owner("a"), owner("b")
+    first.acquire()
+    first.release()
+    assert second.acquire() == 2
+    assert second.succeeded_another
+    store, warehouse = place
+    assert store.names(f"{warehouse}/.paimon-magics") == ["owner-2.json"]
+    with pytest.raises(DeposedError):
+        first.check()
+
+
+def test_the_next_process_on_the_same_state_folder_takes_over_at_once(
+    owner: Callable[..., Ownership],
+) -> None:
+    owner("a").acquire()
+    heir = owner("a")
+    assert heir.acquire() == 2
+    assert not heir.succeeded_another
+
+
+def test_a_lease_that_is_renewed_is_left_alone_and_its_owner_named(
+    owner: Callable[..., Ownership],
+) -> None:
+    owner("a", lease_ms=2000).acquire()
+    with pytest.raises(SetupError, match=r"owned by the coordinator of ada on host \(process 1\)"):
+        owner("b", lease_ms=2000).acquire()
+
+
+def test_a_lease_that_has_run_out_is_succeeded_and_its_owner_acknowledges_nothing_more(
+    owner: Callable[..., Ownership], place: tuple[Store, str]
+) -> None:
+    lost: list[DeposedError] = []
+    first, second = owner("a", lease_ms=400), owner("b", lease_ms=400)
+    first.on_loss = lost.append
+    first.acquire()
+    fence = first.fence()
+    with first._turn:  # as if its process had stopped: nothing is renewed
+        started = time.monotonic()
+        assert second.acquire() == 2
+        assert time.monotonic() - started >= 0.4
+    for refused in (first.check_time, first.check, first.acquire, fence.check):
+        with pytest.raises(DeposedError, match="taken over by ada on host"):
+            refused()
+    assert len(lost) == 1 and lost[0].address == "http://127.0.0.1:2"
+    second.check()
+    first.release()
+    lease = current_lease(*place)
+    assert lease is not None and lease.epoch == 2 and not lease.released
+
+
+def test_an_owner_that_stood_still_while_nobody_came_goes_on_with_the_next_epoch(
+    owner: Callable[..., Ownership],
+) -> None:
+    now = [0.0]
+    first = owner("a", lease_ms=60_000, now_ms=lambda: now[0])
+    assert first.acquire() == 1
+    now[0] += 59_000  # earlier than others would take it for run out
+    first.check_time()
+    assert first.epoch == 2
+    assert first.fence().epoch == 2
+
+
+@pytest.mark.parametrize("place", ["disk"], indirect=True)
+def test_of_many_that_come_at_once_one_owns(owner: Callable[..., Ownership]) -> None:
+    sides = [owner(str(number), lease_ms=3000) for number in range(8)]
+    owned, refused = [], []
+
+    def take(side: Ownership) -> None:
+        try:
+            owned.append(side.acquire())
+        except SetupError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=take, args=(side,)) for side in sides]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert owned == [1]
+    assert len(refused) == 7
+
+
+@pytest.mark.parametrize("place", ["disk"], indirect=True)
+def test_a_lease_that_a_crash_has_torn_runs_out_like_any_other(
+    owner: Callable[..., Ownership], place: tuple[Store, str]
+) -> None:
+    store, warehouse = place
+    store.create(f"{warehouse}/.paimon-magics/owner-5.json", b"")
+    assert owner("a", lease_ms=300).acquire() == 6
+
+
+@pytest.mark.parametrize(
+    ("unchanged_ms", "clock_ms", "run_out"),
+    [
+        pytest.param(999, 60_000, False, id="seen for less than a lease"),
+        pytest.param(1000, 60_000, True, id="seen for a lease, and past its own end"),
+        pytest.param(1000, 49_500, False, id="its own clock says it has not ended"),
+        pytest.param(1000, 10_000, True, id="one of the clocks is wrong"),
+    ],
+)
+def test_a_lease_has_run_out_when_it_was_seen_unchanged_for_its_whole_length(
+    unchanged_ms: int, clock_ms: int, run_out: bool
+) -> None:
+    watched = Watched(LEASE, since_ms=5)
+    assert watched.has_run_out(5 + unchanged_ms, clock_ms, lease_ms=7) is run_out
+
+
+def test_a_lease_is_read_as_it_was_written() -> None:
+    assert lease_of(LEASE.document(), 3) == LEASE
+    for torn in (b"", b"{", b"[]", b"{}", LEASE.document()[:-1], b"\xff"):
+        assert lease_of(torn, 3) is None
+
+
+def test_the_highest_epoch_counts_and_other_names_do_not() -> None:
+    names = ["owner-9.json", "owner-10.json", "owner-11.json.tmp", "owner-012.json", "claim-1"]
+    assert epoch_in(names) == 10
+    assert epoch_in([]) == 0
+
+
+def test_the_fate_of_a_transaction_is_claimed_once(place: tuple[Store, str]) -> None:
+    ours, theirs = Claims(*place), Claims(*place)
+    assert ours.take("pm-1-", Fate.REMOVAL)
+    assert not theirs.take("pm-1-", Fate.COMMIT)
+    assert theirs.take("pm-1-", Fate.REMOVAL), "the same decision can be taken up again"
+    assert theirs.take("pm-2-", Fate.COMMIT)
+    ours.drop("pm-1-")
+    assert theirs.take("pm-1-", Fate.COMMIT)
+    ours.drop_older(int(time.time() * 1000) + 1000)
+    assert ours.take("pm-1-", Fate.REMOVAL) and ours.take("pm-2-", Fate.REMOVAL)
+    ours.drop_older(0)
+    assert not theirs.take("pm-2-", Fate.COMMIT)
+
+
+def test_a_renewed_lease_is_another_document() -> None:
+    assert replace(LEASE, expires_at_ms=50_001).document() != LEASE.document()

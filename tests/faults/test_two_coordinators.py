@@ -1,0 +1,188 @@
+"""Two coordinators on one warehouse: the older is stopped between its check and its publish, the
+newer takes over, and the older goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.finding import owner_address
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    OverwritePartitions,
+)
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.fencing import epoch_of
+from tests.backends.s3 import s3_server
+from tests.coordinator.process import TABLE, Process, create_table, read, write
+
+LEASE = "--ownership-lease-ms=1500"
+DEPOSED = 3
+APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
+KEY_TABLE = (
+    "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
+)
+
+
+@pytest.fixture
+def catalog_options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A warehouse on the disk; the indirect parameter "s3" puts it into a bucket."""
+    if getattr(request, "param", "disk") == "disk":
+        yield {"warehouse": str(tmp_path / "warehouse")}
+        return
+    with s3_server() as server:
+        yield server.bucket().options
+
+
+class Two:
+    """The two coordinators, which take the same token, and their clients."""
+
+    def __init__(self, tmp_path: Path, options: dict[str, str]) -> None:
+        self.options = options
+        self.older, self.newer = (
+            Process(tmp_path / "warehouse", tmp_path / name, LEASE, catalog=options)
+            for name in ("older", "newer")
+        )
+
+    def start_newer(self) -> None:
+        self.newer.state.mkdir(mode=0o700)
+        (self.newer.state / "token").write_text(self.older.token() + "\n")
+        self.newer.start()
+
+    def stopped(self) -> None:
+        """Wait until the older stands still."""
+        assert self.older.running is not None
+        _, status = os.waitpid(self.older.running.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
+    def go_on(self) -> int:
+        """Let the older go on to its end; its exit code."""
+        assert self.older.running is not None
+        self.older.running.send_signal(signal.SIGCONT)
+        self.older.running.communicate(timeout=30)
+        return self.older.running.returncode
+
+    def client(self, catalog: Catalog) -> RemoteCoordinator:
+        client = self.older.client()
+        client.find_owner = partial(owner_address, catalog)
+        return client
+
+    def close(self) -> None:
+        for process in (self.older, self.newer):
+            if process.running is not None and process.running.poll() is None:
+                process.running.send_signal(signal.SIGCONT)
+            process.close()
+
+
+@pytest.fixture
+def two(tmp_path: Path, catalog_options: dict[str, str]) -> Iterator[Two]:
+    made = Two(tmp_path, catalog_options)
+    yield made
+    made.close()
+
+
+def epochs(catalog: Catalog) -> list[int]:
+    manager = catalog.load(TABLE).paimon.snapshot_manager()
+    latest = manager.get_latest_snapshot()
+    count = 0 if latest is None else latest.id
+    found = [manager.get_snapshot_by_id(number) for number in range(1, count + 1)]
+    return [epoch_of(snapshot.properties) for snapshot in found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("catalog_options", "kind", "meanwhile"),
+    [
+        ("disk", "append", "nothing"),
+        ("disk", "append", "another commit"),
+        ("disk", "append", "the same commit"),
+        ("disk", "overwrite", "another commit"),
+        ("disk", "primary key", "the same commit"),
+        ("s3", "append", "nothing"),
+        ("s3", "append", "another commit"),
+        ("s3", "append", "the same commit"),
+    ],
+    indirect=["catalog_options"],
+)
+def test_a_commit_that_the_older_was_stopped_in_happens_once(
+    two: Two, kind: str, meanwhile: str
+) -> None:
+    change = OverwritePartitions(swallow_newer=True) if kind == "overwrite" else Append()
+    two.older.start(faults="commit.prepared=stop")
+    catalog = create_table(two.options, KEY_TABLE if kind == "primary key" else APPEND_TABLE)
+    client = two.client(catalog)
+    transaction = client.begin(TABLE)
+    messages = write(
+        catalog, transaction, [{"k": 1, "v": "a"}], overwrite=not isinstance(change, Append)
+    )
+    request = CommitRequest(transaction, change, messages)
+    with ThreadPoolExecutor(1) as pool:
+        asked: Future[CommitReceipt] = pool.submit(client.commit, request)
+        two.stopped()
+        two.start_newer()
+        assert epochs(catalog) == []
+        if meanwhile == "another commit":
+            other = two.newer.client()
+            begun = other.begin(TABLE)
+            rows = write(catalog, begun, [{"k": 2, "v": "b"}])
+            assert other.commit(CommitRequest(begun, Append(), rows)).snapshot_id == 1
+        elif meanwhile == "the same commit":
+            impatient = two.newer.client()
+            impatient._ids = client._ids
+            assert impatient.commit(request).snapshot_id == 1
+        assert not asked.done()
+        assert two.go_on() == DEPOSED
+        receipt = asked.result(60)
+    assert receipt.snapshot_id == (2 if meanwhile == "another commit" else 1)
+    assert client.commit(request) == receipt
+    keys = sorted(int(str(row["k"])) for row in read(catalog))
+    assert keys == ([1, 2] if meanwhile == "another commit" and kind != "overwrite" else [1])
+    expected = {"nothing": [1], "another commit": [2, 2], "the same commit": [2]}
+    assert epochs(catalog) == expected[meanwhile]
+
+
+@pytest.mark.slow
+def test_the_older_does_not_remove_what_the_newer_commits(two: Two) -> None:
+    two.older.options += ["--lease-ms=1000", "--cleanup-grace-ms=100"]
+    two.older.start(faults="removal.claimed=stop")
+    catalog = create_table(two.options, APPEND_TABLE)
+    client = two.client(catalog)
+    transaction = client.begin(TABLE)
+    request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
+    client.close()  # it is silent: its lease expires
+    two.stopped()
+    two.start_newer()
+    late = two.newer.client()
+    late._ids = client._ids
+    with pytest.raises(CommitConflictError, match="being removed"):
+        late.commit(request)
+    assert two.go_on() == DEPOSED
+    assert read(catalog) == []
+
+
+def test_a_second_coordinator_names_the_owner_and_takes_over_when_that_has_ended(
+    two: Two, capfd: pytest.CaptureFixture[str]
+) -> None:
+    two.older.start()
+    with pytest.raises(AssertionError):
+        two.newer.start()
+    assert two.newer.running is not None and two.newer.running.wait(20) == 2
+    said = capfd.readouterr().err
+    assert "owned by the coordinator of" in said and two.older.address in said
+    assert two.older.end() == 0
+    two.newer.start()
+    catalog = create_table(two.options, APPEND_TABLE)
+    client = two.newer.client()
+    transaction = client.begin(TABLE)
+    client.commit(CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}])))
+    assert epochs(catalog) == [2]
