@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import json
 import os
 import signal
 import socket
@@ -23,6 +22,7 @@ import uvicorn
 
 from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.authorisation import TokenFile
+from paimon_magics.coordinator.catalog_options import catalog_options
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
 from paimon_magics.coordinator.ownership import Ownership
@@ -30,7 +30,7 @@ from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.state_folder import StateFolder
 from paimon_magics.coordinator.store import open_store, store_address
-from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.fencing import DeposedError
@@ -59,7 +59,14 @@ def _serve(options: argparse.Namespace) -> int:
     folder = StateFolder(Path(options.state))
     folder.hold()
     store = open_store(folder.path, store_address(options.store))
-    catalog = Catalog.open(_catalog_options(options))
+    catalog = Catalog.open(
+        catalog_options(
+            warehouse=options.warehouse,
+            file=options.catalog,
+            environment=os.environ,
+            assignments=options.catalog_option,
+        )
+    )
     listening = socket.create_server(("127.0.0.1", options.port if hub is None else hub.port))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}{'' if hub is None else hub.root}"
     ownership = None
@@ -123,26 +130,6 @@ def _end_deposed(server: uvicorn.Server, coordinator: Coordinator, error: Depose
     timer.start()
 
 
-def _catalog_options(options: argparse.Namespace) -> dict[str, str]:
-    found: dict[str, str] = {}
-    if options.catalog is not None:
-        try:
-            document = json.loads(Path(options.catalog).read_text())
-            found = {str(key): str(value) for key, value in document.items()}
-        except (OSError, ValueError, AttributeError) as error:
-            raise SetupError(
-                f"The catalog options in {options.catalog} can't be read: {error}",
-                hint="It is a JSON object of Paimon's catalog options, with texts as values.",
-            ) from error
-    if options.warehouse is not None:
-        found["warehouse"] = options.warehouse
-    if not found:
-        raise SetupError(
-            "Neither --warehouse nor --catalog is given.", hint="Name the warehouse's folder."
-        )
-    return found
-
-
 class _Server(uvicorn.Server):
     """Leaves signals to us: uvicorn would end the process by them, before we have closed."""
 
@@ -159,6 +146,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warehouse", help="the warehouse's folder or URI")
     parser.add_argument(
         "--catalog", help="a JSON file of catalog options, for what no command line should show"
+    )
+    parser.add_argument(
+        "--catalog-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one of Paimon's catalog options, as s3.endpoint; may be given many times",
     )
     parser.add_argument(
         "--state", required=True, help="a folder on a local disk for its database and token"

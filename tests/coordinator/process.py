@@ -31,7 +31,7 @@ class Process:
 
     def __init__(
         self,
-        warehouse: Path,
+        warehouse: Path | str,
         state: Path,
         *options: str,
         environment: Mapping[str, str] | None = None,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
+from paimon_magics.coordinator.catalog_options import ENVIRONMENT
+from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -21,7 +26,9 @@ TABLE = TableName("t", "default")
 
 
 def open_catalog(warehouse: Path | str) -> Catalog:
-    return Catalog.open({"warehouse": str(warehouse)})
+    """The catalog of a warehouse, with what PAIMON_CATALOG_OPTIONS has for its store."""
+    options = json.loads(os.environ.get(ENVIRONMENT, "{}"))
+    return Catalog.open(options | {"warehouse": str(warehouse)})
 
 
 def committer_of(catalog: Catalog) -> InProcessCommitter:
@@ -51,22 +58,26 @@ def written(
 
 
 def append(
-    catalog: Catalog, committer: InProcessCommitter, rows: Sequence[tuple[object, ...]]
+    catalog: Catalog, committer: CoordinatorClient, rows: Sequence[tuple[object, ...]]
 ) -> CommitReceipt:
     """One whole transaction on `TABLE`."""
     transaction = committer.begin(TABLE)
     return committer.commit(written(catalog.load(TABLE), transaction, rows))
 
 
-def main(warehouse: str, writer: str, commits: str) -> None:
-    """Append (writer, n) for every n below `commits`, each in a commit of its own."""
+def main(warehouse: str, writer: str, commits: str, coordinator: str = "") -> None:
+    """Append (writer, n) for every n below `commits`, each in a commit of its own: through the
+    coordinator at an address, whose token is in PAIMON_COORDINATOR_TOKEN, or without one."""
     catalog = open_catalog(warehouse)
-    committer = committer_of(catalog)
+    committer: CoordinatorClient = committer_of(catalog)
+    if coordinator:
+        committer = RemoteCoordinator(coordinator, os.environ["PAIMON_COORDINATOR_TOKEN"])
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(int(commits)):
         receipt = append(catalog, committer, [(int(writer), number)])
         print(receipt.snapshot_id, flush=True)
+    committer.close()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from paimon_magics.planning.definitions import Column, TableDefinition
@@ -27,7 +29,11 @@ for name in range(names):
 """
 
 
-def run_together(commands: list[list[str]]) -> list[list[int]]:
+def run_together(
+    commands: list[list[str]],
+    environment: Mapping[str, str] | None = None,
+    seconds_max: float = 300,
+) -> list[list[int]]:
     """Start the processes, let them go at the same moment, and return the numbers they printed."""
     started = [
         subprocess.Popen(
@@ -36,6 +42,7 @@ def run_together(commands: list[list[str]]) -> list[list[int]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **(environment or {})},
         )
         for command in commands
     ]
@@ -46,7 +53,7 @@ def run_together(commands: list[list[str]]) -> list[list[int]]:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        printed = [process.communicate(timeout=300)[0] for process in started]
+        printed = [process.communicate(timeout=seconds_max)[0] for process in started]
         assert [process.returncode for process in started] == [0] * len(started)
     finally:
         for process in started:

@@ -1,0 +1,85 @@
+"""The options of the catalog that a coordinator serves: from a file, the environment, arguments.
+
+Secrets belong into the file or the environment: a command line is seen by every user of a machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from paimon_magics.errors import SetupError
+
+__all__ = ["ENVIRONMENT", "catalog_options"]
+
+ENVIRONMENT = "PAIMON_CATALOG_OPTIONS"
+"""The environment variable that may hold options, as a JSON object."""
+
+
+def catalog_options(
+    *,
+    warehouse: str | None,
+    file: str | None,
+    environment: Mapping[str, str],
+    assignments: Sequence[str],
+) -> dict[str, str]:
+    """Paimon's catalog options. What comes later in this list wins: the JSON object in `file`, the
+    one in the environment, `assignments` (`key=value`), `warehouse`.
+
+    Raises SetupError for what can't be read, and when no warehouse is named.
+    """
+    options: dict[str, str] = {}
+    if file is not None:
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(
+                f"The catalog options in {file} can't be read: {error}",
+                hint="It is a JSON object of Paimon's catalog options, with texts as values.",
+            ) from error
+        options |= _parsed(text, file)
+    options |= _parsed(environment.get(ENVIRONMENT) or "{}", f"the variable {ENVIRONMENT}")
+    for assignment in assignments:
+        key, sign, value = assignment.partition("=")
+        if not sign or not key.strip():
+            raise SetupError(
+                f"--catalog-option is '{key}', without a value.",
+                hint="Write --catalog-option KEY=VALUE.",
+            )
+        options[key.strip()] = value
+    if warehouse is not None:
+        options["warehouse"] = warehouse
+    if not options.get("warehouse"):
+        raise SetupError(
+            "No warehouse is named.",
+            hint="Name its folder or URI with --warehouse, or among the catalog options.",
+        )
+    return options
+
+
+def _parsed(text: str, where: str) -> dict[str, str]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        # Not the text itself: it may hold secrets.
+        raise SetupError(
+            f"The catalog options in {where} are not JSON: {error}",
+            hint='Write an object, as {"s3.endpoint": "https://…"}.',
+        ) from None
+    if not isinstance(document, dict):
+        raise SetupError(
+            f"The catalog options in {where} are not a JSON object.",
+            hint='Write an object, as {"s3.endpoint": "https://…"}.',
+        )
+    for key, value in document.items():
+        if not isinstance(value, str | int | float | bool):
+            raise SetupError(
+                f"The catalog option '{key}' in {where} is not a text.",
+                hint="Write the option's value as a text.",
+            )
+    return {key: _text(value) for key, value in document.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
