@@ -59,6 +59,7 @@ __all__ = [
     "remove_run",
 ]
 
+_RETRIES_MAX = 100
 _NOTHING = CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
 
 
@@ -189,6 +190,7 @@ class _Run:
     def _attempts(self, check_before: Callable[[int], None]) -> Any:
         """The snapshot that was published, None where there was nothing to commit."""
         options = self._table.paimon.options
+        retries_max = _retries_max(self._table)
         started = time.monotonic()
         attempt = 0
         while True:
@@ -207,7 +209,7 @@ class _Run:
                 if self._publish(prepared):
                     return prepared.snapshot
             elapsed_ms = (time.monotonic() - started) * 1000
-            if attempt >= options.commit_max_retries() or elapsed_ms > options.commit_timeout():
+            if attempt >= retries_max or elapsed_ms > options.commit_timeout():
                 raise self._given_up(attempt + 1)
             _wait(options, attempt)
             attempt += 1
@@ -308,6 +310,13 @@ def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:
             f"Whether this statement was committed to `{table.name}` can't be told: {error}",
             hint=f"Look at `{table.name}$snapshots` before running it again.",
         ) from error
+
+
+def _retries_max(table: Table) -> int:
+    """`commit.max-retries` where the table says it. Paimon's default of 10 is soon used up by eight
+    writers on a store that takes tenths of a second, and an append need never fail."""
+    stored = table.definition.stored_option("commit.max-retries")
+    return _RETRIES_MAX if stored is None else int(table.paimon.options.commit_max_retries())
 
 
 def _wait(options: Any, attempt: int) -> None:

@@ -86,6 +86,7 @@ class S3Server:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self.between: Between = lambda _, hand_on: hand_on()
         self._moto: App = DomainDispatcherApplication(create_backend_app)
+        self._one_at_a_time = threading.Lock()
         self._port = 0
         self.start()
         self.endpoint = f"http://127.0.0.1:{self._port}"
@@ -115,11 +116,13 @@ class S3Server:
 
     def _handed_on(self, environment: Environment) -> Reply:
         answered: list[Any] = []
-        body = self._moto(
-            environment, lambda status, headers, *_: answered.extend((status, headers))
-        )
-        content = b"".join(body)
-        return Reply(answered[0], answered[1], content)
+
+        def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
+            answered.extend((status, headers))
+
+        with self._one_at_a_time:  # moto trips over changes while it lists
+            body = b"".join(self._moto(environment, start_response))
+        return Reply(answered[0], answered[1], body)
 
 
 @contextlib.contextmanager
