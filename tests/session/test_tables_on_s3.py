@@ -35,7 +35,7 @@ def rows(session: Session, sql: str) -> list[tuple[object, ...]]:
 
 
 def left_behind(bucket: Bucket) -> list[str]:
-    return [key for key in bucket.objects() if "/.attempts" in key or "/.paimon-magics" in key]
+    return [key for key in bucket.objects() if "/.attempts" in key or "/.paimon-magics-" in key]
 
 
 def test_rows_are_written_replaced_and_read(session: Session, bucket: Bucket) -> None:
