@@ -85,6 +85,26 @@ test: check  ## check, then every test and every notebook
 	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
 
+# A real S3 server, in a folder of its own, for the long runs: built where there is Go.
+MINIO := build/minio/bin/minio
+$(MINIO):
+	@GOPATH=$(CURDIR)/build/minio GOBIN=$(CURDIR)/build/minio/bin GOFLAGS=-modcacherw \
+	  go install github.com/minio/minio@latest
+
+.PHONY: soak
+soak: $(STAMP)  ## long races of writers on S3: on the tests' own server, and on MinIO where there is Go
+	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append
+	@! command -v go >/dev/null || $(MAKE) --no-print-directory soak-minio
+
+.PHONY: soak-minio
+soak-minio: $(STAMP) $(MINIO)
+	@set -e; folder=$$(mktemp -d); \
+	MINIO_ROOT_USER=minio-user MINIO_ROOT_PASSWORD=minio-password \
+	  $(MINIO) server --quiet --address 127.0.0.1:9123 --console-address 127.0.0.1:9124 "$$folder" & \
+	server=$$!; trap 'kill $$server; rm -rf "$$folder"' EXIT; sleep 5; \
+	PAIMON_MAGICS_TEST_S3='{"endpoint": "http://127.0.0.1:9123", "key": "minio-user", "secret": "minio-password"}' \
+	  PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append
+
 .PHONY: bench
 bench: $(STAMP)  ## measure every speed that the documentation claims
 	@set -e; for benchmark in $(sort $(wildcard benchmarks/bench_*.py)); do \

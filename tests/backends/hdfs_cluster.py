@@ -1,0 +1,88 @@
+"""An HDFS cluster for tests, in the JVM of a process of its own: Hadoop's minicluster.
+
+`python -m tests.backends.hdfs_cluster FOLDER` prints the cluster's URL and runs until its input
+ends. The jar comes through Spark, which fetches it once into its per-user cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["hdfs_cluster"]
+
+_FETCH = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.jars.packages", sys.argv[1])
+builder.config("spark.jars.ivySettings", sys.argv[2]).getOrCreate().stop()
+"""
+
+
+@contextlib.contextmanager
+def hdfs_cluster(folder: Path) -> Iterator[str]:
+    """The URL of a cluster that keeps its blocks in `folder`, until the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, str(folder)],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        yield next(line.strip() for line in lines if line.startswith("hdfs://"))
+    finally:
+        process.communicate("")
+
+
+def _jar() -> str:
+    """The jar of the version that PySpark's own Hadoop client has."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    (client,) = jars.glob("hadoop-client-api-*.jar")
+    found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", client.name)
+    assert found is not None
+    artifact = "hadoop-client-minicluster"
+    pattern = os.path.expanduser(f"~/.ivy2*/jars/org.apache.hadoop_{artifact}-{found[1]}.jar")
+    if not glob.glob(pattern):
+        settings = Path(__file__).parents[1] / "oracle" / "ivysettings.xml"
+        package = f"org.apache.hadoop:{artifact}:{found[1]}"
+        command = [sys.executable, "-c", _FETCH, package, str(settings)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return glob.glob(pattern)[0]
+
+
+def main(folder: str) -> None:
+    """Run a cluster until the input ends."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.extraClassPath", _jar()).getOrCreate()
+    jvm = spark._jvm
+    assert jvm is not None
+    settings = jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
+    settings.set("hdfs.minidfs.basedir", folder)
+    for name in ("namenode.http-address", "datanode.address", "datanode.http.address",
+                 "datanode.ipc.address"):  # fmt: skip
+        settings.set(f"dfs.{name}", "127.0.0.1:0")
+    cluster = jvm.org.apache.hadoop.hdfs.MiniDFSCluster.Builder(settings).numDataNodes(1).build()
+    print(f"hdfs://127.0.0.1:{cluster.getNameNodePort()}", flush=True)
+    sys.stdin.read()
+    cluster.shutdown()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
