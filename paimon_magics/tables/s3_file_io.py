@@ -21,7 +21,12 @@ from pypaimon.filesystem.pyarrow_file_io import PyArrowFileIO
 
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.object_store import ObjectStore
-from paimon_magics.tables.stores import Stores, UnreachableError, UnreachableFileError
+from paimon_magics.tables.stores import (
+    Stores,
+    UnreachableError,
+    UnreachableFileError,
+    open_store,
+)
 
 __all__ = ["S3FileIO", "use_s3_file_io"]
 
@@ -56,8 +61,13 @@ class S3FileIO(PyArrowFileIO):  # type: ignore[misc]
     """Raises OSError where a store can't be reached or refuses, FileNotFoundError as pypaimon."""
 
     def __init__(self, path: str, catalog_options: Options, store: ObjectStore) -> None:
+        self._path = path
         self._store = store
         super().__init__(path, catalog_options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Clients of stores can't be pickled; a task makes its own.
+        return _restored, (self._path, dict(self.properties.to_map()))
 
     def _create_s3_retry_config(self, *_: Any, **__: Any) -> dict[str, Any]:
         config: dict[str, Any] = super()._create_s3_retry_config(
@@ -120,6 +130,12 @@ class _Upload(io.BytesIO):
 
     def __del__(self) -> None:
         super().close()  # a stream that nobody closed has not become a file
+
+
+def _restored(path: str, options: dict[str, str]) -> S3FileIO:
+    store = open_store(path, options)
+    assert isinstance(store, ObjectStore)
+    return S3FileIO(path, Options(options), store)
 
 
 def _is_metadata(path: str) -> bool:

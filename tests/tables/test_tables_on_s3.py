@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -235,3 +236,11 @@ def test_credentials_that_may_only_read_are_told_before_anything_is_written(
         with pytest.raises(SetupError, match=r"403 Forbidden .AccessDenied"):
             attempt()
     assert bucket.objects() == before
+
+
+def test_a_table_can_be_handed_to_a_task(catalog: Catalog) -> None:
+    append(catalog, committer_of(catalog), [(0, 7)])
+    table = pickle.loads(pickle.dumps(catalog.load(TABLE).paimon))
+    builder = table.new_read_builder()
+    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
+    assert rows == [{"a": 0, "b": 7}]
