@@ -92,7 +92,8 @@ $(MINIO):
 	  go install github.com/minio/minio@latest
 
 .PHONY: soak
-soak: $(STAMP)  ## long races of writers on S3: on the tests' own server, and on MinIO where there is Go
+soak: $(STAMP)  ## what takes long: every crash, long races of writers, on S3 too (MinIO where there is Go)
+	@$(BIN)/python -m pytest -m soak tests $(PYTEST_ARGS)
 	@PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append
 	@! command -v go >/dev/null || $(MAKE) --no-print-directory soak-minio
 

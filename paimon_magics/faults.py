@@ -2,7 +2,8 @@
 
 `PAIMON_MAGICS_FAULTS` arms them for a process, as `step=action` pairs with commas between: `kill`
 ends the process at once, `raise` raises an OSError, `stop` stops it until somebody continues it. A
-step that is armed acts the first time that it is reached.
+step that is armed acts the first time that it is reached. `@PATH` names a file instead, which may
+hold one pair at any time: it is removed by whoever reaches that step, before it acts.
 """
 
 from __future__ import annotations
@@ -39,14 +40,16 @@ def _armed(text: str) -> dict[str, str]:
     return pairs
 
 
-_actions = _armed(os.environ.get("PAIMON_MAGICS_FAULTS", ""))
+_text = os.environ.get("PAIMON_MAGICS_FAULTS", "")
+_file = _text[1:] if _text.startswith("@") else None
+_actions = _armed("" if _file else _text)
 
 
 def reach(step: str) -> None:
     """Say that the process is at `step`."""
-    if not _actions:
+    if not _actions and _file is None:
         return
-    match _actions.pop(step, None):
+    match _actions.pop(step, None) if _file is None else _taken(_file, step):
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
@@ -56,3 +59,14 @@ def reach(step: str) -> None:
             raise OSError(f"armed at {step}")
         case _:
             pass
+
+
+def _taken(path: str, step: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            action = _armed(file.read()).get(step)
+        if action is not None:
+            os.unlink(path)
+    except FileNotFoundError:  # nothing is armed, or another thread was faster
+        return None
+    return action

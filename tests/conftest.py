@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves tests marked `soak` out where `-m` does not speak of them."""
+    if "soak" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session with two cores, a warehouse folder of its own and no UI.

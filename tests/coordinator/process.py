@@ -84,6 +84,17 @@ class Process:
         self.running.kill()
         self.running.communicate()
 
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it, until it is continued."""
+        assert self.running is not None
+        return (
+            Path(f"/proc/{self.running.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+        )
+
+    def go_on(self) -> None:
+        assert self.running is not None
+        self.running.send_signal(signal.SIGCONT)
+
     def has_died(self, seconds: float = 20) -> bool:
         assert self.running is not None
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
+    STALL_MS,
     AbortAsked,
     Aborted,
     Adopted,
@@ -172,6 +173,20 @@ def test_a_heartbeat_renews_the_lease() -> None:
     state, effects = step(after(begun()), HeartbeatAsked("a", 90, ask=2))
     assert effects == (Reply(2, Opened(190)),)
     assert effects_of(state, Ticked(189)) == ()
+
+
+def test_time_that_the_coordinator_stood_still_does_not_end_leases() -> None:
+    state = after(begun(now_ms=1000), Ticked(1050))
+    state, effects = step(state, Ticked(1050 + STALL_MS))
+    assert not any(isinstance(effect, Save) for effect in effects)
+    assert state.held["a"].expires_at_ms == 1100 + STALL_MS
+    state, effects = step(state, Ticked(1100 + STALL_MS))
+    assert isinstance(effects[0], Save) and effects[0].held.reason == "its lease expired"
+
+
+def test_a_clock_that_is_set_back_does_not_make_leases_longer() -> None:
+    state = after(begun(now_ms=90_000), Ticked(90_050), Ticked(50_000))
+    assert state.held["a"].expires_at_ms == 50_050
 
 
 def test_an_abort_that_comes_too_late_is_told_so() -> None:

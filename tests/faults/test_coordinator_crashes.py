@@ -1,14 +1,15 @@
-"""A coordinator that dies at every named step of a commit or an abort, for each kind of change.
+"""A coordinator that dies, fails or stands still at every named step of a commit or an abort, for
+each kind of change.
 
-After it is started again: what was acknowledged is there once, what was not is there once or not at
+Once it is at work again: what was acknowledged is there once, what was not is there once or not at
 all, asking again gives the answer that is true, and no file is left that nothing leads to.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -24,8 +25,9 @@ from paimon_magics.planning.commits import (
     OverwritePartitions,
     Transaction,
 )
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
-from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
+from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.appending import committer_of
 from tests.tables.reachability import unreachable
 
@@ -61,7 +63,64 @@ EXPECTED = {
 }
 
 
-KINDS = [pytest.param(kind, "sqlite", id=kind) for kind in TABLES]
+ACTIONS = ("kill", "raise", "stop")
+IN_THE_CORES_THREAD = ("commit.stored", "receipt.stored")
+"""Where an exception means that what is stored is not known: the coordinator stops for good."""
+BEFORE_PUBLISHING = ("manifest.written", "manifests.merged")
+"""Where an exception refuses the commit, with nothing published."""
+
+
+def matrix() -> list[object]:
+    """Each step with each kind of change and each thing that happens; a third of them always, so
+    that each step meets each thing and each kind once."""
+    return [
+        pytest.param(step, kind, action, marks=[pytest.mark.soak] if (i + j + k) % 3 else [])
+        for i, step in enumerate(COMMIT_STEPS)
+        for j, kind in enumerate(TABLES)
+        for k, action in enumerate(ACTIONS)
+    ]
+
+
+class Armed:
+    """A coordinator that lives as long as the tests let it, with a fault at a time."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.process = Process(
+            folder / "warehouse", folder / "state", "--cleanup-grace-ms=200", *options
+        )
+        self._fault = folder / "fault"
+        self._tables = 0
+        self.start()
+
+    def start(self) -> None:
+        self.process.start(faults=f"@{self._fault}")
+
+    def arm(self, step: str, action: str) -> None:
+        self._fault.write_text(f"{step}={action}")
+
+    @property
+    def has_acted(self) -> bool:
+        return not self._fault.exists()
+
+    def create_table(self, sql: str) -> tuple[Catalog, TableName]:
+        """A table of its own for each test."""
+        self._tables += 1
+        name = TableName(f"t{self._tables}", database="default")
+        named = sql.replace("CREATE TABLE t ", f"CREATE TABLE {name.table} ")
+        return create_table(self.process.warehouse, named), name
+
+    def wait_until_stopped(self) -> None:
+        deadline = time.monotonic() + 60
+        while not self.process.is_stopped():
+            assert time.monotonic() < deadline, "it was not stopped"
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def armed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Armed]:
+    started = Armed(tmp_path_factory.mktemp("armed"))
+    yield started
+    started.process.close()
 
 
 @pytest.fixture
@@ -72,8 +131,8 @@ def process(tmp_path: Path, store_address: str | None) -> Iterator[Process]:
     started.close()
 
 
-def rows(catalog: Catalog) -> list[tuple[object, object]]:
-    return sorted((row["k"], row["v"]) for row in read(catalog))  # type: ignore[type-var]
+def rows(catalog: Catalog, name: TableName = TABLE) -> list[tuple[object, object]]:
+    return sorted((row["k"], row["v"]) for row in read(catalog, name))  # type: ignore[type-var]
 
 
 def ask_impatiently(process: Process, id: str, request: CommitRequest) -> None:
@@ -90,16 +149,87 @@ def ask_impatiently(process: Process, id: str, request: CommitRequest) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "store_address"),
-    [*KINDS, pytest.param("append", "postgres", id="append, postgres")],
-    indirect=["store_address"],
-)
-@pytest.mark.parametrize("step", COMMIT_STEPS)
-def test_a_commit_that_is_cut_off_happens_once(process: Process, step: str, kind: str) -> None:
+@pytest.mark.parametrize(("step", "kind", "action"), matrix())
+def test_a_commit_that_is_disturbed_happens_once(
+    armed: Armed, step: str, kind: str, action: str
+) -> None:
     sql, change = TABLES[kind]
+    process = armed.process
+    catalog, name = armed.create_table(sql)
+    client = process.client()
+    for row in OLD:
+        first = client.begin(name)
+        client.commit(CommitRequest(first, Append(), write(catalog, first, [row])))
+    _, request = begun(client, catalog, change, name)
+
+    armed.arm(step, action)
+    with ThreadPoolExecutor(1) as patient:
+        answer = patient.submit(client.commit, request)
+        match action:
+            case "kill":
+                assert process.has_died()
+                armed.start()
+            case "stop":
+                armed.wait_until_stopped()
+                time.sleep(0.2)
+                assert not answer.done()
+                process.go_on()
+            case _ if step in IN_THE_CORES_THREAD:
+                wait_until_it_gives_up(process)
+                process.kill()
+                armed.start()
+        if action == "raise" and step in BEFORE_PUBLISHING:
+            with pytest.raises(CommitConflictError, match=f"armed at {step}"):
+                answer.result(120)
+            assert rows(catalog, name) == [(1, "old"), (2, "old")]
+            wait_until_nothing_is_left(catalog, name)
+            return
+        receipt = answer.result(120)
+    assert armed.has_acted
+    assert receipt.snapshot_id == 3
+    assert client.commit(request) == receipt
+    assert rows(catalog, name) == EXPECTED[kind]
+    latest = catalog.load(name).paimon.snapshot_manager().get_latest_snapshot()
+    assert latest is not None and latest.id == 3
+    assert unreachable(catalog.load(name)) == set()
+    after = client.begin(name)
+    client.commit(CommitRequest(after, Append(), write(catalog, after, [{"k": 9, "v": "z"}])))
+    assert (9, "z") in rows(catalog, name)
+    assert unreachable(catalog.load(name)) == set()
+
+
+def wait_until_nothing_is_left(catalog: Catalog, name: TableName) -> None:
+    deadline = time.monotonic() + 20
+    while unreachable(catalog.load(name)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert unreachable(catalog.load(name)) == set()
+
+
+def wait_until_it_gives_up(process: Process) -> None:
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    deadline = time.monotonic() + 60
+    while True:
+        ready = httpx.get(f"{process.address}/health/ready", headers=headers, trust_env=False)
+        if ready.status_code == 503 and "has stopped" in ready.text:
+            return
+        assert time.monotonic() < deadline, ready.text
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store_address", ["postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=[] if step == "publish.linked" else [pytest.mark.soak])
+        for step in COMMIT_STEPS
+    ],
+)
+def test_a_commit_that_is_cut_off_happens_once_with_a_store_elsewhere(
+    process: Process, step: str
+) -> None:
     process.start()
-    catalog = create_table(process.warehouse, sql)
+    catalog = create_table(process.warehouse, TABLES["append"][0])
     client = process.client()
     for row in OLD:
         first = client.begin(TABLE)
@@ -107,7 +237,7 @@ def test_a_commit_that_is_cut_off_happens_once(process: Process, step: str, kind
     process.kill()
 
     process.start(faults=f"{step}=kill")
-    transaction, request = begun(client, catalog, change)
+    transaction, request = begun(client, catalog, Append())
     ask_impatiently(process, client._ids[transaction.commit_user], request)
     assert process.has_died()
 
@@ -115,14 +245,31 @@ def test_a_commit_that_is_cut_off_happens_once(process: Process, step: str, kind
     receipt = client.commit(request)
     assert receipt.snapshot_id == 3
     assert client.commit(request) == receipt
-    assert rows(catalog) == EXPECTED[kind]
-    latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
-    assert latest is not None and latest.id == 3
+    assert rows(catalog) == EXPECTED["append"]
     assert unreachable(catalog.load(TABLE)) == set()
-    after = client.begin(TABLE)
-    client.commit(CommitRequest(after, Append(), write(catalog, after, [{"k": 9, "v": "z"}])))
-    assert (9, "z") in rows(catalog)
-    assert unreachable(catalog.load(TABLE)) == set()
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_stood_still_for_longer_than_leases_ends_none(tmp_path: Path) -> None:
+    armed = Armed(tmp_path, "--lease-ms=2000")
+    process = armed.process
+    try:
+        catalog, name = armed.create_table(TABLES["append"][0])
+        waiting, stopped = process.client(), process.client()
+        idle = waiting.begin(name)
+        _, request = begun(stopped, catalog, Append(), name)
+        armed.arm("commit.prepared", "stop")
+        with ThreadPoolExecutor(1) as patient:
+            answer = patient.submit(stopped.commit, request)
+            armed.wait_until_stopped()
+            time.sleep(6)
+            process.go_on()
+            assert answer.result(60).snapshot_id == 1
+        time.sleep(1.5)  # it has looked at its leases
+        messages = write(catalog, idle, [{"k": 9, "v": "z"}])
+        assert waiting.commit(CommitRequest(idle, Append(), messages)).snapshot_id == 2
+    finally:
+        process.close()
 
 
 @pytest.mark.slow
@@ -150,36 +297,41 @@ def test_what_a_cut_off_commit_wrote_goes_when_it_is_refused_later(process: Proc
 
 
 def begun(
-    client: RemoteCoordinator, catalog: Catalog, change: Change
+    client: RemoteCoordinator, catalog: Catalog, change: Change, name: TableName = TABLE
 ) -> tuple[Transaction, CommitRequest]:
-    transaction = client.begin(TABLE)
+    transaction = client.begin(name)
     messages = write(catalog, transaction, NEW, overwrite=not isinstance(change, Append))
     return transaction, CommitRequest(transaction, change, messages)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("step", ["abort.stored", "files.removed"])
-def test_an_abort_that_is_cut_off_is_finished_later(process: Process, step: str) -> None:
-    process.start(faults=f"{step}=kill")
-    catalog = create_table(process.warehouse, TABLES["append"][0])
+def test_an_abort_that_is_disturbed_is_finished(armed: Armed, step: str, action: str) -> None:
+    process = armed.process
+    catalog, name = armed.create_table(TABLES["append"][0])
     client = process.client()
-    _, request = begun(client, catalog, Append())
-    headers = {"Authorization": f"Bearer {process.token()}"}
-    id = client._ids[request.transaction.commit_user]
-    address = f"{process.address}/v1/transactions/{id}/abort"
-    with contextlib.suppress(httpx.TransportError):
-        httpx.post(address, json={}, headers=headers, trust_env=False, timeout=20)
-    assert process.has_died()
-    process.start()
-    for _ in range(100):
-        if not data_files(process.warehouse):
-            break
-        time.sleep(0.1)
-    assert not data_files(process.warehouse)
+    transaction, request = begun(client, catalog, Append(), name)
+    armed.arm(step, action)
+    with ThreadPoolExecutor(1) as patient:
+        answer = patient.submit(client.abort, transaction)
+        match action:
+            case "kill":
+                assert process.has_died()
+                armed.start()
+            case "stop":
+                armed.wait_until_stopped()
+                process.go_on()
+            case _ if step == "abort.stored":
+                wait_until_it_gives_up(process)
+                process.kill()
+                armed.start()
+        answer.result(120)
+    wait_until_nothing_is_left(catalog, name)
     with pytest.raises(CommitConflictError, match="has ended"):
         client.commit(request)
-    assert rows(catalog) == []
+    assert rows(catalog, name) == []
+    assert armed.has_acted
 
 
 @pytest.mark.slow
@@ -194,15 +346,3 @@ def test_a_transaction_that_was_stored_but_not_told_ends_by_its_lease(process: P
     headers = {"Authorization": f"Bearer {process.token()}"}
     listed = httpx.get(process.address + "/v1/transactions", headers=headers, trust_env=False)
     assert [one["phase"] for one in listed.json()["transactions"]] == ["active"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("step", ["commit.prepared", "publish.linked", "commit.published"])
-def test_a_commit_that_fails_without_an_answer_is_looked_up(process: Process, step: str) -> None:
-    process.start(faults=f"{step}=raise")
-    catalog = create_table(process.warehouse, TABLES["append"][0])
-    client = process.client()
-    _, request = begun(client, catalog, Append())
-    assert client.commit(request).snapshot_id == 1
-    assert rows(catalog) == [(1, "new"), (3, "new")]

@@ -64,6 +64,7 @@ from paimon_magics.coordinator.core.state import (
 )
 from paimon_magics.coordinator.core.stepping import (
     FORGET_EVERY_MS,
+    STALL_MS,
     step,
 )
 from paimon_magics.coordinator.core.values import (
@@ -92,6 +93,7 @@ from paimon_magics.coordinator.core.values import (
 __all__ = [
     "FINISHED",
     "FORGET_EVERY_MS",
+    "STALL_MS",
     "AbortAsked",
     "Aborted",
     "Adopted",

@@ -56,6 +56,7 @@ class State:
     overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stopped: Mapping[str, Stopped] = field(default_factory=dict)
     forgot_at_ms: int = 0
+    ticked_at_ms: int = 0
 
 
 def next_job(state: State, table: str) -> tuple[State, tuple[Effect, ...]]:

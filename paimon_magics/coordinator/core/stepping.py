@@ -68,6 +68,9 @@ from paimon_magics.coordinator.core.values import (
 
 __all__ = ["FORGET_EVERY_MS", "step"]
 
+STALL_MS = 5_000
+"""Between two ticks, so much time does not pass: the process stood still, or the clock was set."""
+
 FORGET_EVERY_MS = 60_000
 """How often finished transactions are looked through for those that need not be kept longer."""
 
@@ -309,7 +312,7 @@ def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effe
 
 def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
     effects: list[Effect] = []
-    state = replace(state, stopped=dict(event.stopped))
+    state = replace(state, stopped=dict(event.stopped), ticked_at_ms=event.now_ms)
     for p in event.watched:
         watched = (*state.watched.get(p.location, ()), p)
         state = replace(state, watched={**state.watched, p.location: watched})
@@ -337,6 +340,7 @@ def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]
 
 def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
     effects: list[Effect] = []
+    state = _without_stall(state, now_ms)
     for held in tuple(state.held.values()):
         if held.expires_at_ms > now_ms:
             continue
@@ -363,6 +367,20 @@ def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
         state = replace(state, forgot_at_ms=now_ms)
         effects.append(ForgetFinished(now_ms))
     return state, tuple(effects)
+
+
+def _without_stall(state: State, now_ms: int) -> State:
+    """Nobody could renew a lease while the coordinator stood still: that time does not count. Nor
+    does what the clock was set forward or back by."""
+    passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
+    state = replace(state, ticked_at_ms=now_ms)
+    if abs(passed_ms) < STALL_MS:
+        return state
+    for held in tuple(state.held.values()):
+        if held.phase is Phase.ACTIVE:
+            later = replace(held, expires_at_ms=held.expires_at_ms + passed_ms)
+            state = with_held(state, later)
+    return state
 
 
 def _answer_about(held: Held) -> Answer:
