@@ -225,6 +225,9 @@ class Worker:
             table = self._catalog.load(request.transaction.table)
             if not is_fenced(table, self._ownership.epoch):
                 return CommitUndetermined(id, reason, _now_ms())
+        # It is not to be committed any more: whoever removes its files must be able to claim it.
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            self._drop_claim(request.transaction)
         return CommitRefused(id, reason, _now_ms())
 
     def _claim(self, transaction: Transaction, fate: Fate) -> bool:

@@ -28,6 +28,7 @@ from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.faults import reach
 from paimon_magics.tables.fencing import EPOCH, Fence, check_epoch
 from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.rest_documents import (
@@ -210,6 +211,8 @@ def publish_prepared(
         if ledger is not None:
             ledger.end(False)
         raise
+    if created:
+        reach("publish.linked")
     if ledger is not None:
         ledger.end(created)
     if created:
