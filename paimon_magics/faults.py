@@ -26,6 +26,13 @@ STEPS = (
     "watch.found",  # an overwritten snapshot was noticed, nobody knows yet
     "republish.published",  # an overwritten commit is in the table again, that is not stored
     "republish.stored",  # and now it is
+    "expiry.decided",  # the EARLIEST hint is past the snapshots that go, nothing is removed
+    "expiry.data_removed",  # their data files are gone, their manifests are not
+    "expiry.metadata_removed",  # nothing is left of them but the snapshots' files
+    "expiry.changelog_kept",  # a snapshot is a changelog too, and still a snapshot
+    "expiry.snapshot_removed",  # the first of them is gone
+    "expiry.changelogs_decided",  # as for snapshots
+    "expiry.changelog_data_removed",  # a changelog's files are gone, its manifests are not
     "abort.stored",  # the end is stored, the files are there
     "removal.claimed",  # the transaction is certainly not in the table, its files are there
     "files.removed",  # the files are gone, that is not stored

@@ -40,6 +40,8 @@ class Settings:
     - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for another that
       writes the same table with dynamic buckets, which takes one at a time. Longer than a lease,
       after which a transaction ends whose owner died.
+    - `read_lease_ms_max`: how long, through a coordinator, a snapshot that a query reads is kept
+      from expiring at most, where its outcome is not released before. Notebooks keep outcomes.
     """
 
     catalog_name: str = "paimon"
@@ -53,6 +55,7 @@ class Settings:
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
     exclusive_wait_ms: int = 90_000
+    read_lease_ms_max: int = 86_400_000
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:
         """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""

@@ -85,6 +85,7 @@ def _serve(options: argparse.Namespace) -> int:
         cleanup_grace_ms=options.cleanup_grace_ms,
         receipt_retention_ms=options.receipt_retention_ms,
         watch_every_ms=options.watch_every_ms,
+        expire_every_ms=options.expire_every_ms,
     )
     coordinator = Coordinator(catalog, store, Settings(), limits, ownership)
     routes = rest_catalog_routes(
@@ -165,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
     parser.add_argument("--receipt-retention-ms", type=int, default=defaults.receipt_retention_ms)
     parser.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
+    parser.add_argument("--expire-every-ms", type=int, default=defaults.expire_every_ms)
     parser.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
     parser.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
     parser.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)

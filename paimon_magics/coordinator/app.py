@@ -70,6 +70,7 @@ from paimon_magics.coordinator.guard import (
     on_too_large,
     principal_of,
 )
+from paimon_magics.coordinator.lease_routes import UpkeepMetrics, lease_routes
 from paimon_magics.coordinator.service import RESUME_HINT, Coordinator, TableHeldError
 from paimon_magics.coordinator.table_routes import (
     WatchMetrics,
@@ -132,6 +133,7 @@ def application(
         Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
         Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
         *table_routes(coordinator, _answer),
+        *lease_routes(coordinator),
     ]
     app = Starlette(
         routes=[*guarded([*own, *(routes or [])]), *authoriser.routes()],
@@ -170,6 +172,7 @@ class _Metrics:
                 phases.labels(phase.value).set_function(count)
         self.registry.register(_Finished(coordinator))
         self.registry.register(WatchMetrics(coordinator))
+        self.registry.register(UpkeepMetrics(coordinator))
 
 
 class _Finished(Collector):

@@ -157,6 +157,7 @@ _READ = (
     f"GET {_TABLE}/tags/{{tag}}",
     f"GET {_TABLE}/token",
     # They ask by POST, and change nothing.
+    "POST /v1/leases",
     f"POST {_TABLE}/auth",
     f"POST {_TABLE}/partitions/list-by-filter",
     f"POST {_TABLE}/partitions/list-by-names",

@@ -40,5 +40,12 @@ class CoordinatorClient(Protocol):
         """Delete what a committed transaction wrote but did not commit: files of task attempts
         that failed or lost to another attempt. Returns the number of files deleted."""
 
+    def lease(self, table: TableName, snapshot_id: int) -> bool:
+        """Keep a snapshot from expiring while it is read, until `release`; False when it has
+        expired already. May be called several times for one snapshot."""
+
+    def release(self, table: TableName, snapshot_id: int) -> None:
+        """End what one call of `lease` began."""
+
     def close(self) -> None:
         """Give up what the client holds open; transactions that are open end by their lease."""

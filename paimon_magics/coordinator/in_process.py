@@ -77,6 +77,13 @@ class InProcessCommitter:
         keep = committed_files(loaded, request.messages)
         return self._remove(loaded, request.transaction, keep)
 
+    def lease(self, table: TableName, snapshot_id: int) -> bool:
+        """See `CoordinatorClient.lease`: sessions without a coordinator expire nothing."""
+        return True
+
+    def release(self, table: TableName, snapshot_id: int) -> None:
+        """See `CoordinatorClient.release`."""
+
     def close(self) -> None:
         """See `CoordinatorClient.close`: nothing is held open."""
 

@@ -26,6 +26,7 @@ from paimon_magics.coordinator.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.finding import is_loopback
+from paimon_magics.coordinator.read_leases import ReadLeases
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -55,12 +56,20 @@ class _TableHeldError(CommitConflictError):
 class RemoteCoordinator:
     """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
-    `exclusive_wait_ms` is how long `begin` waits for a table that takes one transaction at a time.
+    `exclusive_wait_ms` is how long `begin` waits for a table that takes one transaction at a time,
+    `read_lease_ms_max` how long a read lease lasts at most that nobody gives up.
     `find_owner` is asked for another address when nobody answers at the known one: None when it
     knows of none, SetupError when the owner is out of reach.
     """
 
-    def __init__(self, address: str, token: str, *, exclusive_wait_ms: int = 90_000) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        *,
+        exclusive_wait_ms: int = 90_000,
+        read_lease_ms_max: int = 86_400_000,
+    ) -> None:
         self._address = address.rstrip("/")
         self._exclusive_wait_ms = exclusive_wait_ms
         self.find_owner: Callable[[], str | None] = lambda: None
@@ -71,6 +80,7 @@ class RemoteCoordinator:
         )
         self._ids: dict[str, str] = {}
         self._leases: dict[str, threading.Event] = {}
+        self._read_leases = ReadLeases(self._post_leases, read_lease_ms_max)
 
     def warehouse(self) -> str:
         """The warehouse whose commits the coordinator owns."""
@@ -118,8 +128,17 @@ class RemoteCoordinator:
             return 0
         return int(member(answer, "removed", int))
 
+    def lease(self, table: TableName, snapshot_id: int) -> bool:
+        """See `CoordinatorClient.lease`."""
+        return self._read_leases.take(table, snapshot_id)
+
+    def release(self, table: TableName, snapshot_id: int) -> None:
+        """See `CoordinatorClient.release`."""
+        self._read_leases.give_up(table, snapshot_id)
+
     def close(self) -> None:
         """Give the connections up and stop renewing leases."""
+        self._read_leases.close()
         for stop in self._leases.values():
             stop.set()
         self._http.close()
@@ -149,6 +168,20 @@ class RemoteCoordinator:
                     self._http.post(f"{self._address}/v1/transactions/{id}/heartbeat")
 
         threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
+
+    def _post_leases(self, document: Any) -> Any:
+        address = self._address
+        try:
+            response = self._http.post(f"{address}/v1/leases", json=document)
+        except httpx.TransportError as error:
+            with contextlib.suppress(PaimonMagicsError):
+                self._move(address, self.find_owner())
+            raise SetupError(
+                f"The coordinator at {address} can't be reached: {error}",
+                hint="Check that it runs, and its address and token.",
+            ) from error
+        self._move(address, _new_address(response))
+        return _document(response)
 
     def _call(self, method: str, path: str, document: Any = None, *, settles: bool = False) -> Any:
         """The answer's document; repeated while the coordinator can't be reached or is starting.

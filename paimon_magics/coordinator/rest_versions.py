@@ -199,14 +199,13 @@ def _create_tag(context: Context, call: Call) -> Any:
     if call.body.get("snapshotId") is not None:
         snapshot_id = integer_of(call.body, "snapshotId", _BODY)
     retained = optional_text(call.body, "timeRetained", _BODY)
+    table = _table(context, call)
     try:
-        created = create_tag(
-            _table(context, call),
-            name,
-            context.publish,
-            snapshot_id=snapshot_id,
-            time_retained=retained,
-        )
+        # In turn, so that the snapshot does not expire before it has the tag.
+        with context.turn(table.location):
+            created = create_tag(
+                table, name, context.publish, snapshot_id=snapshot_id, time_retained=retained
+            )
     except UnknownNameError as error:
         raise not_found("SNAPSHOT", str(snapshot_id), str(error)) from error
     if not created and call.body.get("ignoreIfExists") is not True:

@@ -22,7 +22,7 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -50,6 +50,7 @@ from paimon_magics.coordinator.core import (
     Held,
     Limits,
     LookUpCommit,
+    Noted,
     Occupied,
     Opened,
     Phase,
@@ -75,10 +76,12 @@ from paimon_magics.coordinator.documents import (
     transaction_document,
     transaction_of,
 )
+from paimon_magics.coordinator.leases import Leases
 from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.coordinator.ownership import Ownership
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
+from paimon_magics.coordinator.upkeep import Upkeep
 from paimon_magics.coordinator.watching import Watching
 from paimon_magics.coordinator.worker import Worker
 from paimon_magics.errors import (
@@ -87,7 +90,8 @@ from paimon_magics.errors import (
 )
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitRequest, Transaction
-from paimon_magics.planning.publications import Finding, Verdict
+from paimon_magics.planning.expiry import NO_FLOOR
+from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
@@ -165,6 +169,16 @@ class Coordinator:
             ownership,
             stopped=lambda: self._state.stopped,
         )
+        limits = self._state.limits
+        self.leases = Leases(catalog, limits.lease_ms, _now_ms())
+        self.upkeep = Upkeep(
+            catalog,
+            self.turns,
+            self.leases,
+            self._first_needed,
+            limits.expire_every_ms,
+            check=None if ownership is None else ownership.check,
+        )
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
@@ -198,10 +212,12 @@ class Coordinator:
         )
         self._thread.start()
         self._ticker.start()
+        self.upkeep.start()
 
     def stop(self) -> None:
         """End after the commits under way; open transactions stay stored."""
         self._stopping = True
+        self.upkeep.stop()
         self._pool.shutdown(wait=True)
         self._put(None)
         self._thread.join()
@@ -282,7 +298,20 @@ class Coordinator:
             tidy_up(loaded, transaction, frozenset())
             raise _held_by(table, answer.holder)
         assert isinstance(answer, Opened)
+        base = transaction.base_snapshot_id
+        if base > 0 and not self.leases.stays(loaded, base):
+            self.abort(id, "the snapshot that it was planned on has expired")
+            raise CommitConflictError(
+                f"Snapshot {base} of `{table}`, which the statement was planned on, has expired.",
+                hint="Nothing was written. Run the statement again.",
+            )
         return id, transaction, answer
+
+    def lease(
+        self, holder: str, wanted: Collection[tuple[TableName, int]]
+    ) -> tuple[int, list[tuple[TableName, int]]]:
+        """Keep the snapshots that `holder` reads, and no other of its; see `Leases.renew`."""
+        return self.leases.renew(holder, wanted, _now_ms())
 
     def heartbeat(self, id: str) -> Answer:
         """Renew a transaction's lease."""
@@ -484,9 +513,20 @@ class Coordinator:
         match asked.event:
             case Republished(finding=Finding(verdict=Verdict.REPUBLISHED)):
                 self.republished += 1
+            case CommitPublished(publication=Publication() as made) | Noted(publication=made):
+                self.upkeep.committed(made.table, made.location)
         _reach_after(asked.event)
         for effect in effects:
             self._carry_out(effect)
+
+    def _first_needed(self, location: str) -> int:
+        """The first snapshot of a table that a transaction, or the watch over publications, may
+        still look at."""
+        state = self._state
+        opened = [self._opened.get(id) for id, one in state.held.items() if one.table == location]
+        needed = [transaction.base_snapshot_id for transaction in opened if transaction is not None]
+        needed += [publication.snapshot_id for publication in state.watched.get(location, ())]
+        return min(needed, default=NO_FLOOR)
 
     def _with_finished(self, event: Event) -> Event:
         match event:

@@ -101,6 +101,11 @@ class PaimonMagics(Magics):
         help="How long, in ms, a statement waits for another that writes the same table with "
         "dynamic buckets.",
     ).tag(config=True)
+    read_lease_ms_max = Int(
+        _DEFAULTS.read_lease_ms_max,
+        min=0,
+        help="How long, in ms, a snapshot that a query reads is kept from expiring at most.",
+    ).tag(config=True)
 
     @property
     def namespace_shell(self) -> Any:

@@ -15,7 +15,7 @@ from typing import Protocol
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.planning.defaults import stored_default
 from paimon_magics.planning.option_values import boolean_value, integer_value
-from paimon_magics.planning.options import default_value
+from paimon_magics.planning.options import DEPRECATED_KEYS, default_value
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -96,8 +96,13 @@ class TableDefinition:
         )
 
     def stored_option(self, key: str) -> str | None:
-        """The option's value as stored with the table, None where it is not set."""
-        return dict(self.options).get(key)
+        """The option's value as stored with the table, None where it is not set.
+
+        An option that was renamed may be stored under its older name.
+        """
+        stored = dict(self.options)
+        names = (key, *(old for old, new in DEPRECATED_KEYS.items() if new == key))
+        return next((stored[name] for name in names if name in stored), None)
 
     def option(self, key: str) -> str | None:
         """The option's value as text, Paimon's default where it is not set; None without one."""

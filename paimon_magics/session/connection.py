@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client import CoordinatorClient
@@ -13,7 +13,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Connection"]
 
@@ -22,7 +22,8 @@ __all__ = ["Connection"]
 class Connection:
     """One open connection. `database` is the one of unqualified names; USE changes it.
 
-    `slots` is how many tasks can run at once.
+    `slots` is how many tasks can run at once. `view_frames` are the frames of the temporary views
+    that statements made: while they are there, what they read does not expire.
     """
 
     spark: SparkSession
@@ -32,6 +33,7 @@ class Connection:
     database: str
     views: Views
     slots: int
+    view_frames: dict[str, DataFrame] = field(default_factory=dict)
 
     def full_name(self, name: TableName) -> TableName:
         """`name` with its database, without the catalog; the catalog must be ours."""

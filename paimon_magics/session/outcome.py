@@ -51,6 +51,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     display_rows: int = 20
     _page: Any = field(default=None, repr=False, compare=False)
+    _is_released: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
     def of_rows(
@@ -59,6 +60,12 @@ class Outcome:
         """An outcome whose rows are here already; showing them runs no job."""
         frame = spark.createDataFrame(rows)
         return cls(statement, kind, dataframe=frame, display_rows=max(rows.num_rows, 1), _page=rows)
+
+    def release(self) -> None:
+        """Give the rows up that have not been fetched: the snapshots that they would come from may
+        expire then. What is displayed already can be displayed again."""
+        self._is_released = self.dataframe is not None
+        self.dataframe = None
 
     def to_arrow(self) -> pyarrow.Table:
         """All rows as an Arrow table in this process's memory. Raises JobError and the like."""
@@ -89,7 +96,7 @@ class Outcome:
             self.display_rows = rows
 
     def __str__(self) -> str:
-        if self.message or self.dataframe is None:
+        if self.message or (self.dataframe is None and self._page is None):
             return "\n".join((self.message, *self.notes))
         return render_text(self.page(), self.display_rows)
 
@@ -97,7 +104,7 @@ class Outcome:
         return str(self)
 
     def _repr_html_(self) -> str:
-        if self.message or self.dataframe is None:
+        if self.message or (self.dataframe is None and self._page is None):
             return f"<pre>{html.escape(str(self))}</pre>"
         return render_html(self.page(), self.display_rows)
 
@@ -110,6 +117,10 @@ class Outcome:
             raise translate(error, statement=self.statement) from error
 
     def _rows(self) -> DataFrame:
+        if self._is_released:
+            raise StatementError(
+                f"The rows of this {self.kind} were released.", hint="Run it again to get rows."
+            )
         if self.dataframe is None:
             raise StatementError(f"This {self.kind} has no rows.", hint="Run a SELECT to get rows.")
         return self.dataframe

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.reading import is_paimon_table, views_of_query
@@ -69,10 +70,13 @@ def pass_to_spark(
         _refuse_paimon(connection, statement)
     query = _whole(statement)
     bound = bind(query.parameters, parameters, statement.text)
+    held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(connection, statement.text, query)
+        views = views_of_query(connection, statement.text, query, held)
         frame = query_frame(connection.spark, statement.text, query, views, bound)
+        held.release_with(frame)
     finally:
+        held.release()
         connection.views.drop_passing()
     if not frame.columns:
         return Outcome(statement.text, "Spark statement", message="Done by Spark.")

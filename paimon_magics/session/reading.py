@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.planning.reads import ReadPlan, plan_read
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.parameters import bind
 from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
 from paimon_magics.spark.reading import read_frame
@@ -37,24 +38,29 @@ def frame_of_query(
 ) -> DataFrame:
     """The lazy frame of a query inside `statement`. Raises errors with positions in it."""
     bound = bind(query.parameters, parameters, statement)
+    held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(connection, statement, query)
-        return query_frame(connection.spark, statement, query, views, bound)
+        views = views_of_query(connection, statement, query, held)
+        frame = query_frame(connection.spark, statement, query, views, bound)
+        held.release_with(frame)
+        return frame
     finally:
+        held.release()
         connection.views.drop_passing()
 
 
 def views_of_query(
-    connection: Connection, statement: str, query: QueryText
+    connection: Connection, statement: str, query: QueryText, held: HeldSnapshots
 ) -> list[tuple[TableReference, str]]:
-    """The view in place of each reference to a Paimon table; the caller drops passing views."""
+    """The view in place of each reference to a Paimon table; the caller drops passing views, and
+    sees to it that what they read is `held` for as long as they are used."""
     views = []
     for reference in query.references:
         name = resolve(connection, reference, statement)
         if name is None:
             continue
         try:
-            views.append((reference, _view_of(connection, name)))
+            views.append((reference, _view_of(connection, name, held)))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
     return views
@@ -100,16 +106,23 @@ def frame_of_table(connection: Connection, name: TableName) -> DataFrame:
     """All rows of a table or metadata system table at its latest snapshot, as a lazy frame."""
     if name.system_table is not None:
         return connection.spark.createDataFrame(metadata_table(connection.catalog, name))
-    return _kept(connection, name)[1]
+    held = HeldSnapshots(connection.committer)
+    try:
+        # A frame of the caller's own: the kept one stays for other queries.
+        frame = _kept(connection, name, held)[1].select("*")
+        held.release_with(frame)
+        return frame
+    finally:
+        held.release()
 
 
-def _view_of(connection: Connection, name: TableName) -> str:
+def _view_of(connection: Connection, name: TableName, held: HeldSnapshots) -> str:
     if name.system_table is not None:
         return connection.views.pass_by(frame_of_table(connection, name))
-    return _kept(connection, name)[0]
+    return _kept(connection, name, held)[0]
 
 
-def _kept(connection: Connection, name: TableName) -> tuple[str, DataFrame]:
+def _kept(connection: Connection, name: TableName, held: HeldSnapshots) -> tuple[str, DataFrame]:
     """View and frame of the table's latest snapshot, kept for the next query on it."""
     table = connection.catalog.load(name)
 
@@ -124,6 +137,8 @@ def _kept(connection: Connection, name: TableName) -> tuple[str, DataFrame]:
 
     while True:
         before = snapshot_identity(table)
+        if before is not None and not held.hold(name, before[0]):
+            continue  # it was the latest, and is not any more
         key = (table.location, name.branch, table.definition, before)
         found = connection.views.find(key)
         if found is not None:

@@ -259,6 +259,7 @@ class Session:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
         self.closed = True
         self._connection.views.close()
+        self._connection.view_frames.clear()
         self._connection.committer.close()
         if stop_spark:
             self._connection.spark.stop()
@@ -340,7 +341,12 @@ def _remote(address: str, token: str | None, settings: Settings) -> RemoteCoordi
             hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
             "that holds it when it starts.",
         )
-    return RemoteCoordinator(address, token, exclusive_wait_ms=settings.exclusive_wait_ms)
+    return RemoteCoordinator(
+        address,
+        token,
+        exclusive_wait_ms=settings.exclusive_wait_ms,
+        read_lease_ms_max=settings.read_lease_ms_max,
+    )
 
 
 def _catalog_options(
@@ -411,6 +417,7 @@ def _create_view(
             frame.createTempView(statement.name)
     except Exception as error:
         raise located(translate(error), statement.text, 0) from error
+    connection.view_frames[statement.name] = frame
     return Outcome(
         statement.text,
         "CREATE TEMPORARY VIEW",

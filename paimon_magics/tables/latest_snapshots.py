@@ -1,4 +1,4 @@
-"""The latest snapshot of a table, at a cost that does not grow with the number of snapshots.
+"""The first and the last snapshot of a table, at a cost that does not grow with their number.
 
 The LATEST file is a hint that may lag: from the snapshot that it names the next ids are tried, one
 by one. Only where it names none that exists, or lags far behind, is the folder listed.
@@ -11,7 +11,9 @@ from typing import Any
 from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot import Snapshot
 
-__all__ = ["latest_snapshot", "read_snapshot"]
+from paimon_magics.tables.stores import Store
+
+__all__ = ["earliest_snapshot_id", "latest_snapshot", "read_snapshot"]
 
 _STEPS_MAX = 100
 
@@ -37,6 +39,21 @@ def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
         return JSON.from_json(paimon.file_io.read_file_utf8(path), Snapshot)
     except FileNotFoundError:
         return None
+
+
+def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
+    """The first snapshot that may be used, None for a table without any.
+
+    The EARLIEST hint, or the least that is stored where that is missing or names none.
+    """
+    manager = paimon.snapshot_manager()
+    hint = store.read(f"{manager.snapshot_dir}/EARLIEST")
+    text = b"" if hint is None else hint.strip()
+    if text.isdigit() and read_snapshot(paimon, int(text)) is not None:
+        return int(text)
+    names = store.names(manager.snapshot_dir, "snapshot-")
+    ids = [int(name[9:]) for name in names if name[9:].isdigit()]
+    return min(ids, default=None)
 
 
 def _hinted(paimon: Any, manager: Any) -> Any:

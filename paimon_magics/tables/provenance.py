@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.latest_snapshots import read_snapshot
 
 __all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "history", "made_by"]
 
@@ -39,9 +40,13 @@ def history(table: Table) -> pa.Table:
     `user` and what follows are NULL for snapshots that no session of this project made; `statement`
     is a hash of its text, `rows` and `files` what it wrote.
     """
-    manager = table.paimon.snapshot_manager()
-    snapshots = sorted(manager.list_snapshots(), key=lambda snapshot: snapshot.id, reverse=True)
-    return pa.Table.from_pylist([_row(snapshot) for snapshot in snapshots], schema=HISTORY_SCHEMA)
+    folder, file_io = table.paimon.snapshot_manager().snapshot_dir, table.paimon.file_io
+    stored = file_io.list_status(folder) if file_io.exists(folder) else []
+    names = [str(status.path).rpartition("/")[2] for status in stored]
+    ids = sorted(int(n[9:]) for n in names if n[:9] == "snapshot-" and n[9:].isdigit())[::-1]
+    found = (read_snapshot(table.paimon, snapshot_id) for snapshot_id in ids)
+    rows = [_row(snapshot) for snapshot in found if snapshot is not None]  # else expired meanwhile
+    return pa.Table.from_pylist(rows, schema=HISTORY_SCHEMA)
 
 
 def made_by(snapshot: Any) -> str:

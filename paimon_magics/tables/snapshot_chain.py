@@ -14,6 +14,7 @@ from pypaimon.common import time_utils
 from pypaimon.common.json_util import JSON
 
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.snapshot_publishers import Publish, write_hint
 from paimon_magics.tables.stored_tables import StoredTable
@@ -58,16 +59,24 @@ def snapshot_by_id(table: StoredTable, snapshot_id: int) -> Document | None:
     return _read(table, manager.get_snapshot_path(snapshot_id))
 
 
+def kept_snapshot(table: StoredTable, snapshot_id: int) -> Document | None:
+    """The snapshot of that id, None where there is none, or it is expiring right now."""
+    earliest = earliest_snapshot_id(table.paimon, table.store)
+    if earliest is None or snapshot_id < earliest:
+        return None
+    return snapshot_by_id(table, snapshot_id)
+
+
 def load_snapshot(table: StoredTable, version: str) -> Document | None:
     """The snapshot that `version` means: EARLIEST, LATEST, an id, or the name of a tag."""
     match version:
         case "LATEST":
             return latest_snapshot(table)
         case "EARLIEST":
-            ids = _snapshot_ids(table)
-            return snapshot_by_id(table, ids[0]) if ids else None
+            earliest = earliest_snapshot_id(table.paimon, table.store)
+            return None if earliest is None else snapshot_by_id(table, earliest)
         case _ if version.isascii() and version.isdigit():
-            return snapshot_by_id(table, int(version))
+            return kept_snapshot(table, int(version))
         case _:
             tag = load_tag(table, version)
             return None if tag is None else _trimmed(tag)
@@ -76,8 +85,9 @@ def load_snapshot(table: StoredTable, version: str) -> Document | None:
 def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Document]:
     """Up to `count` snapshots with ids above `after`, oldest first."""
     found: list[Document] = []
+    earliest = earliest_snapshot_id(table.paimon, table.store) or 0
     for snapshot_id in _snapshot_ids(table):
-        if snapshot_id > after and (count is None or len(found) < count):
+        if snapshot_id > after and snapshot_id >= earliest and len(found) != count:
             document = snapshot_by_id(table, snapshot_id)
             if document is not None:  # else it expired meanwhile
                 found.append(document)
@@ -102,7 +112,7 @@ def roll_back(
         target = _trimmed(tagged)
     else:
         assert snapshot_id is not None
-        stored = snapshot_by_id(table, snapshot_id) or next(
+        stored = kept_snapshot(table, snapshot_id) or next(
             (_trimmed(t) for t in tags.values() if t is not None and t["id"] == snapshot_id), None
         )
         if stored is None:
@@ -110,7 +120,7 @@ def roll_back(
         target = stored
     manager = table.paimon.snapshot_manager()
     kept: int = target["id"]
-    expired = snapshot_by_id(table, kept) is None
+    expired = kept_snapshot(table, kept) is None
     if expired:
         path = published_path(manager.get_snapshot_path(kept))
         publish(path, json.dumps(target, indent=2).encode())
@@ -180,7 +190,7 @@ def create_tag(
     snapshot that is not there, StatementError for what is no duration.
     """
     _refuse_remote(table, "tagged")
-    document = latest_snapshot(table) if snapshot_id is None else snapshot_by_id(table, snapshot_id)
+    document = latest_snapshot(table) if snapshot_id is None else kept_snapshot(table, snapshot_id)
     if document is None:
         shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
         raise UnknownNameError(f"There is no {shown} of `{table.name}`.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import paimon_magics
-from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.errors import InvalidValueError, SetupError, StatementError
 from tests.coordinator.process import Process, data_files
 
 if TYPE_CHECKING:
@@ -94,3 +96,43 @@ def test_without_a_token_the_session_is_not_opened(process: Process) -> None:
     with pytest.raises(SetupError, match="asks for a token") as raised:
         paimon_magics.connect(coordinator=process.address)
     assert "PAIMON_COORDINATOR_TOKEN" in raised.value.hint
+
+
+def test_what_an_outcome_reads_stays_until_it_is_released(
+    session: paimon_magics.Session, process: Process
+) -> None:
+    """Other sessions replace everything, and their snapshots expire at once."""
+    process.kill()
+    process.options += ("--lease-ms=800", "--expire-every-ms=20")
+    process.start()
+    session.run(
+        "CREATE TABLE t (k INT) TBLPROPERTIES ('snapshot.num-retained.min' = '1', "
+        "'snapshot.time-retained' = '1 ms'); INSERT INTO t VALUES (1)"
+    )
+    outcome = session.run("SELECT k FROM t")
+    session.run("CREATE TEMPORARY VIEW v AS SELECT k + 1 AS k FROM t")
+    folder = process.warehouse / "default.db" / "t" / "snapshot"
+
+    def overwritten(number: int, first: int) -> None:
+        session.run(f"INSERT OVERWRITE t VALUES ({number})")
+        for _ in range(100):
+            if min(int(path.name[9:]) for path in folder.glob("snapshot-*")) >= first:
+                return
+            time.sleep(0.1)
+        raise AssertionError(sorted(folder.iterdir()))
+
+    for number in range(2, 5):
+        overwritten(number, first=1)
+    time.sleep(2)
+    assert (folder / "snapshot-1").exists()
+    assert outcome.to_arrow()["k"].to_pylist() == [1]
+    assert session.run("SELECT k FROM v").to_arrow()["k"].to_pylist() == [2]
+    outcome.release()
+    with pytest.raises(StatementError, match="were released"):
+        outcome.to_arrow()
+    session.run("DROP VIEW v")
+    session.run("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1 AS k")
+    gc.collect()
+    time.sleep(1)
+    overwritten(5, first=4)
+    assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [5]

@@ -31,6 +31,7 @@ import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.index.HashBucketAssigner;
+import org.apache.paimon.options.ExpireConfig;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.table.BucketMode;
@@ -157,6 +158,17 @@ public class PaimonTables {
             commit.commit((List) prepared[1]);
         } finally {
             commit.close();
+        }
+    }
+
+    /** Expires snapshots, and changelogs that outlive them, by the table's options. */
+    public void expire(String name, Map options) throws Exception {
+        FileStoreTable table =
+                (FileStoreTable) this.catalog.getTable(Identifier.fromString(name)).copy(options);
+        ExpireConfig config = table.coreOptions().expireConfig();
+        table.newExpireSnapshots().config(config).expire();
+        if (table.coreOptions().changelogLifecycleDecoupled()) {
+            table.newExpireChangelog().config(config).expire();
         }
     }
 

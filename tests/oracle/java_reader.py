@@ -81,6 +81,12 @@ class JavaPaimon:
         """Commit what a writer has prepared."""
         self._catalog(warehouse).commit(prepared)
 
+    def expire(
+        self, warehouse: Warehouse, name: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        """Expire snapshots by the table's options and the dynamic `options`."""
+        self._catalog(warehouse).expire(name, dict(options or {}))
+
     def hashes(
         self,
         warehouse: Warehouse,

@@ -74,11 +74,12 @@ def _lists(snapshot: Any) -> list[str]:
 
 
 def _metadata_of(table: Table, snapshot: Any, is_changelog: bool) -> set[str]:
+    """What a changelog no longer needs went with its snapshot."""
     lists = ManifestListManager(table.paimon)
     found = set()
     for name in _lists(snapshot):
         if is_changelog and not (Path(table.location) / "manifest" / name).exists():
-            continue  # an expired snapshot's: what its changelog does not need is gone
+            continue
         found |= {f"manifest/{name}"}
         found |= {f"manifest/{meta.file_name}" for meta in lists.read(name)}
     if is_changelog:

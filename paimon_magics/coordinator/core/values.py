@@ -57,12 +57,15 @@ class Limits:
     - `receipt_retention_ms`: how long the answer to a finished transaction is kept, and all that is
       needed to publish it again.
     - `watch_every_ms`: how often published snapshots are looked at again where nobody commits.
+    - `expire_every_ms`: how long after a commit snapshots expire, together with those of the
+      commits in between.
     """
 
     lease_ms: int = 60_000
     cleanup_grace_ms: int = 600_000
     receipt_retention_ms: int = 86_400_000
     watch_every_ms: int = 60_000
+    expire_every_ms: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,240 @@
+"""Snapshots expire after commits, but never one that somebody still needs.
+
+The last but one stays until it has been looked at whether a writer outside has overwritten it,
+which is with the next commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from paimon_magics.coordinator.read_leases import ReadLeases
+from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
+from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog
+from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.tables.reachability import missing, unreachable
+
+ONE = (
+    "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('snapshot.num-retained.min' = '1', "
+    "'snapshot.time-retained' = '1 ms', 'manifest.merge-min-count' = '3')"
+)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    """A coordinator whose leases last a second, and that expires snapshots at once."""
+    started = Process(
+        tmp_path / "warehouse",
+        tmp_path / "state",
+        "--lease-ms=1000",
+        "--expire-every-ms=20",
+        "--cleanup-grace-ms=200",
+    )
+    started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def catalog(process: Process) -> Catalog:
+    return create_table(process.warehouse, ONE)
+
+
+def append(client: RemoteCoordinator, catalog: Catalog, *numbers: int) -> list[CommitReceipt]:
+    receipts = []
+    for number in numbers:
+        transaction = client.begin(TABLE)
+        messages = write(catalog, transaction, [{"k": number, "v": "v"}])
+        receipts.append(client.commit(CommitRequest(transaction, Append(), messages)))
+    return receipts
+
+
+def snapshots(catalog: Catalog) -> list[int]:
+    folder = Path(catalog.load(TABLE).location) / "snapshot"
+    return sorted(int(path.name[9:]) for path in folder.glob("snapshot-*"))
+
+
+def keys(catalog: Catalog) -> list[object]:
+    return sorted(row["k"] for row in read(catalog))  # type: ignore[type-var]
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+
+
+def test_what_is_old_enough_expires_after_a_commit(process: Process, catalog: Catalog) -> None:
+    client = process.client()
+    receipts = append(client, catalog, *range(6))
+    until(lambda: snapshots(catalog) == [5, 6])
+    assert keys(catalog) == list(range(6))
+    table = catalog.load(TABLE)
+    assert missing(table) == unreachable(table) == set()
+    headers = {"Authorization": f"Bearer {process.token()}"}
+    metrics = httpx.get(process.address + "/metrics", headers=headers, trust_env=False).text
+    assert "paimon_coordinator_expired_snapshots_total 4.0" in metrics
+    assert [receipt.snapshot_id for receipt in receipts] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_receipt_outlives_its_snapshot(process: Process, catalog: Catalog) -> None:
+    client = process.client()
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": 0, "v": "v"}])
+    request = CommitRequest(transaction, Append(), messages)
+    receipt = client.commit(request)
+    append(client, catalog, 1, 2, 3)
+    until(lambda: snapshots(catalog) == [3, 4])
+    assert client.commit(request) == receipt
+    process.kill()
+    process.start()
+    assert client.commit(request) == receipt
+    assert keys(catalog) == [0, 1, 2, 3]
+
+
+def test_an_open_transaction_keeps_what_came_after_its_base(
+    process: Process, catalog: Catalog
+) -> None:
+    client = process.client()
+    append(client, catalog, 0, 1, 2)
+    until(lambda: snapshots(catalog) == [2, 3])
+    open_ = client.begin(TABLE)
+    messages = write(catalog, open_, [{"k": 9, "v": "v"}])
+    append(client, catalog, 3, 4)
+    process.kill()
+    process.start()  # it is known again what the transaction needs
+    append(client, catalog, 5)
+    time.sleep(2)
+    assert snapshots(catalog) == [3, 4, 5, 6]
+    client.commit(CommitRequest(open_, Append(), messages))
+    until(lambda: snapshots(catalog) == [6, 7])
+    assert keys(catalog) == [0, 1, 2, 3, 4, 5, 9]
+
+
+def test_a_statement_that_was_planned_on_what_has_expired_is_refused(
+    process: Process, catalog: Catalog
+) -> None:
+    client = process.client()
+    append(client, catalog, 0, 1, 2)
+    until(lambda: snapshots(catalog) == [2, 3])
+    with pytest.raises(CommitConflictError, match=r"Snapshot 1 of .* has expired"):
+        client.begin(TABLE, 1)
+    append(client, catalog, 3, 4)
+    until(lambda: snapshots(catalog) == [4, 5])
+
+
+def test_a_read_lease_keeps_a_snapshot_until_the_last_reader_is_done(
+    process: Process, catalog: Catalog
+) -> None:
+    client, reader = process.client(), process.client()
+    append(client, catalog, 0)
+    assert reader.lease(TABLE, 1)
+    assert reader.lease(TABLE, 1)
+    append(client, catalog, 1, 2)
+    reader.release(TABLE, 1)
+    time.sleep(2)  # twice as long as a lease: it is renewed
+    append(client, catalog, 3)
+    time.sleep(0.3)
+    assert snapshots(catalog) == [1, 2, 3, 4]
+    reader.release(TABLE, 1)
+    time.sleep(0.6)
+    append(client, catalog, 4)
+    until(lambda: snapshots(catalog) == [4, 5])
+    assert not reader.lease(TABLE, 3)
+    assert reader.lease(TABLE, 5)
+
+
+def test_a_lease_outlives_the_coordinator_and_ends_with_its_holder(
+    process: Process, catalog: Catalog
+) -> None:
+    client, reader = process.client(), process.client()
+    append(client, catalog, 0)
+    assert reader.lease(TABLE, 1)
+    process.kill()
+    process.start()
+    append(client, catalog, 1, 2)
+    time.sleep(2)
+    append(client, catalog, 3)
+    time.sleep(0.3)
+    assert snapshots(catalog) == [1, 2, 3, 4]
+    reader.close()
+    append(client, catalog, 4)
+    until(lambda: snapshots(catalog) == [4, 5])
+
+
+def test_while_the_coordinator_is_away_reading_goes_on(process: Process, catalog: Catalog) -> None:
+    client, reader = process.client(), process.client()
+    append(client, catalog, 0)
+    process.kill()
+    assert reader.lease(TABLE, 1)
+    process.start()
+    append(client, catalog, 1)
+    time.sleep(2)
+    append(client, catalog, 2)
+    time.sleep(0.3)
+    assert snapshots(catalog) == [1, 2, 3]
+
+
+def test_a_lease_that_nobody_gives_up_ends_after_the_longest_time(
+    process: Process, catalog: Catalog
+) -> None:
+    client = process.client()
+    reader = RemoteCoordinator(process.address, process.token(), read_lease_ms_max=500)
+    append(client, catalog, 0)
+    assert reader.lease(TABLE, 1)
+    append(client, catalog, 1)
+    time.sleep(2)
+    append(client, catalog, 2)
+    until(lambda: snapshots(catalog) == [2, 3])
+    reader.close()
+
+
+def test_a_holder_is_bounded(process: Process, catalog: Catalog) -> None:
+    def post(body: object) -> object:
+        headers = {"Authorization": f"Bearer {process.token()}"}
+        return httpx.post(
+            process.address + "/v1/leases", json=body, headers=headers, trust_env=False
+        )
+
+    one = {"table": {"database": "default", "table": "t"}, "snapshot_id": 1}
+    answer = post({"holder": "me", "leases": [one] * 1001})
+    assert answer.status_code == 400 and "too many" in answer.text  # type: ignore[attr-defined]
+    for body in ({"holder": ""}, {"holder": "me"}, {"holder": "me", "leases": [{}]}, []):
+        assert post(body).status_code == 400  # type: ignore[attr-defined]
+    leases = ReadLeases(lambda _: (_ for _ in ()).throw(InvalidValueError("no")), 1000)
+    with pytest.raises(InvalidValueError):
+        leases.take(TABLE, 1)
+    away = ReadLeases(lambda _: (_ for _ in ()).throw(SetupError("away")), 1000)
+    assert away.take(TableName("t", "default"), 1)
+    away.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step",
+    ["expiry.decided", "expiry.data_removed", "expiry.metadata_removed", "expiry.snapshot_removed"],
+)
+def test_killed_while_snapshots_expire_it_goes_on_after_the_next_commit(
+    process: Process, catalog: Catalog, step: str
+) -> None:
+    client = process.client()
+    process.kill()
+    process.start(faults=f"{step}=kill")
+    append(client, catalog, *range(4))
+    assert process.has_died()
+    assert keys(catalog) == list(range(4))
+    process.start()
+    append(client, catalog, 4)
+    until(lambda: snapshots(catalog) == [4, 5])
+    table = catalog.load(TABLE)
+    assert keys(catalog) == list(range(5))
+    assert missing(table) == unreachable(table) == set()

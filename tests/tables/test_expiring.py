@@ -1,0 +1,243 @@
+"""Expiry: what it must not touch, and what is left when it is cut short at any step."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from paimon_magics import faults
+from paimon_magics.errors import UnknownNameError
+from paimon_magics.planning.commits import Append, OverwritePartitions
+from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.branches import create_branch, forward_to_branch
+from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.expiring import Expiry, carry_out, decide
+from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
+from paimon_magics.tables.snapshot_chain import (
+    create_tag,
+    list_snapshots,
+    load_snapshot,
+    roll_back,
+)
+from paimon_magics.tables.stored_tables import StoredTable, load_stored
+from tests.tables.manifests import create
+from tests.tables.reachability import missing, unreachable
+from tests.tables.test_committing import keys, ours, rows_of, written
+
+SQL = "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('manifest.merge-min-count' = '3')"
+ONE = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 ms"}
+CHANGELOGS = {**ONE, "changelog.num-retained.min": "7"}
+STEPS = ("expiry.decided", "expiry.data_removed", "expiry.metadata_removed",
+         "expiry.snapshot_removed")  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Eight snapshots; the fourth and the seventh replace everything."""
+    return filled(create(tmp_path, SQL))
+
+
+def filled(table: Table, commits: int = 8) -> Table:
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    first = 0 if latest is None else latest.id
+    for number in range(first, first + commits):
+        change = OverwritePartitions() if number % 8 in (3, 6) else Append()
+        ours(table, change, written(table, rows_of(table, number)), f"{table.name} {number}")
+    return table
+
+
+def decided(table: Table, floor: int = NO_FLOOR, options: dict[str, str] = ONE) -> Expiry | None:
+    time.sleep(0.01)  # the options retain a millisecond
+    known = {**dict(table.definition.options), **options}
+    rules = ExpiryRules.of(dataclasses.replace(table.definition, options=tuple(known.items())))
+    assert rules is not None
+    return decide(table, rules, floor, int(time.time() * 1000))
+
+
+def expire(table: Table, floor: int = NO_FLOOR, options: dict[str, str] = ONE) -> int:
+    expiry = decided(table, floor, options)
+    return 0 if expiry is None else carry_out(expiry)
+
+
+def stored(table: Table) -> StoredTable:
+    return load_stored(Catalog.open({"warehouse": warehouse_of(table)}), table.name)
+
+
+def warehouse_of(table: Table) -> str:
+    return str(Path(table.location).parents[1])
+
+
+def snapshots(table: Table) -> list[int]:
+    return sorted(snapshot.id for snapshot in table.paimon.snapshot_manager().list_snapshots())
+
+
+def keys_at(table: Table, snapshot_id: int) -> list[int]:
+    past = table.paimon.copy({"scan.snapshot-id": str(snapshot_id)})
+    return keys(dataclasses.replace(table, paimon=past))
+
+
+def test_only_what_nobody_needs_goes(table: Table) -> None:
+    assert expire(table, floor=6) == 5
+    assert snapshots(table) == [6, 7, 8]
+    assert [keys_at(table, n) for n in (6, 7, 8)] == [[3, 4, 5], [6], [6, 7]]
+    assert missing(table) == unreachable(table) == set()
+    assert expire(table, floor=6) == 0
+    assert expire(table) == 2
+    assert snapshots(table) == [8]
+    assert keys(table) == [6, 7]
+    assert missing(table) == unreachable(table) == set()
+    assert filled(table, 2) and expire(table) == 2 and keys(table) == [6, 7, 8, 9]
+
+
+def test_the_hint_is_moved_before_anything_is_removed(table: Table) -> None:
+    expiry = decided(table)
+    assert expiry is not None and (expiry.begin, expiry.end) == (1, 8)
+    assert earliest_snapshot_id(table.paimon, table.store) == 8
+    assert snapshots(table) == list(range(1, 9)) and missing(table) == set()
+    # From then on nobody may use them any more.
+    assert load_snapshot(stored(table), "3") is None
+    assert [one["id"] for one in list_snapshots(stored(table), 0, None)] == [8]
+    with pytest.raises(UnknownNameError, match="no snapshot 3"):
+        create_tag(stored(table), "x", table.store.create, snapshot_id=3, time_retained=None)
+    with pytest.raises(UnknownNameError, match="no snapshot 3"):
+        roll_back(stored(table), table.store.create, snapshot_id=3)
+    assert carry_out(expiry) == 7
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_cut_short_it_leaves_a_chain_to_read_and_goes_on_later(
+    table: Table, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_tag(stored(table), "kept", table.store.create, snapshot_id=5, time_retained=None)
+    monkeypatch.setitem(faults._actions, step, "raise")
+    with pytest.raises(OSError, match="armed"):
+        expire(table, floor=7)
+    first = earliest_snapshot_id(table.paimon, table.store)
+    assert first == 7
+    assert [keys_at(table, n) for n in (7, 8)] == [[6], [6, 7]]
+    filled(table, 1)
+    removed = expire(table, floor=7)
+    assert removed == (5 if step == "expiry.snapshot_removed" else 6)
+    assert snapshots(table) == [7, 8, 9]
+    assert missing(table) == unreachable(table) == set()
+    tagged = table.paimon.copy({"scan.tag-name": "kept"})
+    assert keys(dataclasses.replace(table, paimon=tagged)) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["expiry.changelog_kept", "expiry.changelogs_decided", "expiry.changelog_data_removed"],
+)
+@pytest.mark.parametrize("producer", ["none", "input"])
+def test_changelogs_that_outlive_their_snapshots_survive_a_cut_too(
+    tmp_path: Path, step: str, producer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(
+        create(
+            tmp_path,
+            "CREATE TABLE t (k INT NOT NULL, v STRING) TBLPROPERTIES ('primary-key' = 'k', "
+            f"'bucket' = '1', 'changelog-producer' = '{producer}')",
+        ),
+        12,
+    )
+    monkeypatch.setitem(faults._actions, step, "raise")
+    with pytest.raises(OSError, match="armed"):
+        expire(table, options=CHANGELOGS)
+    expire(table, options=CHANGELOGS)
+    assert snapshots(table) == [12]
+    kept = sorted(int(p.name[10:]) for p in (Path(table.location) / "changelog").glob("c*"))
+    assert kept == [6, 7, 8, 9, 10, 11]
+    assert keys(table) == [11]
+
+
+def test_files_of_a_branch_stay_whatever_it_has_done_since(table: Table) -> None:
+    main = stored(table)
+    create_tag(main, "start", table.store.create, snapshot_id=3, time_retained=None)
+    create_branch(main, "b", table.store.create, tag="start")
+    catalog = Catalog.open({"warehouse": warehouse_of(table)})
+    branch = catalog.load(TableName("t", "default", branch="b"))
+    ours(branch, Append(), written(branch, rows_of(branch, 50)), "on the branch")
+    (Path(table.location) / "tag" / "tag-start").unlink()
+    assert expire(table) == 7
+    assert keys(branch) == [0, 1, 2, 50]
+    assert keys_at(branch, 3) == [0, 1, 2]
+    assert keys(table) == [6, 7]
+
+
+def test_files_that_a_forwarded_branch_shares_with_the_main_one_stay(tmp_path: Path) -> None:
+    """The main branch took over snapshots of the branch, and deletes what the branch keeps."""
+    table = filled(create(tmp_path, SQL), 2)
+    main = stored(table)
+    create_tag(main, "start", table.store.create, snapshot_id=2, time_retained=None)
+    create_branch(main, "b", table.store.create, tag="start")
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    branch = catalog.load(TableName("t", "default", branch="b"))
+    for number, change in ((50, Append()), (51, OverwritePartitions())):
+        ours(branch, change, written(branch, rows_of(branch, number)), f"branch {number}")
+    forward_to_branch(stored(table), load_stored(catalog, branch.name), table.store.create)
+    assert snapshots(table) == [1, 2, 3, 4]
+    assert expire(table) == 3
+    assert keys(table) == [51]
+    assert [keys_at(branch, n) for n in (2, 3, 4)] == [[0, 1], [0, 1, 50], [51]]
+
+
+def test_a_roll_back_to_a_tag_meanwhile_is_not_undone(table: Table) -> None:
+    create_tag(stored(table), "kept", table.store.create, snapshot_id=5, time_retained=None)
+    expiry = decided(table)
+    assert expiry is not None
+    roll_back(stored(table), table.store.create, tag="kept")
+    assert carry_out(expiry) == 0
+    assert snapshots(table)[-1] == 5
+    assert keys(table) == [3, 4]
+
+
+def test_snapshots_of_a_table_that_took_the_place_of_this_one_stay(tmp_path: Path) -> None:
+    table = filled(create(tmp_path / "w", SQL))
+    expiry = decided(table)
+    assert expiry is not None
+    shutil.move(table.location, tmp_path / "old")
+    shutil.copytree(tmp_path / "old", table.location)  # its files are there to be removed
+    for path in (Path(table.location) / "snapshot").glob("snapshot-[1-7]"):
+        known = json.loads(path.read_text())
+        path.write_text(json.dumps({**known, "deltaManifestList": "another"}))
+    assert carry_out(expiry) == 0
+    assert snapshots(table) == list(range(1, 9))
+
+
+def test_a_consumer_that_was_silent_for_too_long_holds_nothing(table: Table) -> None:
+    folder = Path(table.location) / "consumer"
+    folder.mkdir()
+    (folder / "consumer-c").write_text('{"nextSnapshot": 2}')
+    assert expire(table) == 1
+    assert expire(table, options={**ONE, "consumer.expiration-time": "1 h"}) == 0
+    assert expire(table, options={**ONE, "consumer.expiration-time": "1 ms"}) == 6
+    assert not (folder / "consumer-c").exists()
+
+
+def test_the_cost_is_what_expires(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder of data or manifests is listed, and no manifest read that deletes nothing."""
+    filled(table, 40)
+    expire(table, floor=40)
+    listed: list[str] = []
+    monkeypatch.setattr(
+        type(table.store), "names", lambda _, folder, prefix="": listed.append(folder) or []
+    )
+    read: list[str] = []
+    opened = type(table.paimon.file_io).new_input_stream
+
+    def noted(self: object, path: str) -> object:
+        read.append(Path(path).name)
+        return opened(self, path)
+
+    monkeypatch.setattr(type(table.paimon.file_io), "new_input_stream", noted)
+    expiry = decided(table, floor=42)
+    assert expiry is not None and carry_out(expiry) == 2
+    assert {Path(folder).name for folder in listed} <= {"tag"}
+    manifests = [name for name in read if name.startswith("manifest-")]
+    assert len(manifests) == len([n for n in manifests if n.startswith("manifest-list")])
