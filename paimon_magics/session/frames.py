@@ -33,7 +33,7 @@ def write_frame_to(connection: Connection, frame: Any, name: TableName, mode: st
         raise InvalidValueError(
             f"There is no mode '{mode}'.", hint=nearest(mode, _MODES, what="modes")
         )
-    target = ".".join(quoted(part) for part in (name.database or "", _object_name(name)) if part)
+    target = ".".join(quoted(part) for part in (name.database or "", name.object_name) if part)
     verb = "INTO" if mode == "append" else "OVERWRITE"
     # Planned as the statement that it is equal to; the source's text is never looked at.
     insert = parse_statement(f"INSERT {verb} {target} BY NAME SELECT * FROM frame")
@@ -47,11 +47,6 @@ def write_frame_to(connection: Connection, frame: Any, name: TableName, mode: st
         raise
     outcome.statement = f"write({name}, mode={mode!r})"
     return outcome
-
-
-def _object_name(name: TableName) -> str:
-    branch = f"$branch_{name.branch}" if name.branch else ""
-    return f"{name.table}{branch}" + (f"${name.system_table}" if name.system_table else "")
 
 
 def _spark_frame(spark: SparkSession, frame: Any) -> DataFrame:

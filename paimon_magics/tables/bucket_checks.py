@@ -7,7 +7,6 @@ buckets, or into two partitions, both succeed, and the key is there twice.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.dynamic_buckets import IndexFile, hash_index_in
 from paimon_magics.tables.latest_snapshots import read_snapshot
-from paimon_magics.tables.provenance import made_by
+from paimon_magics.tables.provenance import described
 
 __all__ = ["bucket_check"]
 
@@ -41,19 +40,13 @@ def bucket_check(
         latest_id = 0 if latest is None else latest.id
         if latest_id <= base_id:
             return
-        base = _snapshot(table, base_id) if base_id else None
-        if mode == "HASH_DYNAMIC" and _index(table, base, touched) == _index(
-            table, latest, touched
-        ):
+        index = _index(table, _snapshot(table, base_id) if base_id else None, touched)
+        if mode == "HASH_DYNAMIC" and index == _index(table, latest, touched):
             return
         for snapshot_id in range(base_id + 1, latest_id + 1):
             snapshot = latest if snapshot_id == latest_id else _snapshot(table, snapshot_id)
-            if snapshot.commit_kind == "COMPACT":
-                continue
-            before = base if snapshot_id == base_id + 1 else _snapshot(table, snapshot_id - 1)
-            if mode == "KEY_DYNAMIC" or _index(table, before, touched) != _index(
-                table, snapshot, touched
-            ):
+            before, index = index, _index(table, snapshot, touched)
+            if snapshot.commit_kind != "COMPACT" and (mode == "KEY_DYNAMIC" or index != before):
                 raise _keys_came(table, snapshot)
 
     return check
@@ -61,7 +54,7 @@ def bucket_check(
 
 def _index(
     table: Table, snapshot: Any, partitions: set[tuple[Any, ...]]
-) -> frozenset[tuple[int, str]] | None:
+) -> frozenset[tuple[int, str]]:
     if snapshot is None or not snapshot.index_manifest:
         return frozenset()
     files: Sequence[IndexFile] = hash_index_in(table, snapshot)
@@ -80,11 +73,9 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
 
 
 def _keys_came(table: Table, snapshot: Any) -> CommitConflictError:
-    when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
     return CommitConflictError(
-        f"Since this statement was planned, snapshot {snapshot.id} ({snapshot.commit_kind} by "
-        f"{made_by(snapshot)} at {when:%Y-%m-%d %H:%M:%S} UTC) brought keys to the partitions of "
-        f"`{table.name}` that it writes: a key could now be there twice.",
+        f"Since this statement was planned, {described(snapshot)} brought keys to the partitions "
+        f"of `{table.name}` that it writes: a key could now be there twice.",
         hint="Nothing was written. Run the statement again: it then finds those keys. Tables with "
         "dynamic buckets are best written by one statement at a time.",
     )

@@ -12,14 +12,11 @@ from typing import Any
 
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.write.commit_message_serializer import (
-    deserialize_commit_message,
-    serialize_commit_message,
-)
 
 from paimon_magics.errors import CommitConflictError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.commit_messages import read_messages, write_message
 from paimon_magics.tables.schema_changes import definition_of
 
 __all__ = [
@@ -61,10 +58,7 @@ def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_i
     if definition.bucket_mode != "HASH_FIXED" or not _was_changed(table, definition):
         return
     counts = bucket_counts(table, base_snapshot_id)
-    fields = table.paimon.partition_keys_fields
-    keys = table.paimon.trimmed_primary_keys_fields
-    for body in messages:
-        message = deserialize_commit_message(body, fields, keys, version=14)
+    for message in read_messages(table.paimon, messages):
         partition = tuple(message.partition)
         count = counts.get(partition, definition.bucket)
         if count != definition.bucket:
@@ -101,13 +95,10 @@ def with_bucket_counts(
     table: Table, messages: Iterable[bytes], counts: dict[Partition, int], default: int
 ) -> tuple[bytes, ...]:
     """The messages, each with the number of buckets of its partition."""
-    fields = table.paimon.partition_keys_fields
-    keys = table.paimon.trimmed_primary_keys_fields
     completed = []
-    for body in messages:
-        message = deserialize_commit_message(body, fields, keys, version=14)
+    for message in read_messages(table.paimon, messages):
         message.total_buckets = counts.get(tuple(message.partition), default)
-        completed.append(serialize_commit_message(message, fields))
+        completed.append(write_message(table.paimon, message))
     return tuple(completed)
 
 

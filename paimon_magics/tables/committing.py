@@ -20,7 +20,6 @@ from typing import Any
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
-from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
 from paimon_magics.errors import (
     CommitConflictError,
@@ -34,6 +33,7 @@ from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transac
 from paimon_magics.tables.bucket_checks import bucket_check
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.commit_changes import Changes, plan_changes
+from paimon_magics.tables.commit_messages import read_messages
 from paimon_magics.tables.file_conflicts import FileConflicts
 from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
 from paimon_magics.tables.metadata_files import MetadataNames, manifest_folder, remove_metadata
@@ -56,6 +56,7 @@ __all__ = [
     "committed_files",
     "find_commit",
     "latest_snapshot_id",
+    "receipt_of",
     "remove_run",
 ]
 
@@ -90,7 +91,7 @@ def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
     """
     latest = latest_snapshot(table.paimon)
     found = _find(table, transaction, latest, transaction.base_snapshot_id)
-    return None if found is None else _receipt(found)
+    return None if found is None else receipt_of(found)
 
 
 def commit(
@@ -185,7 +186,7 @@ class _Run:
                 ) from error
             raise
         self._remove_unneeded(published)
-        return _NOTHING if published is None else _receipt(published)
+        return _NOTHING if published is None else receipt_of(published)
 
     def _attempts(self, check_before: Callable[[int], None]) -> Any:
         """The snapshot that was published, None where there was nothing to commit."""
@@ -384,10 +385,8 @@ def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
 
 
 def _decode(table: Table, messages: Sequence[bytes]) -> list[CommitMessage]:
-    paimon = table.paimon
-    keys = paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields
     try:
-        decoded = [deserialize_commit_message(body, *keys, version=14) for body in messages]
+        decoded = list(read_messages(table.paimon, messages))
     except Exception as error:
         raise InvalidValueError(
             f"A commit message for `{table.name}` can't be read: {error}",
@@ -438,7 +437,8 @@ def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
         seen.add(owner)
 
 
-def _receipt(snapshot: Any) -> CommitReceipt:
+def receipt_of(snapshot: Any) -> CommitReceipt:
+    """The receipt of the commit that made one of pypaimon's snapshots."""
     return CommitReceipt(
         snapshot_id=snapshot.id,
         commit_kind=snapshot.commit_kind,

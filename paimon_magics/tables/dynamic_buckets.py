@@ -255,20 +255,15 @@ def with_index_files(
     from pypaimon.index.index_file_meta import IndexFileMeta
     from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
     from pypaimon.table.row.generic_row import GenericRow
-    from pypaimon.write.commit_message_serializer import (
-        deserialize_commit_message,
-        serialize_commit_message,
-    )
+
+    from paimon_magics.tables.commit_messages import read_messages, write_message
 
     by_owner = {(one.partition, one.bucket): one for one in written}
     if not by_owner:
         return tuple(messages)
     fields = table.paimon.partition_keys_fields
     completed = []
-    for body in messages:
-        message = deserialize_commit_message(
-            body, fields, table.paimon.trimmed_primary_keys_fields, version=14
-        )
+    for message in read_messages(table.paimon, messages):
         one = by_owner.pop((tuple(message.partition), message.bucket), None)
         if one is not None:
             meta = IndexFileMeta(
@@ -280,7 +275,7 @@ def with_index_files(
             message.index_adds.append(
                 IndexManifestEntry(_ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
             )
-        completed.append(serialize_commit_message(message, fields))
+        completed.append(write_message(table.paimon, message))
     if by_owner:
         raise TableDamagedError(
             f"The writers of `{table.name}` left an index of buckets that they did not write; "

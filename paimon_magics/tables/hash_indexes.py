@@ -20,6 +20,7 @@ import numpy as np
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.table.bucket_mode import BucketMode
 
+from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.tables.stored_tables import StoredTable
 
@@ -95,7 +96,7 @@ class HashIndexes:
                 self._cached.move_to_end(path)
                 return self._cached[path]
         with table.paimon.file_io.new_input_stream(path) as source:
-            hashes = np.sort(np.frombuffer(source.read(), dtype=">i4").astype(np.int32))
+            hashes = np.sort(decode_hashes(source.read()))
         with self._guard:
             if path not in self._cached:
                 self._cached[path] = hashes

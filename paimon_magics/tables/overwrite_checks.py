@@ -4,7 +4,6 @@ it replaces. (Paimon replaces them silently unless `commit.strict-mode.last-safe
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from paimon_magics.planning.commits import (
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.commit_changes import typed_partition
 from paimon_magics.tables.latest_snapshots import read_snapshot
-from paimon_magics.tables.provenance import made_by
+from paimon_magics.tables.provenance import described
 
 __all__ = ["overwrite_check"]
 
@@ -105,10 +104,8 @@ def _added_partitions(table: Table, snapshot: Any) -> set[tuple[Any, ...]]:
 def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitConflictError:
     keys = table.definition.partition_keys
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
-    when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
     return CommitConflictError(
-        f"Since this overwrite was planned, snapshot {snapshot.id} ({snapshot.commit_kind} by "
-        f"{made_by(snapshot)} at {when:%Y-%m-%d %H:%M:%S} UTC) added rows to "
+        f"Since this overwrite was planned, {described(snapshot)} added rows to "
         + (f"the partition {where} of `{table.name}`." if where else f"`{table.name}`.")
         + " Replacing them would lose them.",
         hint="Nothing was written. Run the statement again: it then sees those rows.",

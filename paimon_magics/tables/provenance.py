@@ -6,6 +6,7 @@ keeps them; snapshots of other engines have none.
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow as pa
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.latest_snapshots import read_snapshot
 
-__all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "history", "made_by"]
+__all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "described", "history", "made_by"]
 
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
@@ -57,6 +58,15 @@ def made_by(snapshot: Any) -> str:
         return str(snapshot.commit_user)
     notebook = noted.get("notebook")
     return f"{user} in {notebook}" if notebook else user
+
+
+def described(snapshot: Any) -> str:
+    """A snapshot for a message: its id, its kind, who made it, when."""
+    when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
+    return (
+        f"snapshot {snapshot.id} ({snapshot.commit_kind} by {made_by(snapshot)} "
+        f"at {when:%Y-%m-%d %H:%M:%S} UTC)"
+    )
 
 
 def _row(snapshot: Any) -> dict[str, object]:

@@ -18,6 +18,7 @@ from pypaimon.schema.schema_manager import SchemaManager
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.committing import receipt_of
 from paimon_magics.tables.lineage import Changed, Lineage
 from paimon_magics.tables.provenance import made_by
 from paimon_magics.tables.republishing import REPUBLISHED, changed_by_request, obstacle
@@ -64,7 +65,7 @@ def republished_as(table: Table, p: Publication) -> Finding | None:
             == (p.commit_user, p.commit_identifier)
             and (snapshot.properties or {}).get(REPUBLISHED) == str(p.snapshot_id)
         ):
-            return moved(p, _receipt(snapshot), snapshot.time_millis)
+            return moved(p, receipt_of(snapshot), snapshot.time_millis)
     return None
 
 
@@ -195,13 +196,3 @@ def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> Finding:
         f"published again as snapshot {receipt.snapshot_id}."
     )
     return Finding(p.id, Verdict.REPUBLISHED, account, publication, receipt)
-
-
-def _receipt(snapshot: Any) -> CommitReceipt:
-    return CommitReceipt(
-        snapshot_id=snapshot.id,
-        commit_kind=snapshot.commit_kind,
-        total_rows=snapshot.total_record_count,
-        delta_rows=snapshot.delta_record_count or 0,
-        manifest_list=snapshot.delta_manifest_list,
-    )

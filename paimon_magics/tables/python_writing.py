@@ -73,11 +73,10 @@ class PythonWriter:
 
     def messages(self) -> list[bytes]:
         """The commit messages of all that was written; nothing may be written after."""
-        from pypaimon.write.commit_message_serializer import serialize_commit_message
+        from paimon_magics.tables.commit_messages import write_message
 
         self._messages = list(self._writer.prepare_commit())
-        fields = self._table.partition_keys_fields
-        return [serialize_commit_message(message, fields) for message in self._messages]
+        return [write_message(self._table, message) for message in self._messages]
 
     def abort(self) -> None:
         """Delete the files of the messages, which will never be committed."""

@@ -14,15 +14,12 @@ from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.table.row.generic_row import GenericRow
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
-from pypaimon.write.commit_message_serializer import (
-    deserialize_commit_message,
-    serialize_commit_message,
-)
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits import Append, CommitRequest, Transaction
 from paimon_magics.planning.publications import Publication
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.commit_messages import read_messages, write_message
 from paimon_magics.tables.key_order import Bucket, Later, order_problem
 from paimon_magics.tables.lineage import Changed, Lineage
 from paimon_magics.tables.provenance import PREFIX
@@ -65,10 +62,7 @@ def changed_by_request(table: Table, request: CommitRequest) -> Changed | None:
         return None
     paimon = table.paimon
     entries = []
-    for body in request.messages:
-        message = deserialize_commit_message(
-            body, paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields, version=14
-        )
+    for message in read_messages(paimon, request.messages):
         partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
         buckets = message.total_buckets or paimon.total_buckets
         entries += [
@@ -120,8 +114,7 @@ def _messages(table: Table, p: Publication) -> tuple[bytes, ...]:
                 CommitMessage(*_bucket(entry), [], total_buckets=_other_number(table, entry)),
             )
             getattr(message, attribute).append(entry.file)
-    fields = table.paimon.partition_keys_fields
-    return tuple(serialize_commit_message(message, fields) for message in messages.values())
+    return tuple(write_message(table.paimon, message) for message in messages.values())
 
 
 def _since(
