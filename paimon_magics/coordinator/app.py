@@ -353,6 +353,8 @@ def _answer(answer: Answer) -> Response:
             return JSONResponse({"receipt": receipt_document(receipt)})
         case Aborted():
             return JSONResponse({"status": "aborted"})
+        case Refusal(reason=reason, storage=True):
+            return error_answer(507, "Storage", reason, "")
         case Refusal(reason=reason):
             return error_answer(409, "Conflict", reason, "")
         case Gone(reason=reason):

@@ -29,6 +29,7 @@ from paimon_magics.coordinator.watching import Watching, publication_of
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
+    SetupError,
     UnknownNameError,
     UnknownOutcomeError,
 )
@@ -96,7 +97,7 @@ class Worker:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
-            return CommitRefused(id, str(error), _now_ms())
+            return CommitRefused(id, str(error), _now_ms(), isinstance(error, SetupError))
         except Exception:
             return CommitUnclear(id)
 

@@ -106,11 +106,13 @@ class CommitPublished:
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """The commit is certainly not in the table and never will be."""
+    """The commit is certainly not in the table and never will be. `storage` where the table could
+    not be written."""
 
     id: str
     reason: str
     now_ms: int
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,9 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
 def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
     held = state.held[event.id]
     aborting = replace(held, phase=Phase.ABORTING, reason=event.reason, expires_at_ms=event.now_ms)
-    state, replies = answered(with_held(state, aborting), event.id, Refusal(event.reason))
+    state, replies = answered(
+        with_held(state, aborting), event.id, Refusal(event.reason, event.storage)
+    )
     state, following = next_job(state, held.table)
     return state, (Save(aborting), *replies, RemoveFiles(event.id), *following)
 

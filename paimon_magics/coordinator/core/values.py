@@ -119,9 +119,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The commit was refused and the transaction is over."""
+    """The commit was refused and the transaction is over. `storage` where that is no other commit's
+    doing: the table could not be written."""
 
     reason: str
+    storage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
