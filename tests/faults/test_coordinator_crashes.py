@@ -17,7 +17,7 @@ import pytest
 
 from paimon_magics.coordinator.documents import request_document
 from paimon_magics.coordinator.remote import RemoteCoordinator
-from paimon_magics.errors import CommitConflictError, PaimonMagicsError
+from paimon_magics.errors import CommitConflictError, PaimonMagicsError, SetupError
 from paimon_magics.planning.commits import (
     Append,
     Change,
@@ -179,7 +179,7 @@ def test_a_commit_that_is_disturbed_happens_once(
                 process.kill()
                 armed.start()
         if action == "raise" and step in BEFORE_PUBLISHING:
-            with pytest.raises(CommitConflictError, match=f"armed at {step}"):
+            with pytest.raises(SetupError, match=f"armed at {step}"):
                 answer.result(120)
             assert rows(catalog, name) == [(1, "old"), (2, "old")]
             wait_until_nothing_is_left(catalog, name)
