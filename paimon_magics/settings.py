@@ -37,6 +37,8 @@ class Settings:
     - `cross_partition_rows_max`: rows of a table whose keys can move between partitions, stored or
       in one statement, up to which it is written: one task has to know where each key lives, at
       about 200 bytes a key.
+    - `coordinator_idle_ms`: how long a coordinator that this session starts lives with nothing to
+      do. Long enough for somebody who thinks between two statements; a new start costs 2 s.
     - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for another that
       writes the same table with dynamic buckets, which takes one at a time. Longer than a lease,
       after which a transaction ends whose owner died.
@@ -54,6 +56,7 @@ class Settings:
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
+    coordinator_idle_ms: int = 600_000
     exclusive_wait_ms: int = 90_000
     read_lease_ms_max: int = 86_400_000
 

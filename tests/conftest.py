@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +87,30 @@ def store_address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return server.empty_database()
+
+
+@pytest.fixture(autouse=True)
+def no_coordinator_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions commit in the tests' process unless a test says otherwise."""
+    monkeypatch.setenv("PAIMON_COORDINATOR", "in-process")
+
+
+@pytest.fixture
+def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where coordinators that this test starts keep their state; none of them outlives it."""
+    from paimon_magics.coordinator.state_folder import StateFolder
+
+    home = tmp_path / "state-home"
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    yield home
+    for path in home.glob("paimon-magics/*"):
+        folder = StateFolder(path)
+        with folder.turn("starting"):  # one that is being started is seen to its end, too
+            running = folder.running()
+            if running is not None and folder.is_held():
+                os.kill(running.pid, signal.SIGKILL)
+            while folder.is_held():
+                time.sleep(0.02)
 
 
 @pytest.fixture

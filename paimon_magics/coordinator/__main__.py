@@ -20,15 +20,17 @@ from pathlib import Path
 
 import uvicorn
 
+from paimon_magics import __version__
 from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.catalog_options import catalog_options
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
+from paimon_magics.coordinator.idling import Idling
 from paimon_magics.coordinator.ownership import Ownership
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.state_folder import StateFolder
+from paimon_magics.coordinator.state_folder import Running, StateFolder
 from paimon_magics.coordinator.store import open_store, store_address
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
@@ -40,6 +42,7 @@ __all__ = ["main"]
 _REQUEST_BYTES_MAX = 16 * 1024 * 1024
 # Long enough for a store that does not answer for a while, short enough to wait for.
 _OWNERSHIP_LEASE_MS = 30_000
+_IDLE_MS = 600_000
 _LAST_WORDS_SECONDS = 1.0
 _DEPOSED = 3  # the exit code
 
@@ -105,19 +108,29 @@ def _serve(options: argparse.Namespace) -> int:
         routes=routes,
         root="" if hub is None else hub.root,
     )
+    idling = None
+    if options.embedded:
+        app = idling = Idling(
+            app, coordinator, options.idle_ms, lambda: setattr(server, "should_exit", True)
+        )
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     server = _Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
     if ownership is not None:
         ownership.on_loss = lambda error: _end_deposed(server, coordinator, error)
-        ownership.acquire()
+        if not options.embedded:  # which takes it when somebody writes: readers hinder nobody
+            ownership.acquire()
     coordinator.start()
+    folder.announce(Running(address, os.getpid(), __version__))
+    if idling is not None:
+        idling.start()
     tokens = f"token-file={folder.token_file}" if hub is None else "tokens=hub"
     print(f"paimon-coordinator {address} {tokens}", flush=True)
     try:
         server.run(sockets=[listening])
     finally:
+        folder.retract()
         coordinator.stop()
     if coordinator.deposed is not None:
         print(coordinator.deposed.text(), file=sys.stderr)
@@ -172,6 +185,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
     parser.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
     parser.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
+    parser.add_argument(
+        "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
+    )
+    parser.add_argument("--idle-ms", type=int, default=_IDLE_MS)
     parser.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
     return parser
 

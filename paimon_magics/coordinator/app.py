@@ -87,7 +87,7 @@ from paimon_magics.errors import (
     UnknownNameError,
 )
 from paimon_magics.planning.commits import CommitRequest, Transaction
-from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.fencing import NotOwnerError
 from paimon_magics.tables.provenance import USER
 
 __all__ = ["application"]
@@ -411,14 +411,14 @@ def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:
 
 async def _on_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, PaimonMagicsError)
-    if isinstance(error, DeposedError):
-        return _deposed(error)
+    if isinstance(error, NotOwnerError):
+        return _not_owner(error)
     return error_answer(_status(error), type(error).__name__, error.message, error.hint)
 
 
-def _deposed(error: DeposedError) -> JSONResponse:
-    """The answer of a coordinator that has been taken over from: 503, with the newer's address."""
-    shown = {"type": "Deposed", "message": error.message, "hint": error.hint}
+def _not_owner(error: NotOwnerError) -> JSONResponse:
+    """The answer of a coordinator that is not the warehouse's: 503, with the owner's address."""
+    shown = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
     return JSONResponse({"error": shown, "address": error.address}, status_code=503)
 
 

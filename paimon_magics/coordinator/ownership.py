@@ -30,12 +30,12 @@ from paimon_magics.coordinator.lease import (
     lease_of,
 )
 from paimon_magics.errors import PaimonMagicsError, SetupError
-from paimon_magics.tables.fencing import DeposedError, Fence
+from paimon_magics.tables.fencing import DeposedError, Fence, NotOwnerError
 from paimon_magics.tables.stores import Store
 
 __all__ = ["Ownership", "current_lease", "owned_elsewhere"]
 
-_RENEWALS_PER_LEASE = 3
+_RENEWALS_PER_LEASE = 6
 _LOOKS_PER_LEASE = 30
 _LOOK_MS_MAX = 1_000
 # How much earlier than others the owner takes its own lease for run out: clocks tick unevenly.
@@ -105,7 +105,18 @@ class Ownership:
 
     def fence(self) -> Fence:
         """What a publish needs, at the present epoch."""
-        return Fence(self.acquire(), self.check, self._looked_to)
+        return Fence(self.acquire(), self.check, self.outrank, self._looked_to)
+
+    def outrank(self, epoch: int) -> Fence:
+        """Go on with an epoch above that one, which is in a table but among no leases.
+
+        Raises DeposedError when it is, or any higher one than this coordinator's.
+        """
+        with self._turn:
+            self.check()
+            if epoch >= self.epoch:
+                self._advance(epoch + 1)
+        return self.fence()
 
     def check(self) -> None:
         """Raise DeposedError unless this coordinator owns the warehouse's commits right now.
@@ -166,8 +177,12 @@ class Ownership:
         highest = self._highest()
         if highest > self.epoch:
             self._lose(highest)
+        self._advance(self.epoch + 1)
+
+    def _advance(self, epoch: int) -> None:
+        """Go on with a higher epoch, or find that another coordinator has."""
         started_ms = self._now_ms()
-        wanted = replace(self._mine, epoch=highest + 1, expires_at_ms=self._end_ms())
+        wanted = replace(self._mine, epoch=epoch, expires_at_ms=self._end_ms())
         if not self._create(wanted):
             self._lose(self._highest())
         self._mine = wanted
@@ -271,18 +286,19 @@ def _folder(warehouse: str) -> str:
     return f"{warehouse.rstrip('/')}/{FOLDER}"
 
 
-def owned_elsewhere(lease: Lease | None) -> SetupError:
+def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
     """The error for who needs a warehouse that the coordinator of that lease owns."""
     if lease is None:
-        return SetupError(
+        return NotOwnerError(
             "Another coordinator owns the warehouse's commits.",
             hint="Use that one, or stop it first.",
         )
-    return SetupError(
+    return NotOwnerError(
         f"The warehouse's commits are owned by the coordinator of {lease.who} at "
         f"{lease.address} (epoch {lease.epoch}).",
         hint=f"Connect with coordinator='{lease.address}' and its token, or wait until it has "
         f"stopped; {lease.lease_ms / 1000:.0f} s after it died another one can take over.",
+        address=lease.address,
     )
 
 

@@ -12,7 +12,6 @@ import contextlib
 import getpass
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -25,7 +24,7 @@ from paimon_magics.coordinator.documents import (
     transaction_document,
     transaction_of,
 )
-from paimon_magics.coordinator.finding import is_loopback
+from paimon_magics.coordinator.finding import Finder, Place
 from paimon_magics.coordinator.read_leases import ReadLeases
 from paimon_magics.errors import (
     CommitConflictError,
@@ -44,6 +43,7 @@ __all__ = ["RemoteCoordinator"]
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 120.0
 _REPEAT_SECONDS_MAX = 60.0
+_PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 _HEARTBEATS_PER_LEASE = 4
 _HELD_PAUSE_SECONDS = 0.2
@@ -56,31 +56,38 @@ class _TableHeldError(CommitConflictError):
 class RemoteCoordinator:
     """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
-    `exclusive_wait_ms` is how long `begin` waits for a table that takes one transaction at a time,
-    `read_lease_ms_max` how long a read lease lasts at most that nobody gives up.
-    `find_owner` is asked for another address when nobody answers at the known one: None when it
-    knows of none, SetupError when the owner is out of reach.
+    `finder` tells where. `exclusive_wait_ms` is how long `begin` waits for a table that takes one
+    transaction at a time, `read_lease_ms_max` how long a read lease lasts at most that nobody gives
+    up.
     """
 
     def __init__(
         self,
-        address: str,
-        token: str,
+        finder: Finder,
         *,
         exclusive_wait_ms: int = 90_000,
         read_lease_ms_max: int = 86_400_000,
     ) -> None:
-        self._address = address.rstrip("/")
+        self._finder = finder
+        self._place: Place | None = None
+        self._moving = threading.Lock()
         self._exclusive_wait_ms = exclusive_wait_ms
-        self.find_owner: Callable[[], str | None] = lambda: None
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,
         )
         self._ids: dict[str, str] = {}
         self._leases: dict[str, threading.Event] = {}
         self._read_leases = ReadLeases(self._post_leases, read_lease_ms_max)
+
+    def look_ahead(self) -> None:
+        """Begin to find the coordinator, or to start it, while the caller does something else."""
+
+        def look() -> None:
+            with contextlib.suppress(Exception):  # told when it is needed
+                self._where()
+
+        threading.Thread(target=look, name="find-coordinator", daemon=True).start()
 
     def warehouse(self) -> str:
         """The warehouse whose commits the coordinator owns."""
@@ -165,22 +172,27 @@ class RemoteCoordinator:
         def renew() -> None:
             while not stop.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
                 with contextlib.suppress(Exception):
-                    self._http.post(f"{self._address}/v1/transactions/{id}/heartbeat")
+                    self._ask(self._where(), "POST", f"/v1/transactions/{id}/heartbeat")
 
         threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
 
     def _post_leases(self, document: Any) -> Any:
-        address = self._address
+        """One request to the coordinator, if there is one: none is started for who only reads, nor
+        waited for, because without it nothing expires."""
+        if not self._moving.acquire(blocking=False):
+            raise SetupError("The coordinator is being looked for.")
         try:
-            response = self._http.post(f"{address}/v1/leases", json=document)
+            self._place = place = self._place or self._finder.find(start=False)
+            if place is None:
+                raise SetupError("No coordinator runs.")
+        finally:
+            self._moving.release()
+        try:
+            response = self._ask(place, "POST", "/v1/leases", document)
         except httpx.TransportError as error:
-            with contextlib.suppress(PaimonMagicsError):
-                self._move(address, self.find_owner())
-            raise SetupError(
-                f"The coordinator at {address} can't be reached: {error}",
-                hint="Check that it runs, and its address and token.",
-            ) from error
-        self._move(address, _new_address(response))
+            self._move(place, start=False)
+            raise _unreachable(place, error) from error
+        self._move(place, _new_address(response), start=False)
         return _document(response)
 
     def _call(self, method: str, path: str, document: Any = None, *, settles: bool = False) -> Any:
@@ -190,46 +202,65 @@ class RemoteCoordinator:
         about the thing itself ends it then, anything else is an UnknownOutcomeError.
         """
         deadline = time.monotonic() + _REPEAT_SECONDS_MAX
-        pause = 0.05
+        pause = _PAUSE_SECONDS
         may_have_arrived = False
         while True:
-            address = self._address
             try:
-                response = self._http.request(method, address + path, json=document)
-                if response.status_code not in (423, 503):
-                    if may_have_arrived and response.status_code not in (200, 409, 410):
-                        raise _no_clear_answer(_problem(response))
-                    return _document(response)
-                problem = _problem(response)
-                may_have_arrived = settles
-                self._move(address, _new_address(response))
-            except httpx.TransportError as error:
-                problem = SetupError(
-                    f"The coordinator at {address} can't be reached: {error}",
-                    hint="Check that it runs, and its address and token.",
-                )
-                may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
-                self._move(address, self._found_owner(may_have_arrived))
-            if path == "/v1/transactions" and self._address == address:
+                place = self._where()
+                try:
+                    response = self._ask(place, method, path, document)
+                except httpx.TransportError as error:
+                    may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
+                    problem: PaimonMagicsError = _unreachable(place, error)
+                    moved = self._move(place)
+                else:
+                    if response.status_code not in (423, 503):
+                        if may_have_arrived and response.status_code not in (200, 409, 410):
+                            raise _no_clear_answer(_problem(response))
+                        return _document(response)
+                    may_have_arrived = settles
+                    problem = _problem(response)
+                    moved = self._move(place, _new_address(response))
+            except SetupError as error:  # there is none, and none can be started
+                raise _no_clear_answer(error) if may_have_arrived else error from None
+            if path == "/v1/transactions" and not moved:
                 # A second one would be opened; an unanswered one is ended by its lease.
                 raise problem
             if time.monotonic() > deadline:
                 raise _no_clear_answer(problem) from problem
-            if self._address == address:
-                time.sleep(pause)
-                pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+            time.sleep(_PAUSE_SECONDS if moved else pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
-    def _found_owner(self, may_have_arrived: bool) -> str | None:
-        try:
-            return self.find_owner()
-        except PaimonMagicsError as error:
-            if may_have_arrived:
-                raise _no_clear_answer(error) from error
-            raise
+    def _ask(self, place: Place, method: str, path: str, document: Any = None) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {place.token}"}
+        return self._http.request(method, place.address + path, json=document, headers=headers)
 
-    def _move(self, from_address: str, to_address: str | None) -> None:
-        if to_address and self._address == from_address:
-            self._address = to_address.rstrip("/")
+    def _where(self) -> Place:
+        with self._moving:
+            if self._place is None:
+                self._place = self._finder.find()
+                assert self._place is not None
+            return self._place
+
+    def _move(self, failed: Place, address: str | None = None, *, start: bool = True) -> bool:
+        """Whether there is another place to ask than the one that failed; "" for one that answered
+        and named no other."""
+        if address == "":
+            return False
+        with self._moving:
+            if self._place is failed:
+                found = self._finder.find(failed, address or "", start=start)
+                if found is None:
+                    return False
+                self._place = found
+            return True
+
+
+def _unreachable(place: Place, error: httpx.TransportError) -> SetupError:
+    return SetupError(
+        f"The coordinator at {place.address} can't be reached: {error}",
+        hint="Check that it runs, and its address and token.",
+    )
 
 
 def _brought(transaction: Transaction) -> dict[str, Any]:
@@ -244,13 +275,13 @@ def _no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
     )
 
 
-def _new_address(response: httpx.Response) -> str | None:
-    """Where a coordinator that was taken over from sends its clients."""
+def _new_address(response: httpx.Response) -> str:
+    """Where a coordinator that does not own the warehouse sends its clients."""
     try:
         address = response.json().get("address")
     except (ValueError, AttributeError):
-        return None
-    return address if isinstance(address, str) and is_loopback(address) else None
+        return ""
+    return address if isinstance(address, str) else ""
 
 
 def _document(response: httpx.Response) -> Any:

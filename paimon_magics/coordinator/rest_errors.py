@@ -20,7 +20,7 @@ from paimon_magics.errors import (
     StatementError,
     UnsupportedStatementError,
 )
-from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.fencing import NotOwnerError
 from paimon_magics.tables.hash_indexes import StaleIndexError
 from paimon_magics.tables.rest_documents import MalformedDocumentError
 from paimon_magics.tables.stores import UnreachableError, UnreachableFileError
@@ -102,7 +102,7 @@ def _known(error: Exception) -> RestError:
         case StaleIndexError():
             # Clients repeat a request that was answered 503 or 429, and no other.
             return RestError(409, str(error), "TABLE")
-        case CommitConflictError() | DeposedError():
+        case CommitConflictError() | NotOwnerError():
             return RestError(503, str(error))
         case StoreUnavailableError() | StoppedError():
             return RestError(503, str(error))

@@ -14,8 +14,9 @@ import os
 import re
 import secrets
 import socket
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
@@ -28,13 +29,17 @@ try:
 except ImportError:  # not a POSIX system: the database's own lock remains
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Running", "StateFolder", "network_file_system"]
+__all__ = ["Running", "StateFolder", "network_file_system", "token_of"]
 
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|beegfs|gpfs|glusterfs|davfs\d?|"
     r"fuse\.(sshfs|s3fs|glusterfs|ceph|rclone|goofys|gcsfuse|blobfuse2?|davfs2?|nfs.*|juicefs)"
 )
 _MOUNTS = Path("/proc/self/mountinfo")
+_EXCLUSIVE = 0 if fcntl is None else fcntl.LOCK_EX
+_SHARED = 0 if fcntl is None else fcntl.LOCK_SH
+_PROBES_SECONDS_MAX = 1.0
+_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,30 +101,47 @@ class StateFolder:
 
     def hold(self) -> None:
         """Keep the folder to this process until it ends; SetupError when another one has it."""
-        self._lock = self.lock("lock")
-        if self._lock is None:
-            running = self.running()
-            shown = f" (process {running.pid} at {running.address})" if running else ""
-            raise SetupError(
-                f"The state folder {self.path} is in use by another process{shown}.",
-                hint="Stop that coordinator, or give this one another state folder.",
-            )
+        deadline = time.monotonic() + _PROBES_SECONDS_MAX
+        while (lock := self._locked("lock", _EXCLUSIVE)) is None:
+            if time.monotonic() > deadline:
+                running = self.running()
+                shown = f" (process {running.pid} at {running.address})" if running else ""
+                raise SetupError(
+                    f"The state folder {self.path} is in use by another process{shown}.",
+                    hint="Stop that coordinator, or give this one another state folder.",
+                )
+            time.sleep(_PAUSE_SECONDS)  # somebody may just be looking whether it is held
+        self._lock = lock
+        self.retract()  # what the process before said, which is dead
+
+    def let_go(self) -> None:
+        """Let another process have the folder."""
+        if self._lock is not None:
+            self._lock.close()
 
     def is_held(self) -> bool:
         """Whether a process holds the folder at this moment."""
-        lock = self.lock("lock")
+        lock = self._locked("lock", _SHARED)
         if lock is None:
             return True
         lock.close()
         return False
 
-    def lock(self, name: str, *, wait: bool = False) -> IO[bytes] | None:
-        """A lock of that name until it is closed, or until its process ends; None when another
-        process has it and `wait` is not set."""
+    @contextlib.contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Wait until no other process is in a block of that name, and keep others out of it."""
+        lock = self._locked(name, _EXCLUSIVE, wait=True)
+        assert lock is not None
+        with lock:
+            yield
+
+    def _locked(self, name: str, kind: int, *, wait: bool = False) -> IO[bytes] | None:
+        """A lock that lasts until its file is closed, or its process ends; None when another
+        process is in its way and `wait` is not set."""
         file = (self.path / name).open("ab")
         if fcntl is not None:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
             except OSError:
                 file.close()
                 return None
@@ -158,6 +180,25 @@ class StateFolder:
             finally:
                 temporary.unlink()
         return path.read_text().strip()
+
+
+def token_of(home: Home) -> str | None:
+    """The token of the coordinator whose home that is, if its folder is here and this user's own.
+
+    What names the folder may come from anybody who can write to the warehouse: the folder must be
+    what it says, and closed to others.
+    """
+    folder = Path(home.folder)
+    if home.host != socket.gethostname() or not folder.is_absolute():
+        return None
+    try:
+        status = folder.stat()
+        mine = status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if not mine or (folder / "id").read_text().strip() != home.id:
+            return None
+        return (folder / "token").read_text().strip()
+    except (OSError, AttributeError):  # no getuid: not a POSIX system
+        return None
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:

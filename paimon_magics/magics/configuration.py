@@ -95,6 +95,16 @@ class PaimonMagics(Magics):
         min=1,
         help="Rows up to which a table is written whose keys can move between partitions.",
     ).tag(config=True)
+    coordinator = Unicode(
+        "",
+        help="What commits: `embedded`, a process that a user's notebooks share; `in-process`; or "
+        "the address of a coordinator. Empty: what PAIMON_COORDINATOR says, else `embedded`.",
+    ).tag(config=True)
+    coordinator_idle_ms = Int(
+        _DEFAULTS.coordinator_idle_ms,
+        min=0,
+        help="How long, in ms, a coordinator that is started here lives with nothing to do.",
+    ).tag(config=True)
     exclusive_wait_ms = Int(
         _DEFAULTS.exclusive_wait_ms,
         min=0,
@@ -135,6 +145,7 @@ class PaimonMagics(Magics):
             session = connect(
                 None if catalog else self.warehouse or None,
                 catalog=catalog or None,
+                coordinator=self.coordinator or None,
                 **self.settings(),
             )
             print(f"Connected to {session.warehouse}.")

@@ -81,10 +81,11 @@ def _connect(magics: PaimonMagics, argument: str) -> object:
     }
     warehouse = given.pop("warehouse", "")
     # Its token is taken from the environment: a notebook keeps what its cells say.
-    coordinator = given.pop("coordinator", None)
+    coordinator = given.pop("coordinator", magics.coordinator) or None
     settings = magics.settings()
     settings.update({key: _read(magics, key, value) for key, value in given.items()})
-    if not catalog and not warehouse and coordinator is None:
+    # One at an address has a warehouse of its own.
+    if not catalog and not warehouse and "://" not in (coordinator or ""):
         catalog, warehouse = dict(magics.catalog), magics.warehouse
     warehouse = os.path.expanduser(warehouse)
     if catalog and warehouse:
@@ -250,7 +251,7 @@ def _help(magics: PaimonMagics, argument: str) -> None:
 VERBS = (
     Verb(
         "connect",
-        "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=ADDRESS] [SETTING=…]… "
+        "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=WHICH] [SETTING=…]… "
         "[spark=NAME] [--close]",
         "open a session on a warehouse, or the configured one; --close closes the open one first",
         _connect,

@@ -22,13 +22,15 @@ __all__ = ["Connection"]
 class Connection:
     """One open connection. `database` is the one of unqualified names; USE changes it.
 
-    `slots` is how many tasks can run at once. `view_frames` are the frames of the temporary views
-    that statements made: while they are there, what they read does not expire.
+    `coordinator` is what commits, in the words of `connect`. `slots` is how many tasks can run at
+    once. `view_frames` are the frames of the temporary views that statements made: while they are
+    there, what they read does not expire.
     """
 
     spark: SparkSession
     catalog: Catalog
     committer: CoordinatorClient
+    coordinator: str
     settings: Settings
     database: str
     views: Views

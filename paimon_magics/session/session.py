@@ -11,12 +11,16 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.finding import owner_address
-from paimon_magics.coordinator.in_process import InProcessCommitter
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.choosing import (
+    chosen_coordinator,
+    default_coordinator,
+    found_at,
+    is_address,
+    local_committer,
+    remote_coordinator,
+)
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
@@ -74,9 +78,12 @@ def connect(
       PAIMON_COORDINATOR, else the folder that PAIMON_WAREHOUSE names, else
       `paimon-warehouse` in the current folder.
     - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
-    - `coordinator`: the address of a coordinator to commit through, as `http://127.0.0.1:8123`; the
-      warehouse is the one that it owns. `token` is its token, else PAIMON_COORDINATOR_TOKEN. What
-      else the warehouse's store needs, as credentials, is for `catalog`.
+    - `coordinator`: what commits. "embedded" is a process that all notebooks of this user share,
+      started by the first; "in-process" commits in this process; the address of one, as
+      `http://127.0.0.1:8123`, commits there, on the warehouse that it owns. With nothing given it
+      is what PAIMON_COORDINATOR says, else "embedded" ("in-process" behind a REST catalog, which
+      decides between writers by itself). `token` is that of an address, else
+      PAIMON_COORDINATOR_TOKEN. What else the warehouse's store needs is for `catalog`.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 
@@ -85,37 +92,40 @@ def connect(
     """
     global _active
     with _lock:
-        remote = None
         wanted = Settings().with_changes(settings)
-        if coordinator is None and warehouse is None and catalog is None:
-            coordinator = os.environ.get("PAIMON_COORDINATOR") or None
-        if coordinator is not None:
-            remote = _remote(coordinator, token, wanted)
+        named = warehouse is not None or catalog is not None
+        chosen = chosen_coordinator(coordinator, os.environ, warehouse_is_named=named)
+        place, remote = None, None
+        if is_address(chosen):
+            place = found_at(chosen, token, os.environ)
+            remote = remote_coordinator(place, wanted)
             if catalog is not None and warehouse is None:
                 catalog = {"warehouse": remote.warehouse(), **catalog}
             else:
                 warehouse = warehouse or remote.warehouse()
-        options = _catalog_options(warehouse, catalog)
-        opened = Catalog.open(options)
-        if remote is not None:
-            remote.find_owner = partial(owner_address, opened)
+        opened = Catalog.open(_catalog_options(warehouse, catalog))
+        if place is not None:
+            place.catalog = opened
         if _active is not None and not _active.closed and not is_alive(_active.spark):
             _active.close()  # somebody stopped its Spark
         if _active is not None and not _active.closed:
             if _active.catalog_options == opened.options:
                 _check_settings(_active.settings, wanted, settings)
+                _check_coordinator(_active.coordinator, coordinator)
                 return _active
             raise SetupError(
                 f"This process is connected to {_active.warehouse}; it can't be connected to "
                 f"{opened.warehouse} too.",
                 hint="Close the open session first: session.close(), or %paimon connect --close.",
             )
+        committer = remote or local_committer(chosen, opened, wanted)
         active_spark = adopt(spark) if spark is not None else start(wanted)
         _active = Session(
             Connection(
                 spark=active_spark,
                 catalog=opened,
-                committer=remote or InProcessCommitter(opened, wanted),
+                committer=committer,
+                coordinator=chosen or default_coordinator(opened),
                 settings=wanted,
                 database=wanted.database,
                 views=Views(active_spark, wanted.kept_views_max),
@@ -156,6 +166,11 @@ class Session:
     def catalog_options(self) -> Mapping[str, str]:
         """The catalog's options, credentials included: not for display."""
         return self._connection.catalog.options
+
+    @property
+    def coordinator(self) -> str:
+        """What commits: "embedded", "in-process", or the address that `connect` was given."""
+        return self._connection.coordinator
 
     @property
     def settings(self) -> Settings:
@@ -333,20 +348,12 @@ def _check_settings(opened: Settings, wanted: Settings, given: Mapping[str, obje
             )
 
 
-def _remote(address: str, token: str | None, settings: Settings) -> RemoteCoordinator:
-    token = token or os.environ.get("PAIMON_COORDINATOR_TOKEN")
-    if not token:
+def _check_coordinator(opened: str, wanted: str | None) -> None:
+    if wanted and wanted.rstrip("/") != opened.rstrip("/"):
         raise SetupError(
-            f"The coordinator at {address} asks for a token, and none is given.",
-            hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
-            "that holds it when it starts.",
+            f"The open session commits through `{opened}`, not `{wanted}`.",
+            hint="Close it first: session.close(), or %paimon connect --close.",
         )
-    return RemoteCoordinator(
-        address,
-        token,
-        exclusive_wait_ms=settings.exclusive_wait_ms,
-        read_lease_ms_max=settings.read_lease_ms_max,
-    )
 
 
 def _catalog_options(

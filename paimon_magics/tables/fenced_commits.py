@@ -12,7 +12,7 @@ from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import commit, find_commit
-from paimon_magics.tables.fencing import EPOCH, Fence, check_epoch, epoch_of
+from paimon_magics.tables.fencing import EPOCH, Fence, epoch_of
 from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshot_publishers import Publish
 
@@ -21,6 +21,14 @@ __all__ = ["commit_fenced", "is_fenced"]
 
 class _CommittedBeforeError(PaimonMagicsError):
     """Ends a commit that turns out to be in the chain already: not an error for its caller."""
+
+
+class _OutrankedError(PaimonMagicsError):
+    """Ends a commit that would come after a snapshot of a higher `epoch`."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"There is a snapshot of epoch {epoch}.")
+        self.epoch = epoch
 
 
 def commit_fenced(
@@ -50,6 +58,9 @@ def commit_fenced(
             properties={EPOCH: str(fence.epoch)},
             check_before=_check(table, request.transaction, fence, only_here),
         )
+    except _OutrankedError as error:
+        above = fence.above(error.epoch)
+        return commit_fenced(table, request, publish, above, token=token, only_here=only_here)
     except _CommittedBeforeError as error:
         found = find_commit(table, request.transaction)
         if found is None:
@@ -68,13 +79,13 @@ def _check(
     table: Table, transaction: Transaction, fence: Fence, only_here: bool
 ) -> Callable[[int], None]:
     """What must hold before snapshot N is published; the fence comes last, next to the publish."""
-    searched_to = transaction.base_snapshot_id
+    # The base counts, too: the transaction may have been opened by one that was taken over from.
+    searched_to = max(transaction.base_snapshot_id - 1, 0)
 
     def check(snapshot_id: int) -> None:
         nonlocal searched_to
-        looked_to = max(transaction.base_snapshot_id, fence.looked_to.get(table.location, 0))
-        first = min(looked_to if only_here else searched_to, snapshot_id - 1)
-        for newer in range(first + 1, snapshot_id):
+        looked_to = max(searched_to, fence.looked_to.get(table.location, 0))
+        for newer in range((looked_to if only_here else searched_to) + 1, snapshot_id):
             snapshot = read_snapshot(table.paimon, newer)
             if snapshot is None and only_here:
                 continue
@@ -83,7 +94,8 @@ def _check(
             who = snapshot.commit_user, snapshot.commit_identifier
             if who == (transaction.commit_user, transaction.commit_identifier):
                 raise _CommittedBeforeError(f"It is snapshot {newer}.")
-            check_epoch(snapshot.properties, fence, f"Snapshot {newer} of `{table.name}`")
+            if epoch_of(snapshot.properties) > fence.epoch:
+                raise _OutrankedError(epoch_of(snapshot.properties))
         searched_to = snapshot_id - 1
         fence.looked_to[table.location] = snapshot_id - 1
         fence.check()

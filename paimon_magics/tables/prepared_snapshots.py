@@ -29,7 +29,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.faults import reach
-from paimon_magics.tables.fencing import EPOCH, Fence, check_epoch
+from paimon_magics.tables.fencing import EPOCH, Fence, epoch_of
 from paimon_magics.tables.hash_indexes import HashIndexes
 from paimon_magics.tables.rest_documents import (
     MalformedDocumentError,
@@ -175,7 +175,7 @@ def publish_prepared(
     latest_id = 0 if latest is None else int(latest["id"])
     latest_uuid = None if latest is None else latest.get("uuid")
     if fence is not None and latest is not None:
-        check_epoch(latest.get("properties"), fence, f"Snapshot {latest_id} of `{table.name}`")
+        fence = fence.above(epoch_of(latest.get("properties")))
     if snapshot["id"] != latest_id + 1 or (base_is_told and base_uuid != latest_uuid):
         return False
     changes = _changes(table, snapshot["deltaManifestList"])

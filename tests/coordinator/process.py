@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.planning.commits import Transaction
 from paimon_magics.planning.definitions import plan_create_table
@@ -110,7 +111,7 @@ class Process:
         return self.running.returncode
 
     def client(self) -> RemoteCoordinator:
-        self._clients.append(RemoteCoordinator(self.address, self.token()))
+        self._clients.append(RemoteCoordinator(At(self.address, self.token())))
         return self._clients[-1]
 
     def token(self) -> str:

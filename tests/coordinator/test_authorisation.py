@@ -26,6 +26,7 @@ from paimon_magics.coordinator.authorisation import (
     unauthorised,
 )
 from paimon_magics.coordinator.documents import request_document, table_document
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.guard import Guard, guarded
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
@@ -213,7 +214,7 @@ def test_nobody_begins_a_transaction_in_the_name_of_another(ask: Ask) -> None:
 def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
     ask: Ask, address: str, catalog: Catalog
 ) -> None:
-    client = RemoteCoordinator(address, "wim")
+    client = RemoteCoordinator(At(address, "wim"))
     transaction = client.begin(TABLE)
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     path = f"/v1/transactions/{client._ids[transaction.commit_user]}"
@@ -235,7 +236,7 @@ def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
 ) -> None:
     from pypaimon import CatalogFactory
 
-    client = RemoteCoordinator(address, "wim")
+    client = RemoteCoordinator(At(address, "wim"))
     transaction = client.begin(TABLE)
     messages = write(catalog, transaction, [{"k": 1}])
     claimed = (("paimon-magics.user", "ada"), ("paimon-magics.notebook", "n.ipynb"))
@@ -262,10 +263,10 @@ def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
 
 def test_clients_are_told_what_they_may_not_and_what_to_do(address: str) -> None:
     with pytest.raises(SetupError, match="rita may not do that") as raised:
-        RemoteCoordinator(address, "rita").begin(TABLE)
+        RemoteCoordinator(At(address, "rita")).begin(TABLE)
     assert "Ask an administrator for a role with the scope `write`" in raised.value.hint
     with pytest.raises(SetupError, match="Nobody") as raised:
-        RemoteCoordinator(address, "mallory").begin(TABLE)
+        RemoteCoordinator(At(address, "mallory")).begin(TABLE)
     assert raised.value.hint == "Become somebody."
 
 

@@ -141,6 +141,37 @@ def test_an_owner_that_stood_still_while_nobody_came_goes_on_with_the_next_epoch
     assert first.fence().epoch == 2
 
 
+def test_an_epoch_that_no_lease_knows_is_outranked(
+    owner: Callable[..., Ownership], place: tuple[Store, str]
+) -> None:
+    first = owner("a")
+    fence = first.fence()
+    assert fence.above(0) is fence and fence.above(1) is fence
+    assert fence.above(7).epoch == 8
+    lease = current_lease(*place)
+    assert lease is not None and lease.epoch == 8
+    first.check()
+    store, warehouse = place
+    store.create(f"{warehouse}/.paimon-magics/owner-9.json", LEASE.document())
+    with pytest.raises(DeposedError, match=r"ada on h \(process 7\) \(epoch 9\)"):
+        first.fence().above(9)
+
+
+def test_leases_that_somebody_removed_are_not_begun_anew_by_who_owns(
+    owner: Callable[..., Ownership], place: tuple[Store, str]
+) -> None:
+    now = [0.0]
+    first = owner("a", lease_ms=60_000, now_ms=lambda: now[0])
+    first.fence().above(4)
+    store, warehouse = place
+    store.delete([f"{warehouse}/.paimon-magics/owner-5.json"])
+    first.check()
+    now[0] += 60_000
+    assert first.fence().epoch == 5
+    first.check_time()
+    assert first.epoch == 6
+
+
 @pytest.mark.parametrize("place", ["disk"], indirect=True)
 def test_of_many_that_come_at_once_one_owns(owner: Callable[..., Ownership]) -> None:
     sides = [owner(str(number), lease_ms=3000) for number in range(8)]

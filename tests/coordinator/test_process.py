@@ -15,11 +15,14 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.committing import commit
+from paimon_magics.tables.fencing import EPOCH
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
@@ -70,6 +73,24 @@ def test_a_transaction_is_committed_once_however_often_it_is_asked_for(process: 
     assert read(catalog) == [{"k": 1, "v": None}]
     with pytest.raises(CommitConflictError, match="other files"):
         client.commit(CommitRequest(transaction, OverwritePartitions()))
+
+
+def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    for key in (1, 2):
+        properties = ((EPOCH, "41"),) if key == 1 else ()
+        transaction = client.begin(TABLE)
+        rows = write(catalog, transaction, [{"k": key}])
+        request = CommitRequest(transaction, Append(), rows, properties)
+        if key == 1:
+            commit(catalog.load(TABLE), request, catalog.publish)
+        else:
+            assert client.commit(request).snapshot_id == 2
+    latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
+    assert latest.properties[EPOCH] == "42"
+    leases = process.warehouse / ".paimon-magics"
+    assert [path.name for path in leases.glob("owner-*")] == ["owner-42.json"]
 
 
 def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process) -> None:
@@ -144,7 +165,7 @@ def test_dynamic_buckets_are_written_by_one_transaction_at_a_time(
 ) -> None:
     create_table(process.warehouse, table)
     first = process.client().begin(TABLE)
-    impatient = RemoteCoordinator(process.address, process.token(), exclusive_wait_ms=0)
+    impatient = RemoteCoordinator(At(process.address, process.token()), exclusive_wait_ms=0)
     with pytest.raises(CommitConflictError) as caught:
         impatient.begin(TABLE)
     assert "one transaction at a time may write it" in caught.value.message
@@ -261,12 +282,12 @@ def test_a_client_with_a_wrong_token_or_no_coordinator_is_told_what_to_do(
     process: Process,
 ) -> None:
     with pytest.raises(SetupError, match="token is missing or wrong"):
-        RemoteCoordinator(process.address, "wrong").begin(TABLE)
+        RemoteCoordinator(At(process.address, "wrong")).begin(TABLE)
     with pytest.raises(UnknownNameError, match="There is no table `nothing`"):
         process.client().begin(TableName("nothing", database="default"))
     process.kill()
     with pytest.raises(SetupError, match="can't be reached"):
-        RemoteCoordinator(process.address, "any").begin(TABLE)
+        RemoteCoordinator(At(process.address, "any")).begin(TABLE)
 
 
 def test_a_second_coordinator_on_the_same_store_does_not_start(process: Process) -> None:
@@ -301,7 +322,7 @@ def test_it_ends_by_a_signal_and_leaves_its_database_whole(process: Process) -> 
 
 
 def commit_many(address: str, token: str, warehouse: str, writer: int, commits: int) -> None:
-    client = RemoteCoordinator(address, token)
+    client = RemoteCoordinator(At(address, token))
     catalog = Catalog.open({"warehouse": warehouse})
     for number in range(commits):
         transaction = client.begin(TABLE)

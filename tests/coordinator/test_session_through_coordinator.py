@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import paimon_magics
+from paimon_magics.coordinator.state_folder import StateFolder
 from paimon_magics.errors import InvalidValueError, SetupError, StatementError
-from tests.coordinator.process import Process, data_files
+from tests.coordinator.process import TABLE, Process, data_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +81,11 @@ def test_a_statement_fails_clearly_while_the_coordinator_is_down_and_runs_after_
 
 
 def test_the_environment_names_the_coordinator_of_who_names_nothing(
-    spark: SparkSession, process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    process: Process,
+    tmp_path: Path,
+    state_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PAIMON_COORDINATOR", process.address)
     monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", process.token())
@@ -89,7 +96,7 @@ def test_the_environment_names_the_coordinator_of_who_names_nothing(
     listed = process.client()._call("GET", "/v1/transactions")["transactions"]
     assert [one["phase"] for one in listed] == ["committed"]
     with paimon_magics.connect(tmp_path / "third", spark=spark) as named:
-        assert named.warehouse == str(tmp_path / "third")
+        assert (named.warehouse, named.coordinator) == (str(tmp_path / "third"), "embedded")
 
 
 def test_without_a_token_the_session_is_not_opened(process: Process) -> None:
@@ -136,3 +143,49 @@ def test_what_an_outcome_reads_stays_until_it_is_released(
     time.sleep(1)
     overwritten(5, first=4)
     assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [5]
+
+
+def test_with_nothing_said_a_coordinator_is_started_and_again_when_it_is_gone(
+    spark: SparkSession, warehouse: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PAIMON_COORDINATOR")
+    with paimon_magics.connect(warehouse, spark=spark, coordinator_idle_ms=60_000) as session:
+        assert session.coordinator == "embedded"
+        session.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
+        (folder,) = map(StateFolder, (state_home / "paimon-magics").iterdir())
+        running = folder.running()
+        assert running is not None
+        os.kill(running.pid, signal.SIGKILL)
+        session.run("INSERT INTO t SELECT CAST(id AS INT) FROM range(2, 4)")
+        again = folder.running()
+        assert again is not None and again.pid != running.pid
+        properties = session.catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
+        assert properties.properties["paimon-magics.epoch"] == "2"
+        assert session.run("SELECT k FROM t ORDER BY k").to_arrow()["k"].to_pylist() == [1, 2, 3]
+    with paimon_magics.connect(warehouse, spark=spark) as second:
+        second.run("INSERT INTO t VALUES (4)")
+        found = folder.running()
+        assert found is not None and found.pid == again.pid
+
+
+def test_reading_needs_no_coordinator(
+    spark: SparkSession, warehouse: Path, state_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with paimon_magics.connect(warehouse, spark=spark, coordinator="in-process") as session:
+        session.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
+        with pytest.raises(SetupError, match="through `in-process`, not `embedded`"):
+            paimon_magics.connect(warehouse, spark=spark, coordinator="embedded")
+    state_home.write_text("no folder can be made here")
+    monkeypatch.delenv("PAIMON_COORDINATOR")
+    with paimon_magics.connect(warehouse, spark=spark) as session:
+        assert session.table("t").count() == 1
+        with pytest.raises(SetupError, match="No coordinator could be started") as raised:
+            session.run("INSERT INTO t VALUES (2)")
+        assert "coordinator='in-process'" in raised.value.hint
+        assert session.table("t").count() == 1
+
+
+def test_what_is_no_coordinator_is_refused(warehouse: Path) -> None:
+    with pytest.raises(SetupError, match="`embeded` is no coordinator") as raised:
+        paimon_magics.connect(warehouse, coordinator="embeded")
+    assert "Did you mean `embedded`?" in raised.value.hint

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.read_leases import ReadLeases
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
@@ -188,7 +189,7 @@ def test_a_lease_that_nobody_gives_up_ends_after_the_longest_time(
     process: Process, catalog: Catalog
 ) -> None:
     client = process.client()
-    reader = RemoteCoordinator(process.address, process.token(), read_lease_ms_max=500)
+    reader = RemoteCoordinator(At(process.address, process.token()), read_lease_ms_max=500)
     append(client, catalog, 0)
     assert reader.lease(TABLE, 1)
     append(client, catalog, 1)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.catalog_options import ENVIRONMENT
 from paimon_magics.coordinator.client import CoordinatorClient
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
@@ -71,7 +72,7 @@ def main(warehouse: str, writer: str, commits: str, coordinator: str = "") -> No
     catalog = open_catalog(warehouse)
     committer: CoordinatorClient = committer_of(catalog)
     if coordinator:
-        committer = RemoteCoordinator(coordinator, os.environ["PAIMON_COORDINATOR_TOKEN"])
+        committer = RemoteCoordinator(At(coordinator, os.environ["PAIMON_COORDINATOR_TOKEN"]))
     print("ready", flush=True)
     sys.stdin.readline()
     for number in range(int(commits)):

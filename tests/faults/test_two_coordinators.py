@@ -7,12 +7,11 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.finding import owner_address
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import (
@@ -45,19 +44,15 @@ def catalog_options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 
 
 class Two:
-    """The two coordinators, which take the same token, and their clients."""
+    """The two coordinators, and their clients."""
 
     def __init__(self, tmp_path: Path, options: dict[str, str]) -> None:
         self.options = options
+        self._clients: list[RemoteCoordinator] = []
         self.older, self.newer = (
             Process(tmp_path / "warehouse", tmp_path / name, LEASE, catalog=options)
             for name in ("older", "newer")
         )
-
-    def start_newer(self) -> None:
-        self.newer.state.mkdir(mode=0o700)
-        (self.newer.state / "token").write_text(self.older.token() + "\n")
-        self.newer.start()
 
     def stopped(self) -> None:
         """Wait until the older stands still."""
@@ -73,11 +68,14 @@ class Two:
         return self.older.running.returncode
 
     def client(self, catalog: Catalog) -> RemoteCoordinator:
-        client = self.older.client()
-        client.find_owner = partial(owner_address, catalog)
+        """A client of the older, which may look into the warehouse for the newer."""
+        client = RemoteCoordinator(At(self.older.address, self.older.token(), catalog))
+        self._clients.append(client)
         return client
 
     def close(self) -> None:
+        for client in self._clients:
+            client.close()
         for process in (self.older, self.newer):
             if process.running is not None and process.running.poll() is None:
                 process.running.send_signal(signal.SIGCONT)
@@ -129,7 +127,7 @@ def test_a_commit_that_the_older_was_stopped_in_happens_once(
     with ThreadPoolExecutor(1) as pool:
         asked: Future[CommitReceipt] = pool.submit(client.commit, request)
         two.stopped()
-        two.start_newer()
+        two.newer.start()
         assert epochs(catalog) == []
         if meanwhile == "another commit":
             other = two.newer.client()
@@ -161,7 +159,7 @@ def test_the_older_does_not_remove_what_the_newer_commits(two: Two) -> None:
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     client.close()  # it is silent: its lease expires
     two.stopped()
-    two.start_newer()
+    two.newer.start()
     late = two.newer.client()
     late._ids = client._ids
     with pytest.raises(CommitConflictError, match="being removed"):

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.catalog import Catalog
@@ -17,12 +18,14 @@ from tests.hub.hub import SERVICE, Hub, User, install_proxy
 
 COMMIT_TEN = """
 import os
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.process import TABLE, write
 
-client = RemoteCoordinator(os.environ["PAIMON_COORDINATOR"], os.environ["PAIMON_COORDINATOR_TOKEN"])
+at = At(os.environ["PAIMON_COORDINATOR"], os.environ["PAIMON_COORDINATOR_TOKEN"])
+client = RemoteCoordinator(at)
 catalog = Catalog.open({"warehouse": client.warehouse()})
 for number in range(10):
     transaction = client.begin(TABLE)
@@ -56,13 +59,13 @@ def ended(hub: Hub) -> list[str]:
     carol = hub.user("carol")
     revoked, expiring = carol.token(), carol.token(expires_in=3)
     for token in (revoked, expiring):
-        RemoteCoordinator(hub.coordinator, token["token"]).warehouse()
+        RemoteCoordinator(At(hub.coordinator, token["token"])).warehouse()
     carol.revoke(revoked)
     return [revoked["token"], expiring["token"]]
 
 
 def client(user: User) -> RemoteCoordinator:
-    return RemoteCoordinator(user.hub.coordinator, user.token()["token"])
+    return RemoteCoordinator(At(user.hub.coordinator, user.token()["token"]))
 
 
 def test_two_users_write_one_table_at_once_from_their_servers(hub: Hub, catalog: Catalog) -> None:
@@ -144,7 +147,7 @@ def test_the_page_of_who_may_nothing_says_so(hub: Hub) -> None:
 def test_a_token_that_was_revoked_or_has_expired_is_refused(ended: list[str], hub: Hub) -> None:
     def refused(token: str) -> bool:
         try:
-            RemoteCoordinator(hub.coordinator, token).warehouse()
+            RemoteCoordinator(At(hub.coordinator, token)).warehouse()
         except SetupError as error:
             assert "PAIMON_COORDINATOR_TOKEN" in error.hint
             return "has expired" in error.message
