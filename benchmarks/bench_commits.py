@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import Append, CommitRequest
@@ -111,7 +112,7 @@ def main() -> None:
         )
         assert process.stdout is not None
         address = process.stdout.readline().split()[1]
-        remote = RemoteCoordinator(address, (state / "token").read_text().strip())
+        remote = RemoteCoordinator(At(address, (state / "token").read_text().strip()))
         try:
             windows("over HTTP", catalog, remote)
             many_writers(catalog, remote)
