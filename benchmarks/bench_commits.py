@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from paimon_magics.coordinator.client import CoordinatorClient
-from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.finding import At
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import Append, CommitRequest
