@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.oracle.java_reader import IVY_SETTINGS, PACKAGE, JavaPaimon
+from tests.recorded_reads import unpack_recorded_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +66,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def java_paimon(spark: SparkSession) -> JavaPaimon:
     """Paimon's own Java library, for tests marked `java`."""
     return JavaPaimon(spark)
+
+
+@pytest.fixture(scope="session")
+def recorded_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse of `tests/recorded_reads.py`; tests only read it."""
+    return unpack_recorded_warehouse(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="session")
