@@ -1,16 +1,66 @@
-"""Errors as a coordinator answers them, in one form for every client."""
+"""Answers and errors as a coordinator gives them, in one form for every client.
+
+Errors are JSON: `{"error": {"type", "message", "hint"}}`, with the status that tells what the
+caller must do: 400 change the request, 401 bring the token, 403 ask for the right, 404 no such
+table or transaction, 409 conflict, 410 the transaction has ended, 413 too large, 423 already under
+way, 503 come back later, 507 make room.
+"""
 
 from __future__ import annotations
 
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
-from paimon_magics.errors import SetupError
+from paimon_magics.coordinator.core import (
+    Aborted,
+    Answer,
+    Committed,
+    Done,
+    Gone,
+    Halted,
+    Mismatch,
+    NotCommitted,
+    Occupied,
+    Opened,
+    Overwritten,
+    Refusal,
+    Unchecked,
+    Undetermined,
+    Unknown,
+)
+from paimon_magics.coordinator.documents import receipt_document
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+)
+from paimon_magics.tables.fencing import NotOwnerError
 
-__all__ = ["StoppedError", "error_answer"]
+__all__ = [
+    "RESUME_HINT",
+    "NotTheirsError",
+    "StoppedError",
+    "TableHeldError",
+    "answer_response",
+    "error_answer",
+    "on_error",
+]
+
+RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
 
 class StoppedError(SetupError):
     """The coordinator answers nothing any more, until it is started again."""
+
+
+class TableHeldError(CommitConflictError):
+    """The table takes one transaction at a time, and another one is open."""
+
+
+class NotTheirsError(PaimonMagicsError):
+    """What was asked for belongs to somebody else."""
 
 
 def error_answer(status: int, kind: str, message: str, hint: str) -> JSONResponse:
@@ -25,3 +75,82 @@ def error_answer(status: int, kind: str, message: str, hint: str) -> JSONRespons
         },
         status_code=status,
     )
+
+
+def answer_response(answer: Answer) -> Response:
+    """What the core has answered, as a response."""
+    match answer:
+        case Opened(expires_at_ms=expires_at_ms):
+            return JSONResponse({"expires_at_ms": expires_at_ms})
+        case Committed(receipt=receipt):
+            return JSONResponse({"receipt": receipt_document(receipt)})
+        case Aborted():
+            return JSONResponse({"status": "aborted"})
+        case Refusal(reason=reason, storage=True):
+            return error_answer(507, "Storage", reason, "")
+        case Refusal(reason=reason):
+            return error_answer(409, "Conflict", reason, "")
+        case Gone(reason=reason):
+            return error_answer(
+                410,
+                "Ended",
+                f"The transaction has ended: {reason}.",
+                "Run the statement again.",
+            )
+        case Undetermined(reason=reason):
+            return error_answer(
+                500,
+                "UnknownOutcomeError",
+                f"Whether the transaction was committed can't be told: {reason}",
+                "Look for its rows in the table before running the statement again.",
+            )
+        case Mismatch():
+            return error_answer(
+                409, "Mismatch", "The transaction was asked to commit other files than these.", ""
+            )
+        case Overwritten(reason=reason):
+            return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
+        case Occupied(holder=holder):
+            return error_answer(423, "TableHeldError", f"The transaction {holder.id} is open.", "")
+        case Halted(reason=reason):
+            return error_answer(409, "TableStopped", reason, RESUME_HINT)
+        case Unchecked(reason=reason):
+            return error_answer(503, "Unchecked", reason, "")
+        case Done():
+            return JSONResponse({"status": "done"})
+        case NotCommitted(phase=phase):
+            return error_answer(423, "UnderWay", f"The transaction's commit is {phase.value}.", "")
+        case Unknown():
+            return error_answer(404, "UnknownTransaction", "There is no such transaction.", "")
+
+
+async def on_error(_: Request, error: Exception) -> Response:
+    """The response to a request that raised an error of ours."""
+    assert isinstance(error, PaimonMagicsError)
+    if isinstance(error, NotOwnerError):
+        return _not_owner(error)
+    return error_answer(_status(error), type(error).__name__, error.message, error.hint)
+
+
+def _not_owner(error: NotOwnerError) -> JSONResponse:
+    """The answer of a coordinator that is not the warehouse's: 503, with the owner's address."""
+    shown = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+    return JSONResponse({"error": shown, "address": error.address}, status_code=503)
+
+
+def _status(error: PaimonMagicsError) -> int:
+    match error:
+        case NotTheirsError():
+            return 403
+        case UnknownNameError():
+            return 404
+        case StatementError():
+            return 400
+        case TableHeldError():
+            return 423
+        case CommitConflictError():
+            return 409
+        case SetupError():
+            return 503
+        case _:
+            return 500

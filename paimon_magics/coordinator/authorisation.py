@@ -19,13 +19,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.answers import error_answer
-from paimon_magics.errors import PaimonMagicsError
 
 __all__ = [
     "PUBLIC",
     "SCOPES",
     "Authoriser",
-    "NotTheirsError",
     "Principal",
     "Scope",
     "TokenFile",
@@ -58,10 +56,6 @@ class Principal:
     def may(self, needed: Scope) -> bool:
         """Whether they have that scope."""
         return self.scope is not None and _ORDER.index(self.scope) >= _ORDER.index(needed)
-
-
-class NotTheirsError(PaimonMagicsError):
-    """What was asked for belongs to somebody else."""
 
 
 class Authoriser(Protocol):

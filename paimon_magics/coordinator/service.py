@@ -1,12 +1,8 @@
 """The coordinator at work: carries out what its core decides.
 
-One thread owns the state and the store: it takes events from a queue, asks the core, saves, and
-only then answers or starts something. Commits, look-ups and removals run in a pool of threads and
-come back as events; the core sees to it that a table has one commit at a time.
-
-While the store can't save, whoever asks is told so at once, the state stays as it is stored, and
-what came back from the pool waits; a tick tries again. Only a store that is not what was left there
-ends the coordinator.
+What is asked goes to the thread that owns the state (`deciding`) as an event, and is answered when
+that is saved. Commits, look-ups and removals run in a pool of threads and come back as events; the
+core sees to it that a table has one commit at a time.
 
 If the process dies: a transaction that was answered is stored; a commit that was under way is
 looked up in the table's snapshots at the next start, before anything else happens to its table.
@@ -15,20 +11,16 @@ looked up in the table's snapshots at the next start, before anything else happe
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import queue
-import threading
 import time
 import uuid
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from paimon_magics.coordinator.adopting import adopted_transaction, check_adopted_id
-from paimon_magics.coordinator.answers import StoppedError
+from paimon_magics.coordinator.answers import RESUME_HINT, TableHeldError
 from paimon_magics.coordinator.core import (
     AbortAsked,
     Adopted,
@@ -39,12 +31,8 @@ from paimon_magics.coordinator.core import (
     CommitPublished,
     Committed,
     CommitUnclear,
-    CutPublications,
-    DropPublication,
     Effect,
     Event,
-    ForgetFinished,
-    ForgetPublications,
     Halted,
     HeartbeatAsked,
     Held,
@@ -55,25 +43,18 @@ from paimon_magics.coordinator.core import (
     Opened,
     Phase,
     RemoveFiles,
-    Reply,
     Republish,
     Republished,
     Restored,
     RunCommit,
-    Save,
-    SavePublication,
-    SaveStopped,
     State,
-    Ticked,
     Unknown,
-    step,
 )
 from paimon_magics.coordinator.database import StoreUnavailableError
+from paimon_magics.coordinator.deciding import Asked, Decider
 from paimon_magics.coordinator.documents import (
     digest_of,
-    request_document,
     request_of,
-    transaction_document,
     transaction_of,
 )
 from paimon_magics.coordinator.leases import Leases
@@ -86,9 +67,7 @@ from paimon_magics.coordinator.watching import Watching
 from paimon_magics.coordinator.worker import Worker
 from paimon_magics.errors import (
     CommitConflictError,
-    SetupError,
 )
-from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitRequest, Transaction
 from paimon_magics.planning.expiry import NO_FLOOR
 from paimon_magics.planning.publications import Finding, Publication, Verdict
@@ -99,27 +78,12 @@ from paimon_magics.tables.cleaning import tidy_up
 from paimon_magics.tables.committing import check_names, find_commit
 from paimon_magics.tables.fencing import DeposedError
 
-__all__ = ["RESUME_HINT", "Coordinator", "TableHeldError"]
-
-RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
+__all__ = ["Coordinator"]
 
 _WORKERS = 8
 _TICK_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 _T = TypeVar("_T")
-
-
-class TableHeldError(CommitConflictError):
-    """The table takes one transaction at a time, and another one is open."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """An event with what must be stored with it, and who waits for the answer."""
-
-    event: Event
-    opened: Transaction | None = None
-    request: CommitRequest | None = None
 
 
 class Coordinator:
@@ -143,21 +107,23 @@ class Coordinator:
         self._ownership = ownership
         self._epoch = 0
         self._store = store
-        self._state = State(limits or Limits())
-        self._events: queue.Queue[_Asked | None] = queue.Queue()
-        self._asks: dict[int, Future[Answer]] = {}
-        self._numbers = itertools.count(1)
-        self._opened: dict[str, Transaction] = {}
-        self._finished: Counter[Phase] = Counter()
+        limits = limits or Limits()
+        self._decider = Decider(
+            store,
+            State(limits),
+            happened=self._happened,
+            carry_out=self._carry_out,
+            may_answer=(lambda: None) if ownership is None else ownership.check_time,
+        )
         self.republished = 0
         self.turns = Turns()
         self.watching = Watching(
             catalog,
             store,
             self.turns,
-            state=lambda: self._state,
+            state=lambda: self._decider.state,
             request=self._request,
-            ask=lambda make: self._ask(lambda ask: _Asked(make(ask))),
+            ask=lambda make: self._decider.ask(lambda ask: Asked(make(ask))),
             fence=None if ownership is None else ownership.fence,
         )
         self._worker = Worker(
@@ -167,9 +133,8 @@ class Coordinator:
             self.turns,
             self.watching,
             ownership,
-            stopped=lambda: self._state.stopped,
+            stopped=lambda: self._decider.state.stopped,
         )
-        limits = self._state.limits
         self.leases = Leases(catalog, limits.lease_ms, _now_ms())
         self.upkeep = Upkeep(
             catalog,
@@ -180,13 +145,6 @@ class Coordinator:
             check=None if ownership is None else ownership.check,
         )
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
-        self._failure: BaseException | None = None
-        self._trouble: StoreUnavailableError | None = None
-        self._unsaved: deque[_Asked] = deque()
-        self._tick_waits = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._work, name="coordinator", daemon=True)
-        self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     def start(self) -> None:
         """Restore what was stored and begin to work.
@@ -195,13 +153,13 @@ class Coordinator:
         """
         stored = self._store.unfinished()
         for held, opened in stored:
-            self._opened[held.id] = transaction_of(opened)
+            self._decider.opened[held.id] = transaction_of(opened)
         if stored:
             self._own()
         if self._ownership is not None and self._ownership.succeeded_another:
             stored = [(held, opened) for held, opened in stored if not self._was_committed(held)]
-        self._put(
-            _Asked(
+        self._decider.put(
+            Asked(
                 Restored(
                     tuple(held for held, _ in stored),
                     _now_ms(),
@@ -210,51 +168,46 @@ class Coordinator:
                 )
             )
         )
-        self._thread.start()
-        self._ticker.start()
+        self._decider.start()
         self.upkeep.start()
 
     def stop(self) -> None:
         """End after the commits under way; open transactions stay stored."""
-        self._stopping = True
+        self._decider.refuse()
         self.upkeep.stop()
         self._pool.shutdown(wait=True)
-        self._put(None)
-        self._thread.join()
+        self._decider.stop()
         if self._ownership is not None:
             self._ownership.release()
         self._store.close()
 
     def depose(self, error: DeposedError) -> None:
         """Answer nothing more: another coordinator owns the warehouse. For any thread."""
-        self._failure = self._failure or error
-        self._put(_Asked(Ticked(_now_ms())))  # wakes the thread, which tells everybody who waits
+        self._decider.depose(error)
 
     @property
     def deposed(self) -> DeposedError | None:
         """What it ended with when another coordinator has taken the warehouse over."""
-        return self._failure if isinstance(self._failure, DeposedError) else None
+        return self._decider.deposed
 
     @property
     def problem(self) -> str | None:
         """Why nothing is taken now: it has stopped for good, or its store does not work."""
-        if self._failure is not None:
-            return self._stopped().message
-        return None if self._trouble is None else self._trouble.message
+        return self._decider.problem
 
     @property
     def state(self) -> State:
         """The unfinished transactions of this moment; a value, so safe to look at."""
-        return self._state
+        return self._decider.state
 
     @property
     def finished(self) -> Mapping[Phase, int]:
         """How many transactions were finished since the start."""
-        return self._finished
+        return self._decider.finished
 
     def held(self, id: str) -> Held | None:
         """A transaction, finished or not, while an answer about it is kept."""
-        return self._state.held.get(id) or self._store.finished(id)
+        return self._decider.state.held.get(id) or self._store.finished(id)
 
     def recently_finished(self, count: int) -> list[Held]:
         """The transactions that were finished last, the newest first."""
@@ -266,7 +219,7 @@ class Coordinator:
 
     def transaction(self, id: str) -> Transaction | None:
         """What was agreed when a transaction was opened."""
-        opened = self._opened.get(id)
+        opened = self._decider.opened.get(id)
         if opened is not None:
             return opened
         stored = self._store.opened(id)
@@ -281,8 +234,8 @@ class Coordinator:
         self.watching.forget_predecessor(loaded)
         id = uuid.uuid4().hex
         try:
-            answer = self._ask(
-                lambda ask: _Asked(
+            answer = self._decider.ask(
+                lambda ask: Asked(
                     Begun(id, loaded.location, owner, _now_ms(), ask, _one_at_a_time(loaded)),
                     opened=transaction,
                 )
@@ -315,12 +268,12 @@ class Coordinator:
 
     def heartbeat(self, id: str) -> Answer:
         """Renew a transaction's lease."""
-        return self._ask(lambda ask: _Asked(HeartbeatAsked(id, _now_ms(), ask)))
+        return self._decider.ask(lambda ask: Asked(HeartbeatAsked(id, _now_ms(), ask)))
 
     def commit(self, id: str, request: CommitRequest) -> Answer:
         """Commit a transaction, or learn what became of it."""
         digest = digest_of(request)
-        return self._ask(lambda ask: _Asked(CommitAsked(id, digest, ask), request=request))
+        return self._decider.ask(lambda ask: Asked(CommitAsked(id, digest, ask), request=request))
 
     def adopt(
         self,
@@ -348,8 +301,8 @@ class Coordinator:
             return Unknown()
         digest = None if asked is None else digest_of(asked)
         epoch = self._ownership.epoch
-        return self._ask(
-            lambda ask: _Asked(
+        return self._decider.ask(
+            lambda ask: Asked(
                 Adopted(
                     id,
                     table.location,
@@ -367,7 +320,7 @@ class Coordinator:
 
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""
-        return self._ask(lambda ask: _Asked(AbortAsked(id, reason, _now_ms(), ask)))
+        return self._decider.ask(lambda ask: Asked(AbortAsked(id, reason, _now_ms(), ask)))
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
         """Remove what a committed transaction wrote and did not commit; how many files that were.
@@ -384,192 +337,45 @@ class Coordinator:
     def _own(self) -> None:
         if self._ownership is not None and self._ownership.acquire() != self._epoch:
             self._epoch = self._ownership.epoch
-            self._worker.drop_claims(_now_ms() - self._state.limits.receipt_retention_ms)
+            self._worker.drop_claims(_now_ms() - self._decider.state.limits.receipt_retention_ms)
 
     def _was_committed(self, held: Held) -> bool:
         """Whether a coordinator between this one's two lives has committed the transaction; if so
         that is stored."""
-        found = self._worker.receipt(self._opened[held.id])
+        found = self._worker.receipt(self._decider.opened[held.id])
         if found is None:
             return False
-        until_ms = _now_ms() + self._state.limits.receipt_retention_ms
+        until_ms = _now_ms() + self._decider.state.limits.receipt_retention_ms
         self._store.save(
             replace(held, phase=Phase.COMMITTED, receipt=found, expires_at_ms=until_ms)
         )
-        self._opened.pop(held.id)
+        self._decider.opened.pop(held.id)
         return True
-
-    # ---- the thread that owns the state ----
-
-    def _ask(self, make: Callable[[int], _Asked]) -> Answer:
-        if self._failure is not None or self._stopping:
-            raise self._stopped()
-        ask = next(self._numbers)
-        future: Future[Answer] = Future()
-        self._asks[ask] = future
-        self._put(make(ask))
-        if self._failure is not None:  # it has stopped meanwhile, perhaps without seeing this
-            self._fail(ask, self._stopped())
-        return future.result()
-
-    def _put(self, asked: _Asked | None) -> None:
-        self._events.put(asked)
-
-    def _work(self) -> None:
-        try:
-            while True:
-                asked = self._events.get()
-                if asked is None:
-                    return
-                self._take(asked)
-        except BaseException as error:
-            # What is stored is not known: nobody may be answered from here on.
-            self._failure = error
-            for ask in list(self._asks):
-                self._fail(ask, self._stopped())
-
-    def _take(self, asked: _Asked) -> None:
-        match asked.event:
-            case Ticked():
-                self._tick_waits.clear()
-                if self._trouble is None or self._store_works_again():
-                    self._save_or_wait(asked)
-            case HeartbeatAsked(id=id) if id in self._state.held:
-                self._handle(asked)  # nothing of it is stored
-            case _ if self._trouble is not None:
-                trouble = self._trouble
-                self._put_off(asked, StoreUnavailableError(trouble.message, hint=trouble.hint))
-            case _:
-                self._save_or_wait(asked)
-
-    def _save_or_wait(self, asked: _Asked) -> None:
-        try:
-            self._handle(asked)
-        except StoreUnavailableError as error:
-            self._trouble = error
-            self._put_off(asked, error)
-
-    def _put_off(self, asked: _Asked, error: StoreUnavailableError) -> None:
-        """Tell whoever waits for an answer; keep the event if it may not be lost.
-
-        What came back from the pool is kept, and an event of which it is unclear whether it is
-        stored: the state is as what is stored again when that has been handled once more.
-        """
-        ask = getattr(asked.event, "ask", None)
-        if ask is not None:
-            self._fail(ask, error)
-        if error.unclear or (ask is None and not isinstance(asked.event, Ticked)):
-            self._unsaved.append(asked)
-
-    def _store_works_again(self) -> bool:
-        try:
-            self._store.check()
-            while self._unsaved:
-                self._handle(self._unsaved[0])
-                self._unsaved.popleft()
-        except StoreUnavailableError as error:
-            self._trouble = error
-            return False
-        self._trouble = None
-        return True
-
-    def _answer(self, ask: int, answer: Answer) -> None:
-        future = self._asks.pop(ask, None)
-        if future is not None:  # else it was told that the store did not work
-            future.set_result(answer)
-
-    def _fail(self, ask: int, error: SetupError) -> None:
-        future = self._asks.pop(ask, None)
-        if future is not None:
-            with contextlib.suppress(InvalidStateError):
-                future.set_exception(error)
-
-    def _stopped(self) -> SetupError:
-        if self.deposed is not None:
-            return self.deposed
-        reason = "." if self._failure is None else f": {self._failure}"
-        return StoppedError(
-            f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
-        )
-
-    def _handle(self, asked: _Asked) -> None:
-        if self.deposed is not None:
-            raise self.deposed
-        state, effects = step(self._state, self._with_finished(asked.event))
-        with self._store.together():
-            for effect in effects:
-                match effect:
-                    case Save(held=held):
-                        self._save(held, asked)
-                    case _:
-                        self._store_effect(effect)
-        before, self._state = self._state, state
-        if isinstance(asked.event, Begun | Adopted) and asked.opened is not None:
-            self._opened[asked.event.id] = asked.opened
-        for effect in effects:
-            if isinstance(effect, Save) and effect.held.id in before.held.keys() - state.held:
-                self._finished[effect.held.phase] += 1
-                self._opened.pop(effect.held.id, None)
-        match asked.event:
-            case Republished(finding=Finding(verdict=Verdict.REPUBLISHED)):
-                self.republished += 1
-            case CommitPublished(publication=Publication() as made) | Noted(publication=made):
-                self.upkeep.committed(made.table, made.location)
-        _reach_after(asked.event)
-        for effect in effects:
-            self._carry_out(effect)
 
     def _first_needed(self, location: str) -> int:
         """The first snapshot of a table that a transaction, or the watch over publications, may
         still look at."""
-        state = self._state
-        opened = [self._opened.get(id) for id, one in state.held.items() if one.table == location]
+        state = self._decider.state
+        opened = [
+            self._decider.opened.get(id) for id, one in state.held.items() if one.table == location
+        ]
         needed = [transaction.base_snapshot_id for transaction in opened if transaction is not None]
         needed += [publication.snapshot_id for publication in state.watched.get(location, ())]
         return min(needed, default=NO_FLOOR)
 
-    def _with_finished(self, event: Event) -> Event:
+    # ---- what follows from an event ----
+
+    def _happened(self, event: Event) -> None:
         match event:
-            case HeartbeatAsked(id=id) | CommitAsked(id=id) | AbortAsked(id=id):
-                if id not in self._state.held:
-                    return replace(event, finished=self._store.finished(id))
-        return event
-
-    def _save(self, held: Held, asked: _Asked) -> None:
-        if asked.opened is not None:
-            self._store.open(held, transaction_document(asked.opened))
-            if asked.request is None:
-                return
-        request = None
-        if asked.request is not None:
-            request = json.dumps(request_document(asked.request)).encode()
-        self._store.save(held, request)
-
-    def _store_effect(self, effect: Effect) -> None:
-        match effect:
-            case RunCommit(id=id) | LookUpCommit(id=id):
-                self._store.begin_run(id)
-            case ForgetFinished(until_ms=until_ms):
-                self._store.forget_finished(until_ms)
-            case SavePublication(publication=publication, watched=watched):
-                self._store.save_publication(publication, watched)
-            case DropPublication(id=id):
-                self._store.drop_publication(id)
-            case ForgetPublications(table=table):
-                self._store.drop_all_publications(table)
-            case CutPublications(table=table, branch=branch, above=above):
-                self._store.drop_publications(table, branch, above)
-            case SaveStopped(table=table, stopped=stopped):
-                self._store.save_stopped(table, stopped)
+            case Republished(finding=Finding(verdict=Verdict.REPUBLISHED)):
+                self.republished += 1
+            case CommitPublished(publication=Publication() as made) | Noted(publication=made):
+                self.upkeep.committed(made.table, made.location)
             case _:
                 pass
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case Reply(ask=ask, answer=answer):
-                if self._ownership is not None:
-                    self._ownership.check_time()  # a deposed coordinator acknowledges nothing
-                self._answer(ask, answer)
             case RunCommit(id=id):
                 self._run(self._commit, id)
             case LookUpCommit(id=id):
@@ -591,19 +397,12 @@ class Coordinator:
             else request_of(transaction, json.loads(body))
         )
 
-    def _tick(self) -> None:
-        while self._failure is None and not self._stopping:
-            time.sleep(_TICK_SECONDS)
-            if not self._tick_waits.is_set():
-                self._tick_waits.set()
-                self._put(_Asked(Ticked(_now_ms())))
-
     # ---- the pool ----
 
     def _run(self, action: Callable[[_T], Event], argument: _T) -> None:
         def work() -> None:
             try:
-                self._put(_Asked(action(argument)))
+                self._decider.put(Asked(action(argument)))
             except DeposedError as error:
                 self.depose(error)
 
@@ -620,7 +419,7 @@ class Coordinator:
 
     def _look_up(self, id: str) -> Event:
         try:
-            request, adopted = self._request(id), self._state.held[id].adopted
+            request, adopted = self._request(id), self._decider.state.held[id].adopted
             assert request is not None
         except Exception:
             time.sleep(_RETRY_SECONDS)
@@ -628,8 +427,10 @@ class Coordinator:
         return self._worker.look_up(id, request, adopted)
 
     def _remove(self, id: str) -> Event:
-        held = self._state.held.get(id)
-        return self._worker.remove(id, self._opened[id], 0 if held is None else held.adopted)
+        held = self._decider.state.held.get(id)
+        return self._worker.remove(
+            id, self._decider.opened[id], 0 if held is None else held.adopted
+        )
 
 
 def _one_at_a_time(table: Table) -> bool:
@@ -644,22 +445,6 @@ def _held_by(table: TableName, holder: Held) -> TableHeldError:
         f"one of {holder.owner or 'somebody'}, begun {seconds:,} s ago, is open: {holder.id}.",
         hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
     )
-
-
-def _reach_after(event: Event) -> None:
-    match event:
-        case Begun():
-            reach("begin.stored")
-        case CommitAsked():
-            reach("commit.stored")
-        case CommitPublished():
-            reach("receipt.stored")
-        case Republished():
-            reach("republish.stored")
-        case AbortAsked():
-            reach("abort.stored")
-        case _:
-            pass
 
 
 def _now_ms() -> int:
