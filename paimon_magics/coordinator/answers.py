@@ -8,6 +8,9 @@ way, 503 come back later, 507 make room.
 
 from __future__ import annotations
 
+import datetime
+import logging
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -23,7 +26,10 @@ from paimon_magics.coordinator.core import (
     Occupied,
     Opened,
     Overwritten,
+    Pause,
+    Phase,
     Refusal,
+    Suspended,
     Unchecked,
     Undetermined,
     Unknown,
@@ -40,7 +46,9 @@ from paimon_magics.tables.fencing import NotOwnerError
 
 __all__ = [
     "RESUME_HINT",
+    "RETRY_AFTER",
     "NotTheirsError",
+    "PausedError",
     "StoppedError",
     "TableHeldError",
     "answer_response",
@@ -48,7 +56,14 @@ __all__ = [
     "on_error",
 ]
 
+RETRY_AFTER = "5"
+"""Seconds after which a client may ask again that was refused in a pause."""
+
 RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
+
+_FAILURE = 500
+
+_log = logging.getLogger(__name__)
 
 
 class StoppedError(SetupError):
@@ -57,6 +72,19 @@ class StoppedError(SetupError):
 
 class TableHeldError(CommitConflictError):
     """The table takes one transaction at a time, and another one is open."""
+
+
+class PausedError(SetupError):
+    """The coordinator takes nothing new until it is resumed."""
+
+    def __init__(self, pause: Pause) -> None:
+        when = datetime.datetime.fromtimestamp(pause.since_ms / 1000, tz=datetime.UTC)
+        super().__init__(
+            f"The coordinator is paused: {pause.by or 'somebody'} has let nothing new begin since "
+            f"{when:%Y-%m-%d %H:%M:%S} UTC.",
+            hint="What was begun before can still be committed. Run the statement when the "
+            "coordinator is resumed, which an administrator does by `%paimon coordinator resume`.",
+        )
 
 
 class NotTheirsError(PaimonMagicsError):
@@ -114,14 +142,30 @@ def answer_response(answer: Answer) -> Response:
             return error_answer(423, "TableHeldError", f"The transaction {holder.id} is open.", "")
         case Halted(reason=reason):
             return error_answer(409, "TableStopped", reason, RESUME_HINT)
+        case Suspended(pause=pause):
+            return JSONResponse({"status": "paused", "by": pause.by, "since_ms": pause.since_ms})
         case Unchecked(reason=reason):
             return error_answer(503, "Unchecked", reason, "")
         case Done():
             return JSONResponse({"status": "done"})
         case NotCommitted(phase=phase):
-            return error_answer(423, "UnderWay", f"The transaction's commit is {phase.value}.", "")
+            return error_answer(
+                423,
+                "UnderWay",
+                "The transaction can't be ended: it is committed."
+                if phase is Phase.COMMITTED
+                else "The transaction can't be ended: its commit is under way.",
+                "Its snapshot is in the table's history: `%paimon history TABLE`."
+                if phase is Phase.COMMITTED
+                else "Wait for its outcome.",
+            )
         case Unknown():
-            return error_answer(404, "UnknownTransaction", "There is no such transaction.", "")
+            return error_answer(
+                404,
+                "UnknownTransaction",
+                "There is no such transaction, or it ended long ago.",
+                "`%paimon transactions` lists those that are open.",
+            )
 
 
 async def on_error(_: Request, error: Exception) -> Response:
@@ -129,7 +173,13 @@ async def on_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):
         return _not_owner(error)
-    return error_answer(_status(error), type(error).__name__, error.message, error.hint)
+    status = _status(error)
+    if status >= _FAILURE and not isinstance(error, PausedError):
+        _log.error("A request failed: %s", error)
+    answer = error_answer(status, type(error).__name__, error.message, error.hint)
+    if isinstance(error, PausedError):
+        answer.headers["retry-after"] = RETRY_AFTER
+    return answer
 
 
 def _not_owner(error: NotOwnerError) -> JSONResponse:

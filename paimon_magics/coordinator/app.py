@@ -14,6 +14,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from paimon_magics.coordinator.administration_routes import (
+    administration_routes,
+    pause_document,
+)
 from paimon_magics.coordinator.answers import error_answer, on_error
 from paimon_magics.coordinator.authorisation import Authoriser
 from paimon_magics.coordinator.guard import Guard, TooLargeError, guarded, on_too_large
@@ -50,7 +54,7 @@ def application(
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
-        Route("/v1/coordinator", handlers.about),
+        *administration_routes(coordinator, warehouse),
         *transaction_routes(coordinator, metrics),
         *table_routes(coordinator),
         *lease_routes(coordinator),
@@ -76,13 +80,12 @@ class _Handlers:
         if problem is not None:
             return error_answer(503, "NotReady", problem, "")
         stopped = stopped_document(self._coordinator)
-        return JSONResponse({"status": "ready", "stopped_tables": stopped})
+        # Open transactions may be committed in a pause: it must stay within reach.
+        pause = pause_document(self._coordinator.state.pause)
+        return JSONResponse({"status": "ready", "pause": pause, "stopped_tables": stopped})
 
     async def metrics(self, _: Request) -> Response:
         return Response(generate_latest(self._metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
-    async def about(self, _: Request) -> Response:
-        return JSONResponse({"protocol": 1, "warehouse": self._warehouse})
 
     async def page(self, _: Request) -> Response:
         page = await run_in_threadpool(status_page, self._coordinator, self._warehouse)

@@ -195,6 +195,8 @@ _WRITE = (
     f"DELETE {_TABLE}/tags/{{tag}}",
 )
 _ADMIN = (
+    "POST /v1/coordinator/pause",
+    "POST /v1/coordinator/resume",
     "POST /v1/tables/resume",
     # With all its tables, whoever made them.
     f"DELETE {_DATABASE}",

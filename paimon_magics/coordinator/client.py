@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from paimon_magics.coordinator.administering import Administration
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
 
@@ -13,11 +14,14 @@ __all__ = ["CoordinatorClient"]
 class CoordinatorClient(Protocol):
     """Begins, commits and aborts transactions on the tables of one warehouse."""
 
-    def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
+    def begin(
+        self, table: TableName, base_snapshot_id: int | None = None, engine: str = ""
+    ) -> Transaction:
         """Open a transaction with a commit user and a file prefix that nobody else has.
 
         `base_snapshot_id` is the table's latest snapshot when the statement was planned; left out,
-        it is the latest one now. An overwrite is checked against what came after it.
+        it is the latest one now. An overwrite is checked against what came after it. `engine`
+        is what writes, as others are told who look at open transactions.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
@@ -46,6 +50,12 @@ class CoordinatorClient(Protocol):
 
     def release(self, table: TableName, snapshot_id: int) -> None:
         """End what one call of `lease` began."""
+
+    def administration(self) -> Administration:
+        """To look at the coordinator behind this client, and to act on it.
+
+        Raises SetupError where there is none.
+        """
 
     def close(self) -> None:
         """Give up what the client holds open; transactions that are open end by their lease."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import queue
 import threading
 import time
@@ -43,6 +44,7 @@ from paimon_magics.coordinator.core import (
     Republished,
     RunCommit,
     Save,
+    SavePause,
     SavePublication,
     SaveStopped,
     State,
@@ -60,6 +62,8 @@ from paimon_magics.tables.fencing import DeposedError
 __all__ = ["Asked", "Decider"]
 
 _TICK_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ class Decider:
         except BaseException as error:
             # What is stored is not known: nobody may be answered from here on.
             self._failure = error
+            _log.critical("The coordinator has stopped: %s", error)
             for ask in list(self._asks):
                 self._fail(ask, self._stopped())
 
@@ -190,6 +195,8 @@ class Decider:
         try:
             self._handle(asked)
         except StoreUnavailableError as error:
+            if self._trouble is None:
+                _log.error("The store does not work: %s", error)
             self._trouble = error
             self._put_off(asked, error)
 
@@ -297,6 +304,8 @@ class Decider:
                 self._store.drop_publications(table, branch, above)
             case SaveStopped(table=table, stopped=stopped):
                 self._store.save_stopped(table, stopped)
+            case SavePause(pause=pause):
+                self._store.save_pause(pause)
             case _:
                 pass
 

@@ -11,9 +11,10 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
+from paimon_magics.coordinator.core import Origin
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits import (
     Append,
@@ -29,6 +30,8 @@ from paimon_magics.statements.statement import TableName
 __all__ = [
     "digest_of",
     "member",
+    "origin_document",
+    "origin_of",
     "receipt_document",
     "receipt_of",
     "request_document",
@@ -38,6 +41,8 @@ __all__ = [
     "transaction_document",
     "transaction_of",
 ]
+
+_TEXT_CHARACTERS_MAX = 500
 
 
 def table_document(name: TableName) -> dict[str, Any]:
@@ -70,6 +75,19 @@ def transaction_of(document: Any) -> Transaction:
         attempts_folder=None if folder is None else member(document, "attempts_folder", str),
         commit_identifier=member(document, "commit_identifier", int),
     )
+
+
+def origin_document(origin: Origin) -> dict[str, Any]:
+    """Where a transaction comes from."""
+    return asdict(origin)
+
+
+def origin_of(document: Any) -> Origin:
+    """The origin in a document; what is missing, or no text, is not known."""
+    if not isinstance(document, Mapping):
+        return Origin()
+    known = {field.name: document.get(field.name) for field in fields(Origin)}
+    return Origin(**{k: v[:_TEXT_CHARACTERS_MAX] for k, v in known.items() if isinstance(v, str)})
 
 
 def request_document(request: CommitRequest) -> dict[str, Any]:

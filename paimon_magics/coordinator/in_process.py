@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import threading
 
+from paimon_magics.coordinator.administering import Administration
 from paimon_magics.coordinator.opening import open_transaction
-from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -39,7 +40,9 @@ class InProcessCommitter:
         # The commit users of which it is certain, without a look, that they have no snapshot.
         self._uncommitted: set[str] = set()
 
-    def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
+    def begin(
+        self, table: TableName, base_snapshot_id: int | None = None, engine: str = ""
+    ) -> Transaction:
         """See `CoordinatorClient.begin`.
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
@@ -83,6 +86,15 @@ class InProcessCommitter:
 
     def release(self, table: TableName, snapshot_id: int) -> None:
         """See `CoordinatorClient.release`."""
+
+    def administration(self) -> Administration:
+        """See `CoordinatorClient.administration`: raises SetupError."""
+        raise SetupError(
+            "This session commits in its own process: there is no coordinator to ask.",
+            hint="Its transactions last as long as its statements. To have a coordinator, connect "
+            "with coordinator='embedded', which all your notebooks share, or with the address of "
+            "one: `%paimon connect --close coordinator=embedded`.",
+        )
 
     def close(self) -> None:
         """See `CoordinatorClient.close`: nothing is held open."""

@@ -75,6 +75,11 @@ class _Watched(Collector):
         """For prometheus_client: the counts of this moment."""
         state = self._coordinator.state
         yield GaugeMetricFamily(
+            "paimon_coordinator_paused",
+            "1 while nothing new may begin, else 0.",
+            value=int(state.pause is not None),
+        )
+        yield GaugeMetricFamily(
             "paimon_coordinator_stopped_tables",
             "Tables that take no commits until somebody has looked at them.",
             value=len(state.stopped),

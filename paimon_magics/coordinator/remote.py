@@ -9,15 +9,17 @@ opened. While a transaction is open a thread renews its lease.
 from __future__ import annotations
 
 import contextlib
-import getpass
 import threading
 import time
 from typing import Any
 
 import httpx
 
+from paimon_magics.coordinator.administering import Administration
+from paimon_magics.coordinator.core import Origin
 from paimon_magics.coordinator.documents import (
     member,
+    origin_document,
     receipt_of,
     request_document,
     table_document,
@@ -25,6 +27,7 @@ from paimon_magics.coordinator.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.finding import Finder, Place
+from paimon_magics.coordinator.origin import host_name, notebook_name, user_name
 from paimon_magics.coordinator.read_leases import ReadLeases
 from paimon_magics.errors import (
     CommitConflictError,
@@ -47,6 +50,7 @@ _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 _HEARTBEATS_PER_LEASE = 4
 _HELD_PAUSE_SECONDS = 0.2
+_PLACES_MAX = 3
 
 
 class _TableHeldError(CommitConflictError):
@@ -94,12 +98,14 @@ class RemoteCoordinator:
         about = self._call("GET", "/v1/coordinator")
         return str(member(about, "warehouse", str))
 
-    def begin(self, table: TableName, base_snapshot_id: int | None = None) -> Transaction:
+    def begin(
+        self, table: TableName, base_snapshot_id: int | None = None, engine: str = ""
+    ) -> Transaction:
         """See `CoordinatorClient.begin`."""
         document = {
             "table": table_document(table),
             "base_snapshot_id": base_snapshot_id,
-            "owner": getpass.getuser(),
+            **_sender(engine),
         }
         opened = self._open(document)
         transaction = transaction_of(member(opened, "transaction", dict))
@@ -142,6 +148,10 @@ class RemoteCoordinator:
     def release(self, table: TableName, snapshot_id: int) -> None:
         """See `CoordinatorClient.release`."""
         self._read_leases.give_up(table, snapshot_id)
+
+    def administration(self) -> Administration:
+        """See `CoordinatorClient.administration`."""
+        return Administration(self._once)
 
     def close(self) -> None:
         """Give the connections up and stop renewing leases."""
@@ -231,6 +241,24 @@ class RemoteCoordinator:
             time.sleep(_PAUSE_SECONDS if moved else pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
+    def _once(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
+        """Who owns the warehouse, and its answer to one request."""
+        for _ in range(_PLACES_MAX):
+            place = self._where()
+            try:
+                response = self._ask(place, method, path, document)
+            except httpx.TransportError as error:
+                problem: PaimonMagicsError = _unreachable(place, error)
+                moved = self._move(place)
+            else:
+                if response.status_code != 503:
+                    return place.address, _document(response)
+                problem = _problem(response)
+                moved = self._move(place, _new_address(response))
+            if not moved:
+                break
+        raise problem
+
     def _ask(self, place: Place, method: str, path: str, document: Any = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {place.token}"}
         return self._http.request(method, place.address + path, json=document, headers=headers)
@@ -265,7 +293,13 @@ def _unreachable(place: Place, error: httpx.TransportError) -> SetupError:
 
 def _brought(transaction: Transaction) -> dict[str, Any]:
     """What a coordinator needs that has not opened the transaction."""
-    return {"transaction": transaction_document(transaction), "owner": getpass.getuser()}
+    return {"transaction": transaction_document(transaction), **_sender("")}
+
+
+def _sender(engine: str) -> dict[str, Any]:
+    """Who asks, as far as this process knows."""
+    origin = Origin(notebook_name(), host_name(), engine)
+    return {"owner": user_name(), "origin": origin_document(origin)}
 
 
 def _no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
@@ -303,6 +337,8 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
             return InvalidValueError(message, hint=hint)
         case 423 if kind == "TableHeldError":
             return _TableHeldError(message, hint=hint)
+        case 423:
+            return CommitConflictError(message, hint=hint)
         case 500 if kind == "UnknownOutcomeError":
             return UnknownOutcomeError(message, hint=hint)
         case 401:

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paimon_magics.coordinator.core import Halted, Unchecked
+from paimon_magics.coordinator.answers import PausedError
+from paimon_magics.coordinator.core import Halted, Suspended, Unchecked
 from paimon_magics.coordinator.rest_context import Context, Watch
 from paimon_magics.coordinator.rest_errors import RestError, not_found
 from paimon_magics.planning.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.prepared_snapshots import check_snapshot, publish_prepared
+from paimon_magics.tables.snapshot_publishers import publishes_itself
 from paimon_magics.tables.stored_tables import StoredTable
 
 __all__ = ["commit_prepared"]
@@ -39,7 +41,7 @@ def commit_prepared(
     """Publish what a client has prepared; False when it must be prepared anew.
 
     Raises RestError 404 for another table than the one that was written, 409 for one that takes no
-    commits, and what `publish_prepared` raises.
+    commits, 503 in a pause, and what `publish_prepared` raises.
     """
     location = context.table(name).location
     if context.watch is not None:
@@ -58,6 +60,9 @@ def commit_prepared(
                 "created again, or renamed.",
             )
         check_snapshot(table, snapshot)
+        pause = None if context.watch is None else context.watch.pause()
+        if pause is not None and publishes_itself(table):  # nobody else is told of this commit
+            raise PausedError(pause)
         return publish_prepared(
             table,
             snapshot,
@@ -90,6 +95,7 @@ class _Ledger:
             is_transaction=False,
             changelog_list=snapshot.get("changelogManifestList"),
             properties=tuple((snapshot.get("properties") or {}).items()),
+            rows=snapshot.get("deltaRecordCount"),
             certain=False,
         )
 
@@ -107,7 +113,11 @@ class _Ledger:
     def begin(self, changes: str, *, changes_index: bool) -> None:
         """See `Ledger.begin`."""
         self._publication = replace(self._publication, changes=changes, changes_index=changes_index)
-        self._watch.note(self._publication)
+        match self._watch.note(self._publication):
+            case Suspended(pause=pause):
+                raise PausedError(pause)
+            case _:
+                pass
 
     def end(self, published: bool) -> None:
         """See `Ledger.end`."""

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import Answer
+from paimon_magics.coordinator.core import Answer, Pause
 from paimon_magics.coordinator.guard import principal_of
 from paimon_magics.coordinator.rest_errors import error_response, not_found
 from paimon_magics.coordinator.rest_requests import path_names, read_body
@@ -40,6 +40,9 @@ class Watch(Protocol):
 
     def before_change(self, location: str) -> Answer:
         """Have a table looked at before something is published on it."""
+
+    def pause(self) -> Pause | None:
+        """Who has let nothing new begin, None when nobody has."""
 
     def note(self, publication: Publication) -> Answer:
         """Remember what was published, or is going to be now."""

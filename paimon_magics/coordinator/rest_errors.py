@@ -11,7 +11,7 @@ import logging
 
 from starlette.responses import JSONResponse
 
-from paimon_magics.coordinator.answers import StoppedError
+from paimon_magics.coordinator.answers import RETRY_AFTER, PausedError, StoppedError
 from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,
@@ -86,7 +86,8 @@ def error_response(error: Exception) -> JSONResponse:
         "resourceName": known.resource_name,
         "code": known.code,
     }
-    return JSONResponse(body, status_code=known.code)
+    headers = {"retry-after": RETRY_AFTER} if isinstance(error, PausedError) else None
+    return JSONResponse(body, status_code=known.code, headers=headers)
 
 
 def _known(error: Exception) -> RestError:
@@ -104,7 +105,7 @@ def _known(error: Exception) -> RestError:
             return RestError(409, str(error), "TABLE")
         case CommitConflictError() | NotOwnerError():
             return RestError(503, str(error))
-        case StoreUnavailableError() | StoppedError():
+        case StoreUnavailableError() | StoppedError() | PausedError():
             return RestError(503, str(error))
         case UnreachableError() | UnreachableFileError():
             _log.error("A store does not answer: %s", error)

@@ -20,8 +20,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from paimon_magics.coordinator.adopting import adopted_transaction, check_adopted_id
-from paimon_magics.coordinator.answers import RESUME_HINT, TableHeldError
+from paimon_magics.coordinator.answers import RESUME_HINT, PausedError, TableHeldError
 from paimon_magics.coordinator.core import (
+    NOWHERE,
     AbortAsked,
     Adopted,
     Answer,
@@ -41,6 +42,9 @@ from paimon_magics.coordinator.core import (
     Noted,
     Occupied,
     Opened,
+    Origin,
+    Pause,
+    PauseAsked,
     Phase,
     RemoveFiles,
     Republish,
@@ -48,7 +52,9 @@ from paimon_magics.coordinator.core import (
     Restored,
     RunCommit,
     State,
+    Suspended,
     Unknown,
+    UnpauseAsked,
 )
 from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.coordinator.deciding import Asked, Decider
@@ -67,6 +73,7 @@ from paimon_magics.coordinator.watching import Watching
 from paimon_magics.coordinator.worker import Worker
 from paimon_magics.errors import (
     CommitConflictError,
+    PaimonMagicsError,
 )
 from paimon_magics.planning.commits import CommitRequest, Transaction
 from paimon_magics.planning.expiry import NO_FLOOR
@@ -77,6 +84,7 @@ from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import tidy_up
 from paimon_magics.tables.committing import check_names, find_commit
 from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.provenance import noted_files
 
 __all__ = ["Coordinator"]
 
@@ -143,6 +151,7 @@ class Coordinator:
             self._first_needed,
             limits.expire_every_ms,
             check=None if ownership is None else ownership.check,
+            waits=lambda: self.state.pause is not None,
         )
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
 
@@ -165,6 +174,7 @@ class Coordinator:
                     _now_ms(),
                     tuple(self._store.watched()),
                     tuple(self._store.stopped()),
+                    self._store.pause(),
                 )
             )
         )
@@ -205,6 +215,15 @@ class Coordinator:
         """How many transactions were finished since the start."""
         return self._decider.finished
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch in which it owns the warehouse, 0 before it does; None where nobody owns it."""
+        return None if self._ownership is None else self._ownership.epoch
+
+    def recent_publications(self, count: int) -> list[Publication]:
+        """What was published last, within and outside transactions, the newest first."""
+        return self._store.recent_publications(count)
+
     def held(self, id: str) -> Held | None:
         """A transaction, finished or not, while an answer about it is kept."""
         return self._decider.state.held.get(id) or self._store.finished(id)
@@ -226,17 +245,33 @@ class Coordinator:
         return None if stored is None else transaction_of(stored)
 
     def begin(
-        self, table: TableName, base_snapshot_id: int | None, owner: str
+        self,
+        table: TableName,
+        base_snapshot_id: int | None,
+        owner: str,
+        origin: Origin = NOWHERE,
     ) -> tuple[str, Transaction, Opened]:
-        """Open a transaction; raises errors of ours for a table that can't be committed to."""
+        """Open a transaction; raises errors of ours for a table that can't be committed to, and
+        PausedError in a pause."""
         self._own()
+        if self.state.pause is not None:
+            raise PausedError(self.state.pause)
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
         self.watching.forget_predecessor(loaded)
         id = uuid.uuid4().hex
         try:
             answer = self._decider.ask(
                 lambda ask: Asked(
-                    Begun(id, loaded.location, owner, _now_ms(), ask, _one_at_a_time(loaded)),
+                    Begun(
+                        id,
+                        loaded.location,
+                        owner,
+                        _now_ms(),
+                        ask,
+                        _one_at_a_time(loaded),
+                        origin,
+                        str(table),
+                    ),
                     opened=transaction,
                 )
             )
@@ -244,13 +279,9 @@ class Coordinator:
             if not error.unclear:
                 tidy_up(loaded, transaction, frozenset())
             raise
-        if isinstance(answer, Halted):
+        if not isinstance(answer, Opened):
             tidy_up(loaded, transaction, frozenset())
-            raise CommitConflictError(answer.reason, hint=RESUME_HINT)
-        if isinstance(answer, Occupied):
-            tidy_up(loaded, transaction, frozenset())
-            raise _held_by(table, answer.holder)
-        assert isinstance(answer, Opened)
+            raise _not_opened(table, answer)
         base = transaction.base_snapshot_id
         if base > 0 and not self.leases.stays(loaded, base):
             self.abort(id, "the snapshot that it was planned on has expired")
@@ -273,7 +304,10 @@ class Coordinator:
     def commit(self, id: str, request: CommitRequest) -> Answer:
         """Commit a transaction, or learn what became of it."""
         digest = digest_of(request)
-        return self._decider.ask(lambda ask: Asked(CommitAsked(id, digest, ask), request=request))
+        files = noted_files(request.properties)
+        return self._decider.ask(
+            lambda ask: Asked(CommitAsked(id, digest, ask, files=files), request=request)
+        )
 
     def adopt(
         self,
@@ -281,6 +315,7 @@ class Coordinator:
         owner: str,
         document: Any,
         request_for: Callable[[Transaction], CommitRequest] | None,
+        origin: Origin = NOWHERE,
     ) -> Answer:
         """Commit what another coordinator has opened, or end it where `request_for` is None.
 
@@ -311,7 +346,10 @@ class Coordinator:
                     epoch,
                     _now_ms(),
                     ask,
-                    exclusive=_one_at_a_time(table),
+                    _one_at_a_time(table),
+                    origin,
+                    str(table.name),
+                    None if asked is None else noted_files(asked.properties),
                 ),
                 opened=transaction,
                 request=asked,
@@ -321,6 +359,19 @@ class Coordinator:
     def abort(self, id: str, reason: str) -> Answer:
         """End a transaction without a commit."""
         return self._decider.ask(lambda ask: Asked(AbortAsked(id, reason, _now_ms(), ask)))
+
+    def pause(self, by: str) -> Pause:
+        """Let nothing new begin, from the return on; who has paused it before stays the one who is
+        named."""
+        self._own()
+        answer = self._decider.ask(lambda ask: Asked(PauseAsked(by, _now_ms(), ask)))
+        assert isinstance(answer, Suspended)
+        return answer.pause
+
+    def unpause(self) -> None:
+        """Let new things begin again."""
+        self._own()
+        self._decider.ask(lambda ask: Asked(UnpauseAsked(ask)))
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
         """Remove what a committed transaction wrote and did not commit; how many files that were.
@@ -438,13 +489,21 @@ def _one_at_a_time(table: Table) -> bool:
     return table.definition.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
 
 
-def _held_by(table: TableName, holder: Held) -> TableHeldError:
-    seconds = (_now_ms() - holder.begun_at_ms) // 1000
-    return TableHeldError(
-        f"Table `{table}` has dynamic buckets, so that one transaction at a time may write it. The "
-        f"one of {holder.owner or 'somebody'}, begun {seconds:,} s ago, is open: {holder.id}.",
-        hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
-    )
+def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
+    match answer:
+        case Suspended(pause=pause):
+            return PausedError(pause)
+        case Halted(reason=reason):
+            return CommitConflictError(reason, hint=RESUME_HINT)
+        case Occupied(holder=holder):
+            seconds = (_now_ms() - holder.begun_at_ms) // 1000
+            return TableHeldError(
+                f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
+                f"it. The one of {holder.who}, begun {seconds:,} s ago, is open: {holder.id}.",
+                hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
+            )
+        case _:
+            raise AssertionError(answer)
 
 
 def _now_ms() -> int:

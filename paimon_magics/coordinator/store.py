@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from paimon_magics.coordinator.core import FINISHED, Held, Phase, Stopped
+from paimon_magics.coordinator.core import FINISHED, Held, Origin, Pause, Phase, Stopped
 from paimon_magics.coordinator.database import Change, Database
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.errors import SetupError
@@ -49,6 +49,8 @@ _TABLES = (
     "CREATE INDEX IF NOT EXISTS publications_by_end ON publications (watched, kept_until_ms)",
     "CREATE TABLE IF NOT EXISTS stopped ("
     "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
+    "{table_end}",
 )
 
 
@@ -245,6 +247,30 @@ class Store:
                 "INSERT INTO stopped VALUES (?, ?, ?)", location, stopped.reason, stopped.since_ms
             )
 
+    def pause(self) -> Pause | None:
+        """Who has let nothing new begin, None when nobody has."""
+        rows = self._read("SELECT by_whom, since_ms FROM pause")
+        return Pause(*rows[0]) if rows else None
+
+    def save_pause(self, pause: Pause | None) -> None:
+        """Store that nothing new begins, or (None) that it does."""
+        self._write("DELETE FROM pause")
+        if pause is not None:
+            self._write("INSERT INTO pause VALUES (?, ?)", pause.by, pause.since_ms)
+
+    def recent_publications(self, count: int) -> list[Publication]:
+        """What was published last, within and outside transactions, the newest first."""
+        found = [
+            _publication(body)
+            for watched in (0, 1)  # each by the index
+            for (body,) in self._read(
+                "SELECT body FROM publications WHERE watched = ? "
+                "ORDER BY kept_until_ms DESC LIMIT ?",
+                *(watched, count),
+            )
+        ]
+        return sorted(found, key=lambda p: p.published_at_ms, reverse=True)[:count]
+
     def check(self) -> None:
         """Write something; raises an error when that does not work."""
         self._write("UPDATE meta SET format = format")
@@ -286,9 +312,11 @@ def _body(held: Held) -> str:
 def _held(text: str) -> Held:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
+    origin = body.pop("origin", None)  # which older versions did not store
     return Held(
         **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]
         receipt=CommitReceipt(**receipt) if isinstance(receipt, dict) else None,
+        origin=Origin(**origin) if isinstance(origin, dict) else Origin(),
     )
 
 

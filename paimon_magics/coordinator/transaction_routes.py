@@ -22,6 +22,8 @@ from paimon_magics.coordinator.bodies import json_body
 from paimon_magics.coordinator.core import Answer, Held, Mismatch, Unknown
 from paimon_magics.coordinator.documents import (
     member,
+    origin_document,
+    origin_of,
     request_of,
     table_of,
     transaction_document,
@@ -65,7 +67,7 @@ class _Handlers:
         if base is not None:
             base = member(body, "base_snapshot_id", int)
         id, transaction, opened = await run_in_threadpool(
-            self._coordinator.begin, table, base, owner
+            self._coordinator.begin, table, base, owner, origin_of(body.get("origin"))
         )
         return JSONResponse(
             {
@@ -125,7 +127,8 @@ class _Handlers:
             return Unknown()
         document = body["transaction"]
         owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
-        return await run_in_threadpool(self._coordinator.adopt, id, owner, document, asked)
+        origin = origin_of(body.get("origin"))
+        return await run_in_threadpool(self._coordinator.adopt, id, owner, document, asked, origin)
 
     async def sweep(self, request: Request) -> Response:
         id = await self._own(request)
@@ -170,9 +173,13 @@ def shown_transaction(held: Held) -> dict[str, Any]:
     return {
         "id": held.id,
         "table": held.table,
+        "name": held.name,
         "phase": held.phase.value,
         "owner": held.owner,
+        "origin": origin_document(held.origin),
+        "begun_at_ms": held.begun_at_ms,
         "expires_at_ms": held.expires_at_ms,
+        "ended_at_ms": held.ended_at_ms,
         "snapshot_id": held.receipt.snapshot_id if held.receipt is not None else None,
         "reason": held.reason,
     }

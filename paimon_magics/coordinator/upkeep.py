@@ -11,6 +11,7 @@ their next commit.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,11 +26,14 @@ from paimon_magics.tables.expiring import can_expire, carry_out, decide
 
 __all__ = ["Upkeep"]
 
+_log = logging.getLogger(__name__)
+
 
 class Upkeep:
     """Expires snapshots. `floor_of` gives, for a table's location, the first snapshot that
     transactions and publications need; `check` raises an error when another coordinator has taken
-    over, which knows better who reads what.
+    over, which knows better who reads what. While it `waits` nothing expires: who has paused the
+    coordinator may be about to copy the warehouse.
 
     `expired` is how many snapshots were removed since the start, `failures` how often it failed,
     `problem` why it did the last time, "" when it went well since.
@@ -43,6 +47,7 @@ class Upkeep:
         floor_of: Callable[[str], int],
         every_ms: int,
         check: Callable[[], None] | None = None,
+        waits: Callable[[], bool] | None = None,
     ) -> None:
         self._catalog = catalog
         self._turns = turns
@@ -50,6 +55,7 @@ class Upkeep:
         self._floor_of = floor_of
         self._every_ms = every_ms
         self._check = check or (lambda: None)
+        self._waits = waits or (lambda: False)
         self._due: dict[str, tuple[TableName, int]] = {}
         self._changed = threading.Condition()
         self._stopping = False
@@ -83,11 +89,15 @@ class Upkeep:
             if due is None:
                 return
             location, table = due
+            if self._waits():
+                self.committed(table, location)
+                continue
             try:
                 is_done = self._expire(table)
             except Exception as error:
                 self.failures += 1
                 self.problem = f"Snapshots of `{table}` could not expire: {error}"
+                _log.error("%s", self.problem)
                 continue
             self.problem = ""
             if not is_done:

@@ -8,6 +8,7 @@ property at the next look, before anything else is published on its table.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -21,6 +22,7 @@ from paimon_magics.coordinator.core import (
     Held,
     Noted,
     NotPublished,
+    Pause,
     Republished,
     RepublishUnclear,
     ResumeAsked,
@@ -51,6 +53,8 @@ from paimon_magics.tables.snapshot_publishers import publishes_itself
 __all__ = ["Watching", "publication_of"]
 
 _RETRY_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
 
 Ask = Callable[[Callable[[int], Event]], Answer]
 """Has an event made for a number, puts it before the core, and waits for the answer."""
@@ -118,6 +122,7 @@ class Watching:
         try:
             findings = self.look(location)
         except Exception as error:
+            _log.warning("The snapshots of %s can't be looked at: %s", location, error)
             return CheckFailed(location, f"The table can't be looked at: {error}", _now_ms())
         return self.found(location, findings, before="")
 
@@ -159,6 +164,10 @@ class Watching:
         stopped = self._state().stopped.get(table.location)
         if stopped is not None and made_since(table, stopped.since_ms):
             self.table_dropped(table.location)
+
+    def pause(self) -> Pause | None:
+        """Who has let nothing new begin, None when nobody has."""
+        return self._state().pause
 
     def note(self, publication: Publication) -> Answer:
         """Remember what was published, or (not `certain`) is going to be now."""

@@ -8,6 +8,7 @@ removed only after that, under a claim that no other coordinator can hold for th
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping
 
@@ -54,6 +55,8 @@ __all__ = ["Worker"]
 
 _RETRY_SECONDS = 2.0
 
+_log = logging.getLogger(__name__)
+
 
 class Worker:
     """Does one thing at a time per call, from any thread; a table has one commit at a time.
@@ -93,12 +96,14 @@ class Worker:
             raise
         except UnknownOutcomeError:
             return CommitUnclear(id)
-        except UnreachableError:  # nothing was published; it is, when the store is back
+        except UnreachableError as error:  # nothing was published; it is, when the store is back
+            _log.warning("Commit %s waits for its store: %s", id, error)
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
             return CommitRefused(id, str(error), _now_ms(), isinstance(error, SetupError))
-        except Exception:
+        except Exception as error:
+            _log.error("Commit %s of `%s` was cut off: %s", id, request.transaction.table, error)
             return CommitUnclear(id)
 
     def look_up(self, id: str, request: CommitRequest, adopted: int) -> Event:
@@ -122,7 +127,8 @@ class Worker:
             return CommitUndetermined(id, error.message, _now_ms())
         except CommitConflictError as error:
             return self._refused(id, request, str(error), adopted)
-        except Exception:
+        except Exception as error:
+            _log.warning("Commit %s can't be looked up in `%s`: %s", id, transaction.table, error)
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         event = self.commit(id, request, adopted)
@@ -156,7 +162,8 @@ class Worker:
             raise
         except UnknownNameError:
             return FilesRemoved(id, _now_ms())  # the table itself is gone
-        except Exception:
+        except Exception as error:
+            _log.warning("Files of %s in `%s` stay for now: %s", id, transaction.table, error)
             return Ticked(_now_ms())  # tried again after the grace period
         if found is not None:
             return CommitPublished(id, found, _now_ms())

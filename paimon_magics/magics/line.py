@@ -32,6 +32,9 @@ _AT_ONCE = ("display_rows", "limit", "result_type", "traceback")
 _CATALOG = "catalog."
 _SECRET = re.compile(r"secret|password|token|credential|key", re.IGNORECASE)
 _NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+))*")
+_ID = re.compile(r"[0-9a-f]{32}")
+_COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
+_DRAIN_SECONDS_MAX = 86_400
 _BEGINS_SQL = re.compile(
     r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
 )
@@ -159,6 +162,75 @@ def _history(magics: PaimonMagics, argument: str) -> object:
     return magics.session().history(_name(argument, "history", "a table"))
 
 
+def _coordinator(magics: PaimonMagics, argument: str) -> object:
+    word, _, rest = (argument or "status").partition(" ")
+    rest = rest.strip()
+    if word not in _COORDINATOR_WORDS:
+        raise UnknownNameError(
+            f"`%paimon coordinator` has no `{word}`.",
+            hint=nearest(word, _COORDINATOR_WORDS, what="words after `coordinator`"),
+        )
+    seconds: float | None = None
+    if word == "drain" and rest:
+        seconds = _seconds(rest)
+    elif word == "resume" and rest:
+        rest = _name(rest, "coordinator resume", "a table")
+    elif rest:
+        raise StatementSyntaxError(
+            f"`{rest}` is too much after `coordinator {word}`.",
+            hint="%paimon help coordinator shows how it is written.",
+        )
+    administration = magics.session().administration
+    match word:
+        case "pause":
+            return administration.pause()
+        case "resume":
+            return administration.resume(rest or None)
+        case "drain" if seconds is not None:
+            return administration.drain(seconds, waits=_print_waiting)
+        case "drain":
+            return administration.drain(waits=_print_waiting)
+        case _:
+            return administration.status()
+
+
+def _print_waiting(count: int) -> None:
+    print(f"Waiting for {count:,} pending {'commit' if count == 1 else 'commits'} …")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= _DRAIN_SECONDS_MAX:
+        raise InvalidValueError(
+            f"`%paimon coordinator drain` takes a number of seconds, not `{text}`.",
+            hint="So long it waits for what is open, as in: %paimon coordinator drain 300",
+        )
+    return seconds
+
+
+def _transactions(magics: PaimonMagics, argument: str) -> object:
+    if argument:
+        raise StatementSyntaxError(
+            f"`{argument}` is too much: `%paimon transactions` takes nothing.",
+            hint="It lists those of all tables.",
+        )
+    return magics.session().administration.transactions()
+
+
+def _abort(magics: PaimonMagics, argument: str) -> object:
+    if _ID.fullmatch(argument) is None:
+        raise StatementSyntaxError(
+            f"`%paimon abort` takes the id of a transaction, not `{argument}`."
+            if argument
+            else "`%paimon abort` lacks the id of a transaction.",
+            hint="%paimon transactions lists them.",
+        )
+    return magics.session().administration.abort(argument)
+
+
 def _use(magics: PaimonMagics, argument: str) -> object:
     return _run(magics, f"USE {_name(argument, 'use', 'a database')}")
 
@@ -259,6 +331,14 @@ VERBS = (
     Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
     Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
     Verb("history", "history TABLE", "list a table's snapshots and who made them", _history),
+    Verb(
+        "coordinator",
+        "coordinator [WORD …]",
+        "show what commits; or, as WORD says: pause, resume [TABLE], drain [SECONDS]",
+        _coordinator,
+    ),
+    Verb("transactions", "transactions", "list open transactions and their owners", _transactions),
+    Verb("abort", "abort ID", "end an open transaction, whose files are removed", _abort),
     Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
     Verb(
         "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config

@@ -24,8 +24,8 @@ class Publication:
     table lies; `manifest_list` the name of the snapshot's delta manifest list, which tells it from
     any other of the same id. Of a commit through the REST catalog, `changelog_list` is the list of
     its changelog, `properties` are the snapshot's, `changes` is a digest of its files, and
-    `changes_index` tells that it changed the table's index files. Until `certain`, the snapshot may
-    not have been published after all.
+    `changes_index` tells that it changed the table's index files, `rows` by how many rows it made
+    the table larger. Until `certain`, the snapshot may not have been published after all.
     """
 
     id: str
@@ -44,6 +44,7 @@ class Publication:
     changes_index: bool = False
     certain: bool = True
     kept_until_ms: int = 0
+    rows: int | None = None
 
 
 class Verdict(StrEnum):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
-import os
 
+from paimon_magics.coordinator.origin import notebook_name, user_name
 from paimon_magics.tables.provenance import PREFIX
 
-__all__ = ["provenance"]
+__all__ = ["engine_name", "provenance"]
 
 _HASH_CHARACTERS = 16
+
+
+def engine_name(spark_version: str) -> str:
+    """What runs the statements of a session, as snapshots and transactions name it."""
+    return f"spark {spark_version}"
 
 
 def provenance(
@@ -21,18 +25,11 @@ def provenance(
     The statement itself is not kept: it may hold values that not every reader of the table may see.
     """
     noted = {
-        "user": os.environ.get("JUPYTERHUB_USER") or _user(),
-        "notebook": os.environ.get("JPY_SESSION_NAME", ""),
-        "engine": f"spark {spark_version}",
+        "user": user_name(),
+        "notebook": notebook_name(),
+        "engine": engine_name(spark_version),
         "statement": hashlib.sha256(statement.encode()).hexdigest()[:_HASH_CHARACTERS],
         "rows": str(rows),
         "files": str(files),
     }
     return tuple((PREFIX + key, value) for key, value in noted.items() if value)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return ""

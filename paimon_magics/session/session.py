@@ -26,10 +26,12 @@ from paimon_magics.errors import (
     SetupError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.administration import Administration
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
 from paimon_magics.session.frames import WriteMode, write_frame_to
+from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
@@ -39,7 +41,6 @@ from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sessions import adopt, is_alive, slots, start
 from paimon_magics.spark.views import Views
-from paimon_magics.statements.names import table_name_of
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
@@ -48,7 +49,6 @@ from paimon_magics.statements.statement import (
     Query,
     Refused,
     Statement,
-    TableName,
     TruncateTable,
 )
 from paimon_magics.tables.catalog import Catalog
@@ -247,7 +247,7 @@ class Session:
                 f"Read options are not offered yet: {shown}.",
                 hint="Read the table at its latest snapshot.",
             )
-        full = self._connection.full_name(_named(name))
+        full = self._connection.full_name(named(name))
         return frame_of_table(self._connection, full)
 
     def write(self, frame: object, name: str, mode: WriteMode = "append") -> Outcome:
@@ -260,15 +260,24 @@ class Session:
         """
         self._check_open()
         started = time.monotonic()
-        outcome = write_frame_to(self._connection, frame, _named(name), mode)
+        outcome = write_frame_to(self._connection, frame, named(name), mode)
         outcome.seconds = time.monotonic() - started
         return outcome
 
     def history(self, name: str) -> Outcome:
         """A table's snapshots, newest first, with who made them: user, notebook, statement."""
         self._check_open()
-        table = self._connection.catalog.load(self._connection.full_name(_named(name)))
+        table = self._connection.catalog.load(self._connection.full_name(named(name)))
         return Outcome.of_rows(self.spark, f"history {name}", "HISTORY", history(table))
+
+    @property
+    def administration(self) -> Administration:
+        """The coordinator that commits: its status, its transactions, pause, resume and drain.
+
+        Raises SetupError where the session commits in its own process.
+        """
+        self._check_open()
+        return Administration(self._connection)
 
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
@@ -368,38 +377,6 @@ def _catalog_options(
         return {str(key): str(value) for key, value in catalog.items()}
     chosen = warehouse or os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
     return {"warehouse": os.fspath(chosen)}
-
-
-def _named(name: str) -> TableName:
-    parts = _parts(name)
-    found = table_name_of(parts) if parts else None
-    if found is None:
-        raise UnsupportedStatementError(
-            f"`{name}` is not a table's name.", hint="Name it as table, or database.table."
-        )
-    return found
-
-
-def _parts(name: str) -> list[str]:
-    """The parts of a dotted name, in which a part may stand in back-quotes."""
-    parts: list[str] = []
-    rest = name.strip()
-    while rest:
-        if rest.startswith("`"):
-            end = rest.find("`", 1)
-            if end < 0:
-                return []
-            parts.append(rest[1:end])
-            rest = rest[end + 1 :]
-        else:
-            head, dot, tail = rest.partition(".")
-            parts.append(head)
-            rest = dot + tail
-        if rest.startswith("."):
-            rest = rest[1:]
-        elif rest:
-            return []
-    return parts
 
 
 def _limited(outcome: Outcome, limit: int) -> Outcome:

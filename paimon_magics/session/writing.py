@@ -38,7 +38,7 @@ from paimon_magics.planning.writes import (
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.provenance import provenance
+from paimon_magics.session.provenance import engine_name, provenance
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.settings import Settings
 from paimon_magics.spark.casting import partition_values, project
@@ -206,10 +206,13 @@ def remove_partitions(
     """TRUNCATE and DROP PARTITION: one commit that removes what `specs` describe; () is all."""
     try:
         # Any layout can be emptied; only the place where snapshots are published must be safe.
-        transaction = connection.committer.begin(table.name)
+        engine = engine_name(connection.spark.version)
+        transaction = connection.committer.begin(table.name, engine=engine)
     except PaimonMagicsError as error:
         raise located(error, statement, 0) from None
-    request = CommitRequest(transaction, OverwritePartitions(tuple(specs)))
+    properties = provenance(statement, connection.spark.version, rows=0, files=0)
+    change = OverwritePartitions(tuple(specs))
+    request = CommitRequest(transaction, change, properties=properties)
     receipt = _commit(connection, request)
     return Outcome(
         statement=statement,
@@ -278,7 +281,9 @@ def _transact(
     statement: str,
 ) -> tuple[CommitReceipt, JobWritten]:
     table, change = prepared.table, prepared.change
-    transaction = connection.committer.begin(table.name, prepared.base_snapshot_id)
+    transaction = connection.committer.begin(
+        table.name, prepared.base_snapshot_id, engine_name(connection.spark.version)
+    )
     try:
         task = _write_task(
             table,

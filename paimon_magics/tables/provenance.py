@@ -7,6 +7,7 @@ keeps them; snapshots of other engines have none.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow as pa
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.latest_snapshots import read_snapshot
 
-__all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "described", "history", "made_by"]
+__all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "described", "history", "made_by", "noted_files"]
 
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
@@ -58,6 +59,11 @@ def made_by(snapshot: Any) -> str:
         return str(snapshot.commit_user)
     notebook = noted.get("notebook")
     return f"{user} in {notebook}" if notebook else user
+
+
+def noted_files(properties: Iterable[tuple[str, str]]) -> int | None:
+    """How many files a commit says that it has, None where it does not."""
+    return _number(dict(properties).get(PREFIX + "files"))
 
 
 def described(snapshot: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pypaimon.common.json_util import JSON
 
@@ -20,6 +20,9 @@ from paimon_magics.tables.metadata_files import manifest_folder
 from paimon_magics.tables.partition_documents import partition_statistics
 from paimon_magics.tables.snapshot_preparing import Prepared
 from paimon_magics.tables.stores import Store
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.stored_tables import StoredTable
 
 __all__ = [
     "Publish",
@@ -81,7 +84,7 @@ class _CatalogPublisher:
         return bool(self._inner.commit(prepared.base_uuid, prepared.snapshot, statistics))
 
 
-def publishes_itself(table: Table) -> bool:
+def publishes_itself(table: Table | StoredTable) -> bool:
     """Whether the table's catalog publishes snapshots (a REST catalog) rather than we."""
     return bool(table.paimon.catalog_environment.supports_version_management)
 

@@ -231,6 +231,21 @@ def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
     client.close()
 
 
+def test_administrators_pause_and_everybody_is_told_who_did(ask: Ask, address: str) -> None:
+    open_ = RemoteCoordinator(At(address, "wim"))
+    transaction = open_.begin(TABLE)
+    try:
+        with pytest.raises(SetupError, match="wanda may not do that: it takes the scope `admin`"):
+            RemoteCoordinator(At(address, "wanda")).administration().pause()
+        assert RemoteCoordinator(At(address, "ada")).administration().pause().by == "ada"
+        with pytest.raises(SetupError, match="paused: ada has let nothing new begin"):
+            RemoteCoordinator(At(address, "wanda")).begin(TABLE)
+        open_.abort(transaction)
+    finally:
+        assert ask("ada", "POST", "/v1/coordinator/resume", {}).status_code == 200
+        open_.close()
+
+
 def test_snapshots_name_who_the_hub_knows_and_not_who_they_say(
     address: str, catalog: Catalog
 ) -> None:

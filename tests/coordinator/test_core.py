@@ -16,6 +16,7 @@ from paimon_magics.coordinator.core import (
     Committed,
     CommitUnclear,
     CommitUndetermined,
+    Done,
     Effect,
     Event,
     FilesRemoved,
@@ -29,6 +30,8 @@ from paimon_magics.coordinator.core import (
     NotCommitted,
     Occupied,
     Opened,
+    Pause,
+    PauseAsked,
     Phase,
     Refusal,
     RemoveFiles,
@@ -36,10 +39,14 @@ from paimon_magics.coordinator.core import (
     Restored,
     RunCommit,
     Save,
+    SavePause,
     State,
+    Suspended,
     Ticked,
     Undetermined,
     Unknown,
+    UnpauseAsked,
+    pending_transactions,
     step,
 )
 from paimon_magics.planning.commits import CommitReceipt
@@ -75,6 +82,29 @@ def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
 def test_a_transaction_is_stored_before_its_owner_hears_of_it() -> None:
     opened = Held("a", "t", Phase.ACTIVE, 100, "me")
     assert effects_of(State(LIMITS), begun()) == (Save(opened), Reply(1, Opened(100)))
+
+
+def test_a_pause_is_stored_and_refuses_what_is_new_until_it_is_ended() -> None:
+    pause = Pause("ada", 7)
+    open_ = after(begun("a"))
+    assert effects_of(open_, PauseAsked("ada", 7, 2)) == (
+        SavePause(pause),
+        Reply(2, Suspended(pause)),
+    )
+    paused = after(begun("a"), PauseAsked("ada", 7, 2))
+    assert step(paused, begun("b")) == (paused, (Reply(1, Suspended(pause)),))
+    assert step(paused, PauseAsked("bob", 9, 3)) == (paused, (Reply(3, Suspended(pause)),))
+    assert effects_of(paused, CommitAsked("a", "x", 4))[-1] == RunCommit("a")
+    assert [held.id for held in pending_transactions(paused)] == ["a"]
+    resumed, effects = step(paused, UnpauseAsked(5))
+    assert effects == (SavePause(None), Reply(5, Done()))
+    assert [held.id for held in pending_transactions(step(resumed, begun("b"))[0])] == ["a", "b"]
+    assert step(State(LIMITS), Restored((), 0, pause=pause))[0].pause == pause
+
+
+def test_what_another_coordinator_has_begun_is_committed_in_a_pause() -> None:
+    paused = after(PauseAsked("ada", 7, 2))
+    assert effects_of(paused, Adopted("a", "t", "me", "x", 2, 10, 1))[-1] == LookUpCommit("a")
 
 
 def test_a_commit_is_stored_before_it_is_run() -> None:

@@ -37,6 +37,8 @@ from paimon_magics.coordinator.core import (
     Limits,
     LookUpCommit,
     Overwritten,
+    Pause,
+    PauseAsked,
     Phase,
     Refusal,
     RemoveFiles,
@@ -48,11 +50,13 @@ from paimon_magics.coordinator.core import (
     ResumeAsked,
     RunCommit,
     Save,
+    SavePause,
     SavePublication,
     SaveStopped,
     State,
     Stopped,
     Ticked,
+    UnpauseAsked,
     step,
 )
 from paimon_magics.planning.commits import CommitReceipt
@@ -109,6 +113,7 @@ class Interleavings(RuleBasedStateMachine):
         self.saved: dict[str, Held] = {}
         self.publications: dict[str, tuple[Publication, bool]] = {}
         self.stopped: dict[str, Stopped] = {}
+        self.pause: Pause | None = None
         self.tables = {"t": Table(), "u": Table()}
         self.jobs: list[Effect] = []
         self.asked = 0
@@ -132,6 +137,8 @@ class Interleavings(RuleBasedStateMachine):
                 case SaveStopped(table=table, stopped=stopped):
                     assert stopped is not None
                     self.stopped[table] = stopped
+                case SavePause(pause=pause):
+                    self.pause = pause
                 case ForgetFinished(until_ms=until_ms):
                     for held in list(self.saved.values()):
                         if held.phase in FINISHED and held.expires_at_ms <= until_ms:
@@ -172,7 +179,11 @@ class Interleavings(RuleBasedStateMachine):
         if id not in self.used:
             self.used.add(id)
             self.tables[table_of(id)].data.add(id)
+            known = self.state.held.keys()
             self.apply(Begun(id, table_of(id), "me", self.now_ms, self.ask(id)))
+            if self.pause is not None:
+                assert self.state.held.keys() == known, "begun in a pause"
+                self.used.discard(id)
 
     @rule(id=ids, fate=st.sampled_from(["published", "in flight", "not begun", "to be ended"]))
     def bring(self, id: str, fate: str) -> None:
@@ -218,6 +229,11 @@ class Interleavings(RuleBasedStateMachine):
     @rule(table=tables_)
     def resume(self, table: str) -> None:
         self.apply(ResumeAsked(table, self.ask(table)))
+
+    @rule()
+    def pause_or_resume(self) -> None:
+        ask = self.ask("t")
+        self.apply(PauseAsked("ada", self.now_ms, ask) if self.pause is None else UnpauseAsked(ask))
 
     @rule(ms=st.one_of(st.integers(1, 400), st.just(FORGET_EVERY_MS)))
     def pass_time(self, ms: int) -> None:
@@ -366,6 +382,7 @@ class Interleavings(RuleBasedStateMachine):
                 self.now_ms,
                 tuple(p for p, watched in self.publications.values() if watched),
                 tuple(self.stopped.items()),
+                self.pause,
             )
         )
 
@@ -406,6 +423,7 @@ class Interleavings(RuleBasedStateMachine):
         watched = {p.id: p for ps in self.state.watched.values() for p in ps}
         assert watched == {p.id: p for p, kept in self.publications.values() if kept}
         assert self.state.stopped == self.stopped
+        assert self.state.pause == self.pause
 
     def teardown(self) -> None:
         """In the end, when nobody disturbs any more, what was acknowledged is there, or its table

@@ -27,6 +27,8 @@ from paimon_magics.coordinator.core import (
     Noted,
     NotPublished,
     Overwritten,
+    Pause,
+    PauseAsked,
     Phase,
     Refusal,
     RemoveFiles,
@@ -42,10 +44,12 @@ from paimon_magics.coordinator.core import (
     SaveStopped,
     State,
     Stopped,
+    Suspended,
     TableDropped,
     TableMoved,
     Ticked,
     Unchecked,
+    pending_commits,
     step,
 )
 from paimon_magics.planning.commits import CommitReceipt
@@ -153,6 +157,18 @@ def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
     assert SavePublication(AGAIN, watched=True) in effects
 
 
+def test_commits_outside_transactions_do_not_begin_in_a_pause_but_end() -> None:
+    coming = replace(AGAIN, is_transaction=False, certain=False)
+    pause = Pause("ada", 7)
+    paused = after(PauseAsked("ada", 7, 2))
+    assert step(paused, Noted(coming, 10, 3)) == (paused, (Reply(3, Suspended(pause)),))
+    begun = after(Noted(coming, 10, 3), PauseAsked("ada", 7, 2))
+    assert [p.id for p in pending_commits(begun)] == [coming.id]
+    there, effects = step(begun, Noted(replace(coming, certain=True), 11, 4))
+    assert effects[-1] == Reply(4, Done())
+    assert pending_commits(there) == ()
+
+
 def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
     state = after(
         *COMMITTED,
@@ -162,7 +178,7 @@ def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
     )
     state, effects = step(state, found(Verdict.LOST, before="b"))
     lost = replace(STORED, phase=Phase.LOST, reason="gone")
-    refused = Held("b", "t", Phase.ABORTING, 50, "me", "y", reason="gone")
+    refused = Held("b", "t", Phase.ABORTING, 50, "me", "y", reason="gone", ended_at_ms=50)
     assert effects == (
         DropPublication("a"),
         SaveStopped("t", Stopped("gone", 50)),

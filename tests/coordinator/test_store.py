@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Held, Phase
+from paimon_magics.coordinator.core import Held, Pause, Phase
 from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import Store, open_store
@@ -50,6 +51,28 @@ def test_what_was_stored_is_there_when_it_is_opened_again(
     assert (again.unfinished(), again.finished("a")) == ([], COMMITTED)
     assert (again.request("a"), again.opened("a")) == (b"\x00request", OPENED)
     again.close()
+
+
+def test_a_pause_outlives_the_coordinator(
+    store: Store, state: Path, store_address: str | None
+) -> None:
+    assert store.pause() is None
+    store.save_pause(Pause("ada", 7))
+    store.close()
+    again = open_store(state, store_address)
+    assert again.pause() == Pause("ada", 7)
+    again.save_pause(None)
+    assert again.pause() is None
+    again.close()
+
+
+def test_what_an_older_version_stored_is_read(store: Store) -> None:
+    store.open(ACTIVE, OPENED)
+    body = json.loads(store._read("SELECT body FROM transactions")[0][0])
+    for name in ("origin", "name", "ended_at_ms", "files"):
+        del body[name]
+    store._write("UPDATE transactions SET body = ?", json.dumps(body))
+    assert store.unfinished() == [(ACTIVE, OPENED)]
 
 
 def test_finished_transactions_are_listed_newest_first_and_forgotten_by_age(store: Store) -> None:

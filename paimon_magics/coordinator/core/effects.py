@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core.values import Answer, Held, Stopped
+from paimon_magics.coordinator.core.values import Answer, Held, Pause, Stopped
 from paimon_magics.planning.publications import Publication
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Republish",
     "RunCommit",
     "Save",
+    "SavePause",
     "SavePublication",
     "SaveStopped",
 ]
@@ -110,6 +111,13 @@ class SaveStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class SavePause:
+    """Store that nothing new begins, or (None) that it does."""
+
+    pause: Pause | None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckTable:
     """Look at the table's watched publications; CheckFinished or CheckFailed comes back."""
 
@@ -135,6 +143,7 @@ Effect = (
     | ForgetPublications
     | CutPublications
     | SaveStopped
+    | SavePause
     | CheckTable
     | Republish
 )

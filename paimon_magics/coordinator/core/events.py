@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core.values import Held, Stopped
+from paimon_magics.coordinator.core.values import NOWHERE, Held, Origin, Pause, Stopped
 from paimon_magics.planning.commits import CommitReceipt
 from paimon_magics.planning.publications import Finding, Publication
 from paimon_magics.statements.statement import TableName
@@ -31,6 +31,7 @@ __all__ = [
     "HeartbeatAsked",
     "NotPublished",
     "Noted",
+    "PauseAsked",
     "RepublishUnclear",
     "Republished",
     "Restored",
@@ -38,6 +39,7 @@ __all__ = [
     "TableDropped",
     "TableMoved",
     "Ticked",
+    "UnpauseAsked",
 ]
 
 
@@ -52,6 +54,8 @@ class Begun:
     now_ms: int
     ask: int
     exclusive: bool = False
+    origin: Origin = NOWHERE
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +70,14 @@ class HeartbeatAsked:
 
 @dataclass(frozen=True, slots=True)
 class CommitAsked:
-    """The owner hands over its files; `digest` is of everything that is to be committed."""
+    """The owner hands over its files; `digest` is of everything that is to be committed, `files`
+    the number of its files, where that is told."""
 
     id: str
     digest: str
     ask: int
     finished: Held | None = None
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,9 @@ class Adopted:
     now_ms: int
     ask: int
     exclusive: bool = False
+    origin: Origin = NOWHERE
+    name: str = ""
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,14 +263,31 @@ class ResumeAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAsked:
+    """An administrator wants nothing new to begin; what has begun goes on."""
+
+    by: str
+    now_ms: int
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnpauseAsked:
+    """An administrator lets new things begin again."""
+
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
-    """What was not finished when the coordinator last stopped, which publications were watched and
-    which tables stopped; the first event of its life."""
+    """What was not finished when the coordinator last stopped, which publications were watched,
+    which tables stopped, and whether it was paused; the first event of its life."""
 
     held: tuple[Held, ...]
     now_ms: int
     watched: tuple[Publication, ...] = ()
     stopped: tuple[tuple[str, Stopped], ...] = ()
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +319,8 @@ Event = (
     | TableDropped
     | TableMoved
     | ResumeAsked
+    | PauseAsked
+    | UnpauseAsked
     | Restored
     | Ticked
 )

@@ -13,14 +13,17 @@ from paimon_magics.coordinator.core.effects import (
     Reply,
     RunCommit,
 )
-from paimon_magics.coordinator.core.values import Answer, Held, Limits, Phase, Stopped
+from paimon_magics.coordinator.core.values import Answer, Held, Limits, Pause, Phase, Stopped
 from paimon_magics.planning.publications import Publication
 
 __all__ = [
     "CHECKING",
     "State",
+    "aborting",
     "answered",
     "next_job",
+    "pending_commits",
+    "pending_transactions",
     "waiting",
     "with_held",
     "without",
@@ -42,7 +45,7 @@ class State:
     commit. `watched` has for each table the publications that writing over them would lose, oldest
     first, `checked_at_ms` when they were looked at, `check_asks` who waits for that, and
     `overwritten` the ids of those that are to be published again, in this order. `stopped` tables
-    take no commits.
+    take no commits. With a `pause` nothing new begins.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -55,8 +58,32 @@ class State:
     check_asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stopped: Mapping[str, Stopped] = field(default_factory=dict)
+    pause: Pause | None = None
     forgot_at_ms: int = 0
     ticked_at_ms: int = 0
+
+
+def pending_transactions(state: State) -> tuple[Held, ...]:
+    """The transactions that may still be committed, the oldest first."""
+    pending = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
+    held = (one for one in state.held.values() if one.phase in pending)
+    return tuple(sorted(held, key=lambda one: (one.begun_at_ms, one.id)))
+
+
+def pending_commits(state: State) -> tuple[Publication, ...]:
+    """The commits outside transactions that are being published, or of which that is not known."""
+    return tuple(p for watched in state.watched.values() for p in watched if not p.certain)
+
+
+def aborting(held: Held, reason: str, now_ms: int, grace_ms: int = 0) -> Held:
+    """A transaction that is over without a commit; its files are removed after `grace_ms`."""
+    return replace(
+        held,
+        phase=Phase.ABORTING,
+        reason=reason,
+        expires_at_ms=now_ms + grace_ms,
+        ended_at_ms=now_ms,
+    )
 
 
 def next_job(state: State, table: str) -> tuple[State, tuple[Effect, ...]]:

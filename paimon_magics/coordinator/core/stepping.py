@@ -13,6 +13,7 @@ from paimon_magics.coordinator.core.effects import (
     Reply,
     RunCommit,
     Save,
+    SavePause,
 )
 from paimon_magics.coordinator.core.events import (
     AbortAsked,
@@ -32,6 +33,7 @@ from paimon_magics.coordinator.core.events import (
     HeartbeatAsked,
     Noted,
     NotPublished,
+    PauseAsked,
     Republished,
     RepublishUnclear,
     Restored,
@@ -39,9 +41,11 @@ from paimon_magics.coordinator.core.events import (
     TableDropped,
     TableMoved,
     Ticked,
+    UnpauseAsked,
 )
 from paimon_magics.coordinator.core.state import (
     State,
+    aborting,
     answered,
     next_job,
     waiting,
@@ -52,6 +56,7 @@ from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
     Committed,
+    Done,
     Gone,
     Halted,
     Held,
@@ -60,8 +65,10 @@ from paimon_magics.coordinator.core.values import (
     Occupied,
     Opened,
     Overwritten,
+    Pause,
     Phase,
     Refusal,
+    Suspended,
     Undetermined,
     Unknown,
 )
@@ -122,6 +129,10 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
             return watching.move_table(state, event)
         case ResumeAsked():
             return watching.resume(state, event)
+        case PauseAsked():
+            return _pause(state, event)
+        case UnpauseAsked(ask=ask):
+            return replace(state, pause=None), (SavePause(None), Reply(ask, Done()))
         case Restored():
             return _restored(state, event)
         case Ticked(now_ms=now_ms):
@@ -131,6 +142,8 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
 def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
     if event.id in state.held:
         return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
+    if state.pause is not None:
+        return state, (Reply(event.ask, Suspended(state.pause)),)
     stopped = state.stopped.get(event.table)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
@@ -145,8 +158,18 @@ def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
         expires_at_ms=event.now_ms + state.limits.lease_ms,
         exclusive=event.exclusive,
         begun_at_ms=event.now_ms,
+        origin=event.origin,
+        name=event.name,
     )
     return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
+
+
+def _pause(state: State, event: PauseAsked) -> tuple[State, tuple[Effect, ...]]:
+    """What has begun may be committed; the first who has paused it is the one who is named."""
+    if state.pause is not None:
+        return state, (Reply(event.ask, Suspended(state.pause)),)
+    pause = Pause(event.by, event.now_ms)
+    return replace(state, pause=pause), (SavePause(pause), Reply(event.ask, Suspended(pause)))
 
 
 def _holder(state: State, table: str) -> Held | None:
@@ -189,7 +212,7 @@ def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, 
     stopped = state.stopped.get(held.table)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
-    committing = replace(held, phase=Phase.COMMITTING, digest=event.digest)
+    committing = replace(held, phase=Phase.COMMITTING, digest=event.digest, files=event.files)
     state = waiting(with_held(state, committing), event.id, event.ask)
     if held.table in state.running:
         queue = (*state.queues.get(held.table, ()), event.id)
@@ -204,13 +227,23 @@ def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
     if event.digest is None:
         if id in state.held:
             return _ask_abort(state, AbortAsked(id, _BY_OWNER, now_ms, ask))
-        aborting = Held(
-            id, table, Phase.ABORTING, now_ms, event.owner, reason=_BY_OWNER, adopted=event.epoch
+        ended = Held(
+            id,
+            table,
+            Phase.ABORTING,
+            now_ms,
+            event.owner,
+            reason=_BY_OWNER,
+            begun_at_ms=now_ms,
+            adopted=event.epoch,
+            origin=event.origin,
+            name=event.name,
+            ended_at_ms=now_ms,
         )
-        state = with_held(state, aborting)
-        return state, (Save(aborting), Reply(ask, Aborted()), RemoveFiles(id))
+        state = with_held(state, ended)
+        return state, (Save(ended), Reply(ask, Aborted()), RemoveFiles(id))
     if id in state.held:
-        return _ask_commit(state, CommitAsked(id, event.digest, ask))
+        return _ask_commit(state, CommitAsked(id, event.digest, ask, files=event.files))
     stopped = state.stopped.get(table)
     if stopped is not None:
         return state, (Reply(ask, Halted(stopped.reason)),)
@@ -224,6 +257,9 @@ def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
         exclusive=event.exclusive,
         begun_at_ms=now_ms,
         adopted=event.epoch,
+        origin=event.origin,
+        name=event.name,
+        files=event.files,
     )
     state = waiting(with_held(state, unclear), id, ask)
     if table in state.running:
@@ -240,6 +276,7 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
         phase=Phase.COMMITTED,
         receipt=event.receipt,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+        ended_at_ms=event.now_ms,
     )
     state, watched = watching.published(
         state, held.table, event.publication, event.findings, event.now_ms
@@ -254,12 +291,12 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
 
 def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
     held = state.held[event.id]
-    aborting = replace(held, phase=Phase.ABORTING, reason=event.reason, expires_at_ms=event.now_ms)
+    ended = aborting(held, event.reason, event.now_ms)
     state, replies = answered(
-        with_held(state, aborting), event.id, Refusal(event.reason, event.storage)
+        with_held(state, ended), event.id, Refusal(event.reason, event.storage)
     )
     state, following = next_job(state, held.table)
-    return state, (Save(aborting), *replies, RemoveFiles(event.id), *following)
+    return state, (Save(ended), *replies, RemoveFiles(event.id), *following)
 
 
 def _unclear(state: State, id: str) -> tuple[State, tuple[Effect, ...]]:
@@ -274,6 +311,7 @@ def _undetermined(state: State, event: CommitUndetermined) -> tuple[State, tuple
         phase=Phase.UNDETERMINED,
         reason=event.reason,
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+        ended_at_ms=event.now_ms,
     )
     answer = Undetermined(event.reason)
     state, replies = answered(without_held(state, event.id), event.id, answer)
@@ -287,11 +325,9 @@ def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ..
         return state, (Reply(event.ask, Unknown()),)
     match held.phase:
         case Phase.ACTIVE:
-            aborting = replace(
-                held, phase=Phase.ABORTING, reason=event.reason, expires_at_ms=event.now_ms
-            )
-            state = with_held(state, aborting)
-            return state, (Save(aborting), Reply(event.ask, Aborted()), RemoveFiles(event.id))
+            ended = aborting(held, event.reason, event.now_ms)
+            state = with_held(state, ended)
+            return state, (Save(ended), Reply(event.ask, Aborted()), RemoveFiles(event.id))
         case Phase.ABORTING | Phase.ABORTED:
             return state, (Reply(event.ask, Aborted()),)
         case Phase.UNDETERMINED:
@@ -314,7 +350,9 @@ def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effe
 
 def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
     effects: list[Effect] = []
-    state = replace(state, stopped=dict(event.stopped), ticked_at_ms=event.now_ms)
+    state = replace(
+        state, stopped=dict(event.stopped), pause=event.pause, ticked_at_ms=event.now_ms
+    )
     for p in event.watched:
         watched = (*state.watched.get(p.location, ()), p)
         state = replace(state, watched={**state.watched, p.location: watched})
@@ -348,12 +386,8 @@ def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
             continue
         match held.phase:
             case Phase.ACTIVE:
-                expired = replace(
-                    held,
-                    phase=Phase.ABORTING,
-                    reason="its lease expired",
-                    expires_at_ms=now_ms + state.limits.cleanup_grace_ms,
-                )
+                grace_ms = state.limits.cleanup_grace_ms
+                expired = aborting(held, "its lease expired", now_ms, grace_ms)
                 state = with_held(state, expired)
                 effects.append(Save(expired))
             case Phase.ABORTING:

@@ -9,6 +9,7 @@ from paimon_magics.planning.commits import CommitReceipt
 
 __all__ = [
     "FINISHED",
+    "NOWHERE",
     "Aborted",
     "Answer",
     "Committed",
@@ -21,10 +22,13 @@ __all__ = [
     "NotCommitted",
     "Occupied",
     "Opened",
+    "Origin",
     "Overwritten",
+    "Pause",
     "Phase",
     "Refusal",
     "Stopped",
+    "Suspended",
     "Unchecked",
     "Undetermined",
     "Unknown",
@@ -69,6 +73,27 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a transaction comes from, as its client says it: "" for what that does not know."""
+
+    notebook: str = ""
+    host: str = ""
+    engine: str = ""
+
+    def told(self, owner: str) -> str:
+        """Whose it is, for a message: as much of it as is known."""
+        parts = [owner or "somebody"]
+        parts += [f"in {self.notebook}"] if self.notebook else []
+        parts += [f"on {self.host}"] if self.host else []
+        parts += [f"({self.engine})"] if self.engine else []
+        return " ".join(parts)
+
+
+NOWHERE = Origin()
+"""Of whom nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """A transaction as the coordinator holds it; the whole of it is stored.
 
@@ -76,7 +101,9 @@ class Held:
     dynamic buckets, a table has one at a time. `expires_at_ms` is the end of the
     lease while ACTIVE, the time of removing files while ABORTING, and the end of retention after.
     `adopted`: the epoch in which it was taken on from another coordinator, which opened it and may
-    have been cut off while publishing it; 0 for this one's own.
+    have been cut off while publishing it; 0 for this one's own. `table` is where the table lies,
+    `name` what it was called when the transaction began. `ended_at_ms`: when its outcome was
+    decided, 0 before. `files`: how many files it commits, where its client says so.
     """
 
     id: str
@@ -90,6 +117,15 @@ class Held:
     exclusive: bool = False
     begun_at_ms: int = 0
     adopted: int = 0
+    name: str = ""
+    origin: Origin = NOWHERE
+    ended_at_ms: int = 0
+    files: int | None = None
+
+    @property
+    def who(self) -> str:
+        """Whose it is, for a message."""
+        return self.origin.told(self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +133,14 @@ class Stopped:
     """Why a table takes no commits until somebody has looked at it."""
 
     reason: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Who has let nothing new begin, and since when."""
+
+    by: str
     since_ms: int
 
 
@@ -184,6 +228,13 @@ class Halted:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspended:
+    """Nothing new is begun until somebody resumes the coordinator."""
+
+    pause: Pause
+
+
+@dataclass(frozen=True, slots=True)
 class Unchecked:
     """Whether published snapshots are still there could not be found out now."""
 
@@ -208,6 +259,7 @@ Answer = (
     | Overwritten
     | Occupied
     | Halted
+    | Suspended
     | Unchecked
     | Done
 )

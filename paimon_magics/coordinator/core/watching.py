@@ -38,6 +38,7 @@ from paimon_magics.coordinator.core.events import (
 from paimon_magics.coordinator.core.state import (
     CHECKING,
     State,
+    aborting,
     answered,
     next_job,
     with_held,
@@ -51,6 +52,7 @@ from paimon_magics.coordinator.core.values import (
     Phase,
     Refusal,
     Stopped,
+    Suspended,
     Unchecked,
 )
 from paimon_magics.planning.publications import Finding, Publication, Verdict
@@ -183,7 +185,12 @@ def republish_unclear(state: State, event: RepublishUnclear) -> _Step:
 
 
 def note(state: State, event: Noted) -> _Step:
-    """Watch what was published, or is going to be, outside transactions."""
+    """Watch what was published, or is going to be, outside transactions.
+
+    What is going to be is a beginning, and refused in a pause.
+    """
+    if state.pause is not None and not event.publication.certain:
+        return state, (Reply(event.ask, Suspended(state.pause)),)
     table, id = event.publication.location, event.publication.id
     others = tuple(p for p in state.watched.get(table, ()) if p.id != id)
     state = _watch(state, others, table)
@@ -342,11 +349,9 @@ def _stop(
         id for id in state.queues.get(table, ()) if state.held[id].phase is Phase.COMMITTING
     )
     for id in refused:
-        aborting = replace(
-            state.held[id], phase=Phase.ABORTING, reason=stopped.reason, expires_at_ms=now_ms
-        )
-        state, replies = answered(with_held(state, aborting), id, Refusal(stopped.reason))
-        out += [Save(aborting), *replies, RemoveFiles(id)]
+        ended = aborting(state.held[id], stopped.reason, now_ms)
+        state, replies = answered(with_held(state, ended), id, Refusal(stopped.reason))
+        out += [Save(ended), *replies, RemoveFiles(id)]
     rest = tuple(id for id in state.queues.get(table, ()) if id not in refused)
     queues = without(state.queues, table)
     state = replace(state, queues={**queues, table: rest} if rest else queues)

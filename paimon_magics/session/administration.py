@@ -1,0 +1,174 @@
+"""The coordinator behind a session, for a person: looked at, paused, resumed, drained.
+
+Answers are Outcomes, as those of statements are. Nothing here waits for a Spark job.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from paimon_magics.coordinator.administering import Status, Transactions
+from paimon_magics.coordinator.core import Pause, Phase
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.naming import named
+from paimon_magics.session.outcome import Outcome
+
+__all__ = ["DRAIN_SECONDS", "TRANSACTIONS_SCHEMA", "Administration"]
+
+DRAIN_SECONDS = 60.0
+
+TRANSACTIONS_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("table", pa.string()),
+        ("state", pa.string()),
+        ("user", pa.string()),
+        ("notebook", pa.string()),
+        ("host", pa.string()),
+        ("engine", pa.string()),
+        ("age_seconds", pa.int64()),
+        ("lease_seconds", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+class Administration:
+    """What `session.administration` offers.
+
+    Every method raises SetupError where the session has no coordinator, cannot reach it, or lacks
+    the right.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._coordinator = connection.committer.administration()
+
+    def status(self) -> Outcome:
+        """Which coordinator it is, whether it takes something new, what is pending and stopped."""
+        return _outcome("STATUS", _status_lines(self._coordinator.status()))
+
+    def transactions(self) -> Outcome:
+        """The transactions that are not finished, the oldest first, with their owners.
+
+        `lease_seconds` is how long one stays open without a sign of life of its owner's; NULL where
+        its commit is under way. Those that are `aborting` are over, and their files are removed.
+        """
+        rows = _rows(self._coordinator.transactions())
+        return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows)
+
+    def abort(self, id: str) -> Outcome:
+        """End a transaction that is open: its statement fails, and its files are removed.
+
+        Raises UnknownNameError where there is none of that id, CommitConflictError for one whose
+        commit is under way or done.
+        """
+        self._coordinator.abort(id)
+        return _outcome("ABORT", [f"Transaction {id} is ended. Its files are being removed."])
+
+    def pause(self) -> Outcome:
+        """Let nothing new begin; what has begun can still be committed."""
+        return _outcome("PAUSE", [_paused(self._coordinator.pause())])
+
+    def resume(self, table: str | None = None) -> Outcome:
+        """Let new things begin again; or, with a name, let a stopped table go on as it is."""
+        if table is None:
+            self._coordinator.resume()
+            return _outcome("RESUME", ["The coordinator takes new transactions."])
+        name = self._connection.full_name(named(table))
+        self._coordinator.resume_table(name)
+        return _outcome("RESUME", [f"Table `{name}` takes commits again, as it is."])
+
+    def drain(
+        self, seconds: float = DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
+    ) -> Outcome:
+        """Pause, and wait until nothing is pending, but no longer than that.
+
+        The outcome says what still is. `waits` is told once how many there are to be waited for.
+        """
+        pending, status = self._coordinator.drain(round(seconds * 1000), waits)
+        lines = [_paused(status.pause)] if status.pause is not None else []
+        if not pending and not status.pending_commits:
+            return _outcome("DRAIN", [*lines, "Nothing is pending."])
+        count = len(pending) + len(status.pending_commits)
+        lines.append(f"After {seconds:g} s {_counted(count, 'is', 'are')} still pending:")
+        now_ms = _now_ms()
+        for one in pending:
+            age = (now_ms - one.begun_at_ms) // 1000
+            lines.append(
+                f"  {one.id} on `{one.table}` of {one.origin.told(one.owner)}, {one.phase.value}, "
+                f"begun {age:,} s ago"
+            )
+        lines += [f"  {commit}" for commit in status.pending_commits]
+        lines.append("Wait for them with the same words again, or end one: `%paimon abort ID`.")
+        return _outcome("DRAIN", lines)
+
+
+def _outcome(kind: str, lines: list[str]) -> Outcome:
+    return Outcome(statement=kind.lower(), kind=kind, message="\n".join(lines))
+
+
+def _status_lines(status: Status) -> list[str]:
+    lines = [
+        f"Coordinator of {status.warehouse} at {status.address}",
+        f"  {status.user} on {status.host} (process {status.process}), version {status.version}, "
+        f"since {_when(status.started_at_ms)}",
+    ]
+    if status.problem is not None:
+        lines.append(f"  It takes nothing: {status.problem}")
+    elif status.pause is not None:
+        lines.append(f"  {_paused(status.pause)}")
+    else:
+        lines.append("  It takes new transactions.")
+    count = status.pending_transactions
+    lines.append(f"  {_counted(count, 'transaction is', 'transactions are')} open.")
+    lines += [f"  Being published: {commit}" for commit in status.pending_commits]
+    for table in status.stopped_tables:
+        lines.append(f"  Stopped: {table.location}, since {_when(table.since_ms)}: {table.reason}")
+    return lines
+
+
+def _paused(pause: Pause) -> str:
+    return (
+        f"It is paused by {pause.by or 'somebody'} since {_when(pause.since_ms)}: nothing new "
+        "begins."
+    )
+
+
+def _rows(transactions: Transactions) -> pa.Table:
+    now_ms = _now_ms()
+    rows = [
+        {
+            "id": one.id,
+            "table": one.table,
+            "state": one.phase.value,
+            "user": one.owner or None,
+            "notebook": one.origin.notebook or None,
+            "host": one.origin.host or None,
+            "engine": one.origin.engine or None,
+            "age_seconds": (now_ms - one.begun_at_ms) // 1000,
+            "lease_seconds": (one.expires_at_ms - now_ms) // 1000
+            if one.phase is Phase.ACTIVE
+            else None,
+            "reason": one.reason or None,
+        }
+        for one in transactions
+    ]
+    return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _when(at_ms: int) -> str:
+    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
