@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import logging
 import os
 import signal
 import socket
@@ -58,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     hub = hub_service(options.hub_cache_ms) if options.hub else None
     folder = StateFolder(Path(options.state))
     folder.hold()

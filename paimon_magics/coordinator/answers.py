@@ -54,6 +54,7 @@ __all__ = [
     "answer_response",
     "error_answer",
     "on_error",
+    "on_unexpected",
 ]
 
 RETRY_AFTER = "5"
@@ -180,6 +181,17 @@ async def on_error(_: Request, error: Exception) -> Response:
     if isinstance(error, PausedError):
         answer.headers["retry-after"] = RETRY_AFTER
     return answer
+
+
+async def on_unexpected(request: Request, error: Exception) -> Response:
+    """The response to a request that raised what nobody expected; its text stays in the log."""
+    _log.error("%s %s failed unexpectedly: %r", request.method, request.url.path, error)
+    return error_answer(
+        500,
+        "InternalError",
+        f"The coordinator failed unexpectedly: {type(error).__name__}.",
+        "What was asked for may have happened. The coordinator's log says more.",
+    )
 
 
 def _not_owner(error: NotOwnerError) -> JSONResponse:

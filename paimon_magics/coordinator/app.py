@@ -18,7 +18,7 @@ from paimon_magics.coordinator.administration_routes import (
     administration_routes,
     pause_document,
 )
-from paimon_magics.coordinator.answers import error_answer, on_error
+from paimon_magics.coordinator.answers import error_answer, on_error, on_unexpected
 from paimon_magics.coordinator.authorisation import Authoriser
 from paimon_magics.coordinator.guard import Guard, TooLargeError, guarded, on_too_large
 from paimon_magics.coordinator.lease_routes import lease_routes
@@ -61,7 +61,11 @@ def application(
     ]
     app = Starlette(
         routes=[*guarded([*own, *(routes or [])]), *authoriser.routes()],
-        exception_handlers={PaimonMagicsError: on_error, TooLargeError: on_too_large},
+        exception_handlers={
+            PaimonMagicsError: on_error,
+            TooLargeError: on_too_large,
+            Exception: on_unexpected,
+        },
     )
     return Guard(app, authoriser, request_bytes_max, root)
 

@@ -115,6 +115,11 @@ class _Upkeep(Collector):
             value=self._coordinator.upkeep.expired,
         )
         yield CounterMetricFamily(
+            "paimon_coordinator_errors",
+            "What went wrong since the start, warnings included.",
+            value=self._coordinator.recent_errors.total,
+        )
+        yield CounterMetricFamily(
             "paimon_coordinator_upkeep_failures",
             "How often snapshots could not expire since the start.",
             value=self._coordinator.upkeep.failures,

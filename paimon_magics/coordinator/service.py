@@ -66,6 +66,7 @@ from paimon_magics.coordinator.documents import (
 from paimon_magics.coordinator.leases import Leases
 from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.coordinator.ownership import Ownership
+from paimon_magics.coordinator.recent_errors import RecentErrors
 from paimon_magics.coordinator.rest_context import Turns
 from paimon_magics.coordinator.store import Store
 from paimon_magics.coordinator.upkeep import Upkeep
@@ -98,9 +99,9 @@ class Coordinator:
     """Owns the commits of one warehouse. Every method may be called from any thread.
 
     `turns` keeps apart what changes one table; whoever else does so in this process takes one too.
-    `watching` knows what was published, and `republished` is how many commits were published again
-    since the start. Without `ownership` (a warehouse whose catalog publishes snapshots by its own
-    comparison) any number of coordinators may be at work.
+    `watching` knows what was published, `republished` is how many commits were published again
+    since the start, and `recent_errors` what went wrong. Without `ownership` (a warehouse whose
+    catalog publishes snapshots by its own comparison) any number of coordinators may be at work.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Coordinator:
             may_answer=(lambda: None) if ownership is None else ownership.check_time,
         )
         self.republished = 0
+        self.recent_errors = RecentErrors()
         self.turns = Turns()
         self.watching = Watching(
             catalog,
@@ -178,6 +180,7 @@ class Coordinator:
                 )
             )
         )
+        self.recent_errors.begin()
         self._decider.start()
         self.upkeep.start()
 
@@ -190,6 +193,7 @@ class Coordinator:
         if self._ownership is not None:
             self._ownership.release()
         self._store.close()
+        self.recent_errors.end()
 
     def depose(self, error: DeposedError) -> None:
         """Answer nothing more: another coordinator owns the warehouse. For any thread."""

@@ -1,45 +1,286 @@
-"""The page that a person looks at: plain HTML, without scripts."""
+"""The page that a person looks at: plain HTML, nothing to load and nothing to run.
+
+It is drawn from what the coordinator has in memory and in its store; no table is opened for it.
+Every text comes from somebody else, and is escaped.
+"""
 
 from __future__ import annotations
 
+import base64
+import datetime
+import hashlib
 import html
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from paimon_magics.coordinator.administration_routes import about
+from paimon_magics.coordinator.core import Held, Phase, State, pending_transactions
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.table_routes import stopped_document
-from paimon_magics.coordinator.transaction_routes import all_transactions, shown_transaction
+from paimon_magics.planning.publications import Publication
+from paimon_magics.tables.provenance import noted
 
 __all__ = ["HEADERS", "status_page"]
+
+_COMMITS_SHOWN = 50
+_FINISHED_SHOWN = 200
+
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 80rem; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: .2rem; }
+h2 { font-size: 1.1rem; margin-top: 2rem; }
+section { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+th, td { border-bottom: 1px solid #8886; padding: .3rem .6rem; text-align: left;
+  vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: .9em; overflow-wrap: anywhere; }
+.bad { border-left: 4px solid #d33; padding-left: .6rem; }
+.none { opacity: .7; }
+"""
+
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
 # Nothing is loaded or run by the page, it is shown in no other site's, and kept by nobody.
 HEADERS = {
     "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'self'; form-action 'none'",
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; "
+    "base-uri 'none'; frame-ancestors 'self'; form-action 'none'",
+    "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 
 
 def status_page(coordinator: Coordinator, warehouse: str) -> str:
     """The page as it is now."""
-    rows = "".join(
+    now_ms = int(time.time() * 1000)
+    state = coordinator.state
+    finished = coordinator.recently_finished(_FINISHED_SHOWN)
+    commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))
+    return "".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width">'
+            f"<title>Paimon coordinator</title><style>{_STYLE}</style></head><body>",
+            _head(coordinator, warehouse, state),
+            _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
+            _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
+            _section(
+                "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."
+            ),
+            _section("Ended without a commit", _ENDED, _ended(finished), "There are none."),
+            _section("Recent errors", _ERRORS, _errors(coordinator), "There are none."),
+            "</body></html>",
+        ]
+    )
+
+
+# ---- the parts ----
+
+_Cells = tuple[object, ...]
+
+_TABLES = ("table", "#snapshot", "committed", "#open", "state")
+_OPEN = (
+    "id",
+    "table",
+    "state",
+    "user",
+    "notebook",
+    "host",
+    "engine",
+    "#age",
+    "#lease left",
+)
+_COMMITS = ("time", "table", "#snapshot", "kind", "user", "notebook", "#rows", "#files", "through")
+_ENDED = ("time", "table", "outcome", "whose", "reason", "id")
+_ERRORS = ("last time", "#times", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    at_ms: int
+    table: str
+    location: str
+    snapshot_id: int
+    kind: str
+    user: str
+    notebook: str
+    rows: int | None
+    files: int | None
+    through: str
+
+    def cells(self) -> _Cells:
+        return (
+            _when(self.at_ms),
+            self.table,
+            self.snapshot_id,
+            self.kind,
+            self.user,
+            self.notebook,
+            self.rows,
+            self.files,
+            self.through,
+        )
+
+
+def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
+    shown = about(coordinator, warehouse)
+    lines = [
+        f"<h1>Paimon coordinator</h1><p><code>{html.escape(warehouse)}</code><br>"
+        f"{html.escape(shown['user'])} on {html.escape(shown['host'])} (process "
+        f"{shown['process']}), version {html.escape(shown['version'])}, since "
+        f"{_when(shown['started_at_ms'])}</p>"
+    ]
+    if shown["problem"] is not None:
+        lines.append(f'<p class="bad">It takes nothing: {html.escape(shown["problem"])}</p>')
+    elif state.pause is not None:
+        lines.append(
+            f'<p class="bad">Paused by {html.escape(state.pause.by or "somebody")} since '
+            f"{_when(state.pause.since_ms)}: nothing new begins.</p>"
+        )
+    else:
+        lines.append("<p>It takes new transactions.</p>")
+    return "".join(lines)
+
+
+def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
+    """The tables that there is something to be said of: committed to lately, open, or stopped."""
+    last = {commit.location: commit for commit in reversed(commits)}
+    opened = pending_transactions(state)
+    names = {commit.location: commit.table for commit in last.values()}
+    names |= {held.table: held.name or held.table for held in opened}
+    rows: list[_Cells] = []
+    for location in sorted({*names, *state.stopped}, key=lambda one: names.get(one, one)):
+        commit, stopped = last.get(location), state.stopped.get(location)
+        rows.append(
+            (
+                names.get(location, location),
+                None if commit is None else commit.snapshot_id,
+                None if commit is None else _when(commit.at_ms),
+                sum(held.table == location for held in opened),
+                "takes commits"
+                if stopped is None
+                else f"stopped since {_when(stopped.since_ms)}: {stopped.reason}",
+            )
+        )
+    return rows
+
+
+def _open(state: State, now_ms: int) -> list[_Cells]:
+    return [
+        (
+            held.id,
+            held.name or held.table,
+            held.phase.value,
+            held.owner,
+            held.origin.notebook,
+            held.origin.host,
+            held.origin.engine,
+            _seconds(now_ms - held.begun_at_ms),
+            _seconds(held.expires_at_ms - now_ms) if held.phase is Phase.ACTIVE else None,
+        )
+        for held in pending_transactions(state)
+    ]
+
+
+def _commits(finished: Iterable[Held], published: Iterable[Publication]) -> list[_Commit]:
+    commits = [
+        _Commit(
+            at_ms=held.ended_at_ms,
+            table=held.name or held.table,
+            location=held.table,
+            snapshot_id=held.receipt.snapshot_id,
+            kind=held.receipt.commit_kind or "",
+            user=held.owner,
+            notebook=held.origin.notebook,
+            rows=held.receipt.delta_rows,
+            files=held.files,
+            through="transaction",
+        )
+        for held in finished
+        if held.receipt is not None and held.receipt.snapshot_id is not None
+    ]
+    for one in published:
+        if one.is_transaction or not one.certain:
+            continue
+        said = noted(dict(one.properties))
+        commits.append(
+            _Commit(
+                at_ms=one.published_at_ms,
+                table=str(one.table),
+                location=one.location,
+                snapshot_id=one.snapshot_id,
+                kind=one.commit_kind,
+                user=said.get("user") or one.commit_user,
+                notebook=said.get("notebook", ""),
+                rows=one.rows,
+                files=None,
+                through="REST catalog",
+            )
+        )
+    return sorted(commits, key=lambda one: one.at_ms, reverse=True)[:_COMMITS_SHOWN]
+
+
+def _ended(finished: Iterable[Held]) -> list[_Cells]:
+    rows: list[_Cells] = [
+        (
+            _when(held.ended_at_ms),
+            held.name or held.table,
+            held.phase.value,
+            held.who,
+            held.reason,
+            held.id,
+        )
+        for held in finished
+        if held.phase is not Phase.COMMITTED
+    ]
+    return rows[:_COMMITS_SHOWN]
+
+
+def _errors(coordinator: Coordinator) -> list[_Cells]:
+    return [(_when(e.at_ms), e.count, e.message) for e in coordinator.recent_errors.list()]
+
+
+# ---- HTML ----
+
+
+def _section(title: str, headings: Sequence[str], rows: Sequence[_Cells], none: str) -> str:
+    """A heading and a table; columns whose heading begins with `#` are numbers."""
+    if not rows:
+        return f'<h2>{title}</h2><p class="none">{none}</p>'
+    classes = [' class="n"' if heading.startswith("#") else "" for heading in headings]
+    head = "".join(
+        f'<th scope="col"{c}>{h.lstrip("#")}</th>' for c, h in zip(classes, headings, strict=True)
+    )
+    body = "".join(
         "<tr>"
-        + "".join(f"<td>{html.escape(str(v))}</td>" for v in shown_transaction(one).values())
+        + "".join(f"<td{c}>{_shown(value)}</td>" for c, value in zip(classes, row, strict=True))
         + "</tr>"
-        for one in all_transactions(coordinator)
+        for row in rows
     )
     return (
-        "<!doctype html><title>Paimon coordinator</title>"
-        f"<h1>Paimon coordinator</h1><p>{html.escape(warehouse)}</p>"
-        f"{_stopped(coordinator)}"
-        "<table><tr><th>id<th>table<th>phase<th>owner<th>expires<th>snapshot<th>reason</tr>"
-        f"{rows}</table>"
+        f"<h2>{title}</h2><section><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        "</table></section>"
     )
 
 
-def _stopped(coordinator: Coordinator) -> str:
-    rows = "".join(
-        f"<tr><td>{html.escape(one['location'])}<td>{html.escape(one['reason'])}</tr>"
-        for one in stopped_document(coordinator)
-    )
-    if not rows:
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case int():
+            return f"{value:,}"
+        case _:
+            return html.escape(str(value))
+
+
+def _seconds(ms: int) -> str:
+    return f"{max(ms, 0) // 1000:,} s"
+
+
+def _when(at_ms: int) -> str:
+    if not at_ms:
         return ""
-    return f"<h2>Stopped tables</h2><table><tr><th>table<th>reason</tr>{rows}</table>"
+    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"

@@ -7,7 +7,7 @@ keeps them; snapshots of other engines have none.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,16 @@ import pyarrow as pa
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.latest_snapshots import read_snapshot
 
-__all__ = ["HISTORY_SCHEMA", "PREFIX", "USER", "described", "history", "made_by", "noted_files"]
+__all__ = [
+    "HISTORY_SCHEMA",
+    "PREFIX",
+    "USER",
+    "described",
+    "history",
+    "made_by",
+    "noted",
+    "noted_files",
+]
 
 PREFIX = "paimon-magics."
 USER = PREFIX + "user"
@@ -53,12 +62,21 @@ def history(table: Table) -> pa.Table:
 
 def made_by(snapshot: Any) -> str:
     """Who made a snapshot, for a message: the user and notebook, else the commit user."""
-    noted = _noted(snapshot)
-    user = noted.get("user")
+    said = noted(snapshot.properties)
+    user = said.get("user")
     if user is None:
         return str(snapshot.commit_user)
-    notebook = noted.get("notebook")
+    notebook = said.get("notebook")
     return f"{user} in {notebook}" if notebook else user
+
+
+def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
+    """What a snapshot's properties say of where it comes from, without the prefix."""
+    return {
+        key.removeprefix(PREFIX): str(value)
+        for key, value in (properties or {}).items()
+        if key.startswith(PREFIX)
+    }
 
 
 def noted_files(properties: Iterable[tuple[str, str]]) -> int | None:
@@ -76,27 +94,18 @@ def described(snapshot: Any) -> str:
 
 
 def _row(snapshot: Any) -> dict[str, object]:
-    noted = _noted(snapshot)
+    said = noted(snapshot.properties)
     return {
         "snapshot_id": snapshot.id,
         "commit_kind": snapshot.commit_kind,
         "commit_time": snapshot.time_millis,
-        "user": noted.get("user"),
-        "notebook": noted.get("notebook"),
-        "engine": noted.get("engine"),
-        "statement": noted.get("statement"),
-        "rows": _number(noted.get("rows")),
-        "files": _number(noted.get("files")),
+        "user": said.get("user"),
+        "notebook": said.get("notebook"),
+        "engine": said.get("engine"),
+        "statement": said.get("statement"),
+        "rows": _number(said.get("rows")),
+        "files": _number(said.get("files")),
         "commit_user": snapshot.commit_user,
-    }
-
-
-def _noted(snapshot: Any) -> dict[str, str]:
-    properties = snapshot.properties or {}
-    return {
-        key.removeprefix(PREFIX): str(value)
-        for key, value in properties.items()
-        if key.startswith(PREFIX)
     }
 
 

@@ -205,11 +205,15 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
     process.client().begin(TABLE)
     headers = {"Authorization": f"Bearer {process.token()}"}
     with httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http:
-        assert http.get("/health/ready").json() == {"status": "ready", "stopped_tables": []}
+        assert http.get("/health/ready").json() == {
+            "status": "ready",
+            "pause": None,
+            "stopped_tables": [],
+        }
         assert 'transactions{phase="active"} 1.0' in http.get("/metrics").text
         page = http.get("/")
         assert page.headers["content-type"].startswith("text/html")
-        assert "default.db/t" in page.text
+        assert "<td>default.t</td>" in page.text
         (listed,) = http.get("/v1/transactions").json()["transactions"]
         shown = http.get(f"/v1/transactions/{listed['id']}").json()
         # A heartbeat may come between the two.
