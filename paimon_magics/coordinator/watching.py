@@ -105,8 +105,11 @@ class Watching:
 
     # ---- in the pool ----
 
-    def look(self, location: str) -> tuple[Finding, ...]:
-        """What became of a table's publications. Raises what reading them raises."""
+    def look(self, location: str, loaded: Table | None = None) -> tuple[Finding, ...]:
+        """What became of a table's publications. Raises what reading them raises.
+
+        `loaded` is the table, or a branch of it, where the caller has just loaded it.
+        """
         with self._turns(location):
             by_name: dict[TableName, list[Publication]] = {}
             for publication in self._state().watched.get(location, ()):
@@ -114,7 +117,7 @@ class Watching:
             return tuple(
                 finding
                 for name, publications in by_name.items()
-                for finding in self._look(location, name, publications)
+                for finding in self._look(location, name, publications, loaded)
             )
 
     def check(self, location: str) -> Event:
@@ -202,10 +205,15 @@ class Watching:
     # ---- what they are made of ----
 
     def _look(
-        self, location: str, name: TableName, publications: Sequence[Publication]
+        self,
+        location: str,
+        name: TableName,
+        publications: Sequence[Publication],
+        loaded: Table | None = None,
     ) -> tuple[Finding, ...]:
         try:
-            table = self._catalog.load(name)
+            is_loaded = loaded is not None and loaded.name == name
+            table = loaded if is_loaded else self._catalog.load(name)
         except UnknownNameError:
             table = None
         if table is None or table.location != location:  # dropped or renamed by others

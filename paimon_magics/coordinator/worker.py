@@ -196,7 +196,7 @@ class Worker:
             raise CommitConflictError(stopped.reason)
         run = self._store.runs(id)
         with self._turns(table.location):
-            findings = self._watching.look(table.location)
+            findings = self._watching.look(table.location, table)
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
                 return self._watching.found(table.location, findings, before=id)
             # A commit is looked for, and found absent, before it is run again.

@@ -11,10 +11,11 @@ run that no snapshot names stay, until `remove_run` removes them by the run's to
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
@@ -43,9 +44,9 @@ from paimon_magics.tables.snapshot_publishers import (
     Publish,
     publisher_for,
     publishes_itself,
-    sync_files,
 )
 from paimon_magics.tables.stores import failure, told
+from paimon_magics.tables.syncing import begin_sync, sync_files
 
 __all__ = [
     "Publish",
@@ -121,8 +122,8 @@ def commit(
             return found
     messages = _decode(table, request.messages)
     _check_owners(messages, table)
-    with told(f"The commit to `{table.name}`"):
-        _sync_data(table, messages)
+    with told(f"The commit to `{table.name}`"), _told_if_gone(table):
+        begin_sync(_paths(table, messages))
     run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
     return run.commit(check_before or (lambda _: None))
 
@@ -165,6 +166,7 @@ class _Run:
             self._names,
         )
         self._publisher = publisher_for(table, publish)
+        self._unsynced = _paths(table, messages)
         self._tried: list[Prepared] = []
         # Those of which it is not known whether their snapshot will appear, and why not.
         self._unclear: list[Prepared] = []
@@ -206,6 +208,7 @@ class _Run:
                 return None
             if self._check(latest, changes):
                 prepared = self._prepare(latest, changes)
+                self._sync(prepared)
                 check_before(prepared.snapshot.id)
                 if self._publish(prepared):
                     return prepared.snapshot
@@ -241,6 +244,14 @@ class _Run:
                 hint="Nothing was committed. Make room on the disk or mend what the message says, "
                 "then run the statement again.",
             ) from error
+
+    def _sync(self, prepared: Prepared) -> None:
+        """Put all that the snapshot names on the disk: data, manifests and their lists."""
+        folder = manifest_folder(self._table.paimon)
+        manifests = [f"{folder}/{name}" for name in prepared.names]
+        with _told_if_gone(self._table):
+            sync_files([*self._unsynced, *manifests])
+        self._unsynced = []
 
     def _publish(self, prepared: Prepared) -> bool:
         """Whether the snapshot was published; False also where that is not clear, so that it is
@@ -357,10 +368,11 @@ def _metadata_of(table: Table, snapshot: Any) -> set[str]:
     return names | {meta.file_name for meta in manifests}
 
 
-def _sync_data(table: Table, messages: Sequence[CommitMessage]) -> None:
-    """Put the files and their names on the disk, before a snapshot may name them."""
+@contextlib.contextmanager
+def _told_if_gone(table: Table) -> Iterator[None]:
+    """A file that is missing in the body makes the commit a conflict."""
     try:
-        sync_files(_paths(table, messages))
+        yield
     except FileNotFoundError as error:
         raise _file_is_gone(table, str(error.filename)) from error
 

@@ -39,8 +39,9 @@ from paimon_magics.tables.rest_documents import (
     text_of,
 )
 from paimon_magics.tables.snapshot_chain import latest_snapshot, published_path, snapshot_by_id
-from paimon_magics.tables.snapshot_publishers import Publish, sync_files, write_hint
+from paimon_magics.tables.snapshot_publishers import Publish, write_hint
 from paimon_magics.tables.stored_tables import StoredTable
+from paimon_magics.tables.syncing import sync_files
 
 __all__ = ["Ledger", "RecentCommits", "check_snapshot", "publish_prepared"]
 

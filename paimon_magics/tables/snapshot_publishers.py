@@ -1,13 +1,12 @@
 """What a prepared snapshot is published through: a file created if absent, or a REST catalog.
 
-What it rests on is on the disk before its snapshot is.
+Whoever publishes has put what the snapshot rests on onto the disk before (`syncing`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pypaimon.common.json_util import JSON
@@ -16,7 +15,6 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.faults import reach
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
-from paimon_magics.tables.metadata_files import manifest_folder
 from paimon_magics.tables.partition_documents import partition_statistics
 from paimon_magics.tables.snapshot_preparing import Prepared
 from paimon_magics.tables.stores import Store
@@ -29,7 +27,6 @@ __all__ = [
     "Publisher",
     "publisher_for",
     "publishes_itself",
-    "sync_files",
     "write_hint",
 ]
 
@@ -59,8 +56,6 @@ class _FilePublisher:
         manager = self._table.snapshot_manager()
         snapshot = prepared.snapshot
         path = manager.get_snapshot_path(snapshot.id)
-        folder = manifest_folder(self._table)
-        sync_files(f"{folder}/{name}" for name in prepared.names)
         reach("commit.prepared")
         content = JSON.to_json(snapshot, indent=2).encode()
         created = self._create(local_path(path) or path, content)
@@ -93,27 +88,6 @@ def publisher_for(table: Table, publish: Publish) -> Publisher:
     """The publisher of the table's snapshots; `publish` creates files where the catalog does not
     publish itself."""
     return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)
-
-
-def sync_files(paths: Iterable[str]) -> None:
-    """Put files and their names on this machine's disks; files in other stores are there already.
-
-    Raises FileNotFoundError for a local file that does not exist.
-    """
-    folders = set()
-    for path in filter(None, map(local_path, paths)):
-        _sync_path(path)
-        folders.add(os.path.dirname(path))
-    for folder in folders:
-        _sync_path(folder)
-
-
-def _sync_path(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_hint(store: Store, path: str, snapshot_id: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -314,6 +315,50 @@ def test_an_attempt_without_a_clear_answer_is_looked_for_before_the_next(table: 
     assert receipt.snapshot_id == 3
     assert asked == ["snapshot-3", "snapshot-3"]
     assert keys(table) == [0, 1, 5]
+    assert stored(table) == referenced(table)
+
+
+def test_all_that_a_snapshot_names_is_on_the_disk_before_it_is_published(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[str] = set()
+    sync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        sync(descriptor)
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    before = {str(path) for path in Path(table.location).rglob("*")}
+    named: list[Path] = []
+
+    def publish(path: str, content: bytes) -> bool:
+        snapshot = json.loads(content)
+        folder = Path(table.location, "manifest")
+        lists = [snapshot["baseManifestList"], snapshot["deltaManifestList"]]
+        for name in lists:
+            found = ManifestListManager(table.paimon).read(name)
+            named.extend([folder / name, *(folder / meta.file_name for meta in found)])
+        assert {str(path) for path in named} - before <= synced
+        assert {str(path) for path in data} <= synced
+        assert {str(path.parent) for path in [*data, *named]} <= synced
+        return publish_local_file(path, content)
+
+    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    data = [path for path in Path(table.location).rglob("*.parquet") if str(path) not in before]
+    assert data
+    monkeypatch.setattr(os, "fsync", noting)
+    assert commit(table, asked, publish).snapshot_id == 3
+    assert named
+
+
+def test_a_commit_whose_data_file_has_gone_is_refused(table: Table) -> None:
+    before = set(Path(table.location).rglob("*.parquet"))
+    asked = request(table, Append(), written(table, rows_of(table, 5)))
+    [data] = set(Path(table.location).rglob("*.parquet")) - before
+    data.unlink()
+    with pytest.raises(CommitConflictError, match="is gone, so the commit"):
+        commit(table, asked, publish_local_file)
+    assert keys(table) == [0, 1]
     assert stored(table) == referenced(table)
 
 
