@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.native import native_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+from tests.coordinator.forking import Forked
 
 TABLE = TableName("t", database="default")
 
@@ -47,7 +47,7 @@ class Process:
             self.options = [*options, f"--catalog={file}"]
         self.environment = {**os.environ, **(environment or {})}
         self._port = "0"
-        self.running: subprocess.Popen[str] | None = None
+        self.running: Forked | None = None
         self.address = ""
         self._clients: list[RemoteCoordinator] = []
 
@@ -59,20 +59,11 @@ class Process:
 
     def start(self, faults: str = "") -> None:
         environment = {**self.environment, "PAIMON_MAGICS_FAULTS": faults}
-        self.running = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "paimon_magics.coordinator",
-                f"--state={self.state}",
-                f"--port={self._port}",
-                *self.options,
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
+        self.running = Forked(
+            "paimon_magics.coordinator",
+            [f"--state={self.state}", f"--port={self._port}", *self.options],
+            environment,
         )
-        assert self.running.stdout is not None
         line = self.running.stdout.readline()
         if not line:
             self.running.communicate()
@@ -108,7 +99,7 @@ class Process:
         assert self.running is not None
         self.running.terminate()
         self.running.communicate(timeout=30)
-        return self.running.returncode
+        return self.running.wait()
 
     def client(self) -> RemoteCoordinator:
         self._clients.append(RemoteCoordinator(At(self.address, self.token())))

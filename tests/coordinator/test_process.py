@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import multiprocessing
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.committing import commit
 from paimon_magics.tables.fencing import EPOCH
+from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
@@ -337,10 +337,9 @@ def commit_many(address: str, token: str, warehouse: str, writer: int, commits: 
 @pytest.mark.slow
 def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
-    spawn = multiprocessing.get_context("spawn")
     arguments = (process.address, process.token(), str(process.warehouse))
     writers = [
-        spawn.Process(target=commit_many, args=(*arguments, writer, 50)) for writer in range(8)
+        FORKING.Process(target=commit_many, args=(*arguments, writer, 50)) for writer in range(8)
     ]
     for writer in writers:
         writer.start()
@@ -378,10 +377,9 @@ def commit_over_rest(address: str, token: str, warehouse: str, writer: int, comm
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_transactions_and_commits_of_plain_pypaimon_share_one_table(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
-    spawn = multiprocessing.get_context("spawn")
     arguments = (process.address, process.token(), str(process.warehouse))
     writers = [
-        spawn.Process(target=target, args=(*arguments, writer, 15))
+        FORKING.Process(target=target, args=(*arguments, writer, 15))
         for writer, target in enumerate((commit_many, commit_over_rest) * 2)
     ]
     for writer in writers:

@@ -70,7 +70,7 @@ def everything_is_there_once(bucket: Bucket, catalog: Catalog, snapshots: list[l
 def commands(bucket: Bucket, *more: str) -> list[list[str]]:
     warehouse = bucket.options["warehouse"]
     return [
-        ["-m", "tests.faults.appending", warehouse, str(writer), str(COMMITS), *more]
+        ["tests.faults.appending", warehouse, str(writer), str(COMMITS), *more]
         for writer in range(WRITERS)
     ]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,21 +10,10 @@ from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.committing import commit
 from paimon_magics.tables.publishing import publish_local_file
+from tests.coordinator.forking import Forked
 from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
 
-ROOT = Path(__file__).parents[2]
 COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicType("INT")))
-
-PUBLISHER = """
-import os, sys
-from paimon_magics.tables.publishing import publish_local_file
-folder, me, names = sys.argv[1], sys.argv[2], int(sys.argv[3])
-print("ready", flush=True)
-sys.stdin.readline()
-for name in range(names):
-    if publish_local_file(os.path.join(folder, f"snapshot-{name}"), me.encode() * 100):
-        print(name)
-"""
 
 
 def run_together(
@@ -34,23 +21,16 @@ def run_together(
     environment: Mapping[str, str] | None = None,
     seconds_max: float = 300,
 ) -> list[list[int]]:
-    """Start the processes, let them go at the same moment, and return the numbers they printed."""
+    """Start the programs (a module, its arguments), let them go at the same moment, and return the
+    numbers that they printed."""
     started = [
-        subprocess.Popen(
-            [sys.executable, *command],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
-        for command in commands
+        Forked(module, arguments, {**os.environ, **(environment or {})})
+        for module, *arguments in commands
     ]
     try:
         for process in started:
-            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            assert process.stdout.readline() == "ready\n"
         for process in started:
-            assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
         printed = [process.communicate(timeout=seconds_max)[0] for process in started]
@@ -64,7 +44,7 @@ def run_together(
 def test_of_four_processes_exactly_one_publishes_each_name(tmp_path: Path) -> None:
     names = 500
     won = run_together(
-        [["-c", PUBLISHER, str(tmp_path), str(writer), str(names)] for writer in range(4)]
+        [["tests.faults.publishing", str(tmp_path), str(w), str(names)] for w in range(4)]
     )
     assert sorted(name for names_won in won for name in names_won) == list(range(names))
     assert sum(map(bool, won)) > 1, "one process did everything: they did not race"
@@ -80,7 +60,7 @@ def test_two_processes_append_to_one_table_and_lose_nothing(tmp_path: Path) -> N
     commits = 25
     snapshots = run_together(
         [
-            ["-m", "tests.faults.appending", str(tmp_path / "warehouse"), str(writer), str(commits)]
+            ["tests.faults.appending", str(tmp_path / "warehouse"), str(writer), str(commits)]
             for writer in range(2)
         ]
     )

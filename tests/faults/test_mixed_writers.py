@@ -3,13 +3,13 @@ one table through one coordinator: of all their commits none is lost, none is do
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, read
 from tests.coordinator.test_process import commit_many, commit_over_rest
 from tests.oracle.java_process import compile_java_writer, start_java_writer
@@ -61,11 +61,10 @@ def test_writers_of_three_kinds_lose_and_double_nothing(
     commits: int,
 ) -> None:
     catalog = create_table(process.warehouse, TABLES[kind])
-    spawn = multiprocessing.get_context("spawn")
     arguments = (process.address, process.token(), str(process.warehouse))
     targets = [commit_many] * ours + [commit_over_rest] * python
     writers = [
-        spawn.Process(target=target, args=(*arguments, number, commits))
+        FORKING.Process(target=target, args=(*arguments, number, commits))
         for number, target in enumerate(targets)
     ]
     options = dict(zip(("uri", "token", "warehouse"), arguments, strict=True))

@@ -3,7 +3,6 @@ newer takes over, and the older goes on."""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +22,7 @@ from paimon_magics.planning.commits import (
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.fencing import epoch_of
 from tests.backends.s3 import s3_server
-from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
 LEASE = "--ownership-lease-ms=1500"
 DEPOSED = 3
@@ -56,16 +55,14 @@ class Two:
 
     def stopped(self) -> None:
         """Wait until the older stands still."""
-        assert self.older.running is not None
-        _, status = os.waitpid(self.older.running.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+        wait_until(self.older.is_stopped)
 
     def go_on(self) -> int:
         """Let the older go on to its end; its exit code."""
         assert self.older.running is not None
         self.older.running.send_signal(signal.SIGCONT)
         self.older.running.communicate(timeout=30)
-        return self.older.running.returncode
+        return self.older.running.wait()
 
     def client(self, catalog: Catalog) -> RemoteCoordinator:
         """A client of the older, which may look into the warehouse for the newer."""
