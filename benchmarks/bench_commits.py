@@ -1,8 +1,10 @@
-"""What a commit of one small file costs when many came before it, in this process and over HTTP.
+"""What a commit of one small file costs: as the 50th of a table and as the 5,000th, in this process
+and over HTTP, beside pypaimon's own commit of the same files.
 
-The aim: the median around commit 5,000 is at most 1.5 times that around commit 50, and under 20 ms
-on a local disk. Then fifty writers commit to one table through a coordinator: how many attempts
-were refused. `COMMITS` (5,000) and `WRITERS` (50) in the environment make it shorter.
+The aim: under 20 ms over HTTP on a local disk when warm, and at most 1.5 times as much after 5,000
+commits. A table with that many and a fresh one are committed to in turn, so that what else the
+machine does falls on both. How long the disk takes to make a small file durable is printed first: a
+commit waits for it several times. `COMMITS` in the environment makes it shorter.
 """
 
 from __future__ import annotations
@@ -12,18 +14,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from measure import cpu_ms, file_sync_ms
 
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
-from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits import Append, CommitRequest, Transaction
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import AtomicType
@@ -33,16 +37,24 @@ from paimon_magics.tables.native import native_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import WriteTask, write_batches
 
+__all__ = ["append", "create", "started", "written"]
+
 _COMMITS = int(os.environ.get("COMMITS", "5000"))
-_WRITERS = int(os.environ.get("WRITERS", "50"))
-_COMMITS_A_WRITER = 100
+_FRESH = 30
+_WINDOW = 40
 _COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicType("INT")))
 
 
-def append(catalog: Catalog, committer: CoordinatorClient, name: TableName, number: int) -> float:
-    """One transaction; how long its commit took, in ms."""
-    transaction = committer.begin(name)
-    table = catalog.load(name)
+def create(catalog: Catalog, name: str) -> TableName:
+    """A new table without rows."""
+    table = TableName(name, "default")
+    catalog.create_table(table, TableDefinition(_COLUMNS))
+    return table
+
+
+def written(catalog: Catalog, transaction: Transaction, number: int) -> tuple[bytes, ...]:
+    """The messages of one file with one row."""
+    table = catalog.load(transaction.table)
     schema = arrow_schema(table.definition)
     task = WriteTask(
         table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
@@ -55,71 +67,101 @@ def append(catalog: Catalog, committer: CoordinatorClient, name: TableName, numb
     )
     columns = [pa.array([number], type=field.type) for field in schema]
     batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-    request = CommitRequest(transaction, Append(), write_batches(task, [batch]).messages)
-    started = time.perf_counter()
+    return write_batches(task, [batch]).messages
+
+
+def append(catalog: Catalog, committer: CoordinatorClient, name: TableName, number: int) -> float:
+    """One transaction; how long its commit took, in ms."""
+    transaction = committer.begin(name)
+    request = CommitRequest(transaction, Append(), written(catalog, transaction, number))
+    began = time.perf_counter()
     committer.commit(request)
-    return (time.perf_counter() - started) * 1000
+    return (time.perf_counter() - began) * 1000
 
 
-def windows(how: str, catalog: Catalog, committer: CoordinatorClient) -> None:
-    name = TableName(how.replace(" ", "_"), "default")
-    catalog.create_table(name, TableDefinition(_COLUMNS))
-    times = [append(catalog, committer, name, number) for number in range(_COMMITS)]
-    ends = [end for end in (70, 520, _COMMITS) if end <= _COMMITS]
-    medians = [statistics.median(times[end - 40 : end]) for end in ends]
-    for end, median in zip(ends, medians, strict=True):
-        print(f"{how}, median of the 40 commits up to {end:>6,}: {median:>8.1f} ms", flush=True)
-    print(f"{how}, the last against the first: {medians[-1] / medians[0]:.2f} x", flush=True)
-
-
-def many_writers(catalog: Catalog, committer: CoordinatorClient) -> None:
-    name = TableName("many", "default")
-    catalog.create_table(name, TableDefinition(_COLUMNS))
-    refused = [0] * _WRITERS
-
-    def write(writer: int) -> None:
-        for number in range(_COMMITS_A_WRITER):
-            try:
-                append(catalog, committer, name, number)
-            except CommitConflictError:
-                refused[writer] += 1
-
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(_WRITERS)]
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - started
-    attempts = _WRITERS * _COMMITS_A_WRITER
-    print(
-        f"{_WRITERS} writers, {attempts:,} commits: {sum(refused) / attempts:.2%} refused, "
-        f"{attempts / seconds:.0f} commits a second",
-        flush=True,
+@contextmanager
+def started(warehouse: Path, state: Path, *options: str) -> Iterator[tuple[int, At]]:
+    """A coordinator in a process of its own: its id, and where it answers."""
+    command = [sys.executable, "-m", "paimon_magics.coordinator", *options]
+    process = subprocess.Popen(
+        [*command, f"--warehouse={warehouse}", f"--state={state}"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
+    assert process.stdout is not None
+    try:
+        address = process.stdout.readline().split()[1]
+        yield process.pid, At(address, (state / "token").read_text().strip())
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def compare(
+    how: str, pid: int, catalog: Catalog, commit: Callable[[TableName, int], float]
+) -> list[float]:
+    """Print what a commit to a table with many and to one with few costs; the latter's times."""
+    aged, fresh = (create(catalog, f"{how.replace(' ', '_')}_{age}") for age in ("aged", "fresh"))
+    for number in range(_COMMITS - _WINDOW):
+        commit(aged, number)
+    for number in range(_FRESH):
+        commit(fresh, number)
+    times: dict[TableName, list[float]] = {aged: [], fresh: []}
+    cpu = {aged: 0.0, fresh: 0.0}
+    for number in range(_WINDOW):
+        for table in (fresh, aged):
+            before_ms = cpu_ms(pid)
+            times[table].append(commit(table, number))
+            cpu[table] += (cpu_ms(pid) - before_ms) / _WINDOW
+    for table, which in ((fresh, _FRESH + _WINDOW), (aged, _COMMITS)):
+        median = statistics.median(times[table])
+        print(
+            f"{how}, commits up to the {which:>5,}th: median {median:>6.1f} ms; "
+            f"a transaction takes {cpu[table]:>5.1f} ms of a core",
+            flush=True,
+        )
+    ratio = statistics.median(times[aged]) / statistics.median(times[fresh])
+    print(f"{how}, late against early: {ratio:.2f} x, {cpu[aged] / cpu[fresh]:.2f} x in CPU time")
+    return times[fresh]
+
+
+def pypaimons(catalog: Catalog) -> list[float]:
+    """How long pypaimon's own commit of the same files takes, in ms."""
+    from pypaimon.write.commit_message_serializer import deserialize_commit_message
+
+    committer = InProcessCommitter(catalog, Settings())
+    name = create(catalog, "pypaimon")
+    times = []
+    for number in range(_FRESH + _WINDOW):
+        transaction = committer.begin(name)
+        table = catalog.load(name).paimon
+        keys = table.partition_keys_fields, table.trimmed_primary_keys_fields
+        bodies = written(catalog, transaction, number)
+        messages = [deserialize_commit_message(body, *keys, version=14) for body in bodies]
+        commit = table.new_batch_write_builder().new_commit()
+        began = time.perf_counter()
+        commit.commit(messages)
+        times.append((time.perf_counter() - began) * 1000)
+        commit.close()
+    return times[_FRESH:]
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
+        print(f"making a small file durable: median {file_sync_ms(Path(folder)):.2f} ms")
         warehouse, state = Path(folder, "warehouse"), Path(folder, "state")
         catalog = Catalog.open({"warehouse": str(warehouse)})
-        windows("in this process", catalog, InProcessCommitter(catalog, Settings()))
-        command = [sys.executable, "-m", "paimon_magics.coordinator"]
-        process = subprocess.Popen(
-            [*command, f"--warehouse={warehouse}", f"--state={state}"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        address = process.stdout.readline().split()[1]
-        remote = RemoteCoordinator(At(address, (state / "token").read_text().strip()))
-        try:
-            windows("over HTTP", catalog, remote)
-            many_writers(catalog, remote)
-        finally:
-            remote.close()
-            process.terminate()
-            process.wait()
+        peer = statistics.median(pypaimons(catalog))
+        print(f"pypaimon's own commit, which makes nothing durable: median {peer:.1f} ms")
+        in_process = partial(append, catalog, InProcessCommitter(catalog, Settings()))
+        ours = statistics.median(compare("in this process", os.getpid(), catalog, in_process))
+        print(f"in this process against pypaimon: {ours / peer:.2f} x its time")
+        with started(warehouse, state) as (pid, place):
+            remote = RemoteCoordinator(place)
+            try:
+                compare("over HTTP", pid, catalog, partial(append, catalog, remote))
+            finally:
+                remote.close()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-__all__ = ["median_ms", "report"]
+__all__ = ["cpu_ms", "file_sync_ms", "median_ms", "report", "resident_mb"]
 
 
 def median_ms(action: Callable[[], object], *, runs: int, warm_up: int = 1) -> float:
@@ -19,6 +21,32 @@ def median_ms(action: Callable[[], object], *, runs: int, warm_up: int = 1) -> f
         action()
         times.append((time.perf_counter() - started) * 1000)
     return statistics.median(times)
+
+
+def file_sync_ms(folder: Path) -> float:
+    """The median time in milliseconds that a new file of 2 kB in `folder` takes to be durable."""
+    file = folder / "sync"
+
+    def make() -> None:
+        with file.open("wb") as opened:
+            opened.write(b"x" * 2000)
+            opened.flush()
+            os.fsync(opened.fileno())
+        file.unlink()
+
+    return median_ms(make, runs=100, warm_up=5)
+
+
+def cpu_ms(pid: int) -> float:
+    """How much time of a core a process has used since its start, in milliseconds. Linux only."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """How much memory a process has resident, in MB. Linux only."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def report(what: str, ours_ms: float, peer: str = "", peer_ms: float | None = None) -> None:
