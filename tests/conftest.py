@@ -46,6 +46,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    # What Spark, its executors and Paimon's Java library put aside goes with the tests' own files.
+    aside = tmp_path_factory.mktemp("aside")
     session = (
         SparkSession.builder.master(MASTER)
         .appName("paimon-magics tests")
@@ -53,6 +55,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "2g")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
+        .config("spark.local.dir", str(aside))
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
+        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
         .config("spark.jars.packages", PACKAGE)
         .config("spark.jars.ivySettings", str(IVY_SETTINGS))
         .getOrCreate()

@@ -1,6 +1,7 @@
 """A process that commits rows through a REST catalog with pypaimon, for tests of many writers.
 
-python rest_writer.py URL WAREHOUSE TABLE FIRST COUNT: commits the numbers FIRST … FIRST+COUNT-1,
+python -m tests.coordinator.rest_writer URL WAREHOUSE TOKEN TABLE FIRST COUNT: commits the numbers
+FIRST … FIRST+COUNT-1,
 one row a commit.
 """
 

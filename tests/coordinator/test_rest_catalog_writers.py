@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ import pytest
 from pypaimon import CatalogFactory, Schema
 
 import paimon_magics
+from tests.coordinator.forking import Forked
 from tests.coordinator.rest_server import TOKEN, client_options, served
 from tests.oracle.java_reader import JavaPaimon
 
@@ -64,17 +63,16 @@ def test_writers_in_several_processes_lose_and_double_nothing(
         options={"bucket": "1"} if primary_keys else {},
     )
     catalog.create_table("shop.t", schema, False)
-    script = Path(__file__).with_name("rest_writer.py")
     writers = [
-        subprocess.Popen(
-            [sys.executable, str(script), url, str(warehouse), TOKEN, "shop.t", str(100 * w), "10"],
-            stderr=subprocess.PIPE,
+        Forked(
+            "tests.coordinator.rest_writer",
+            [url, str(warehouse), TOKEN, "shop.t", str(100 * w), "10"],
         )
         for w in range(4)
     ]
     for writer in writers:
-        _, errors = writer.communicate(timeout=300)
-        assert writer.returncode == 0, errors.decode()
+        writer.communicate(timeout=300)
+        assert writer.returncode == 0
     expected = sorted((100 * w + i, "v", str(i % 2)) for w in range(4) for i in range(10))
     assert plain_rows(warehouse, "shop.t") == expected
     snapshots = list((warehouse / "shop.db/t/snapshot").glob("snapshot-*"))

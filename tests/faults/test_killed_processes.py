@@ -26,9 +26,18 @@ def test_an_interrupt_undoes_the_statement_and_a_kill_leaves_the_table_as_it_was
     session.run("CREATE TABLE t (k BIGINT, v STRING); INSERT INTO t VALUES (0, 'before')")
     listing = files(warehouse)
     marker = tmp_path / "writing"
+    aside = tmp_path / "aside"  # nobody removes what it puts there: it is killed
+    aside.mkdir()
+    environment = {
+        **os.environ,
+        "TMPDIR": str(aside),
+        "SPARK_LOCAL_DIRS": str(aside),
+        "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={aside}",
+    }
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.faults.slow_writer", str(warehouse), str(marker)],
         cwd=ROOT,
+        env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -42,6 +42,7 @@ def start_java_writer(
         [
             str(find_java(os.environ).home / "bin" / "java"),
             "-Xmx256m",
+            f"-Djava.io.tmpdir={class_path.split(os.pathsep)[0]}",  # a folder of the test's
             "-cp",
             class_path,
             "JavaWriter",
