@@ -17,6 +17,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.format_rules import check_file_format
+from paimon_magics.planning.written_options import check_written_options
 from paimon_magics.statements.statement import Insert, TableName
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Source",
     "check_writable",
     "match_columns",
+    "rows_hidden_by",
     "static_partition_columns",
 ]
 
@@ -133,6 +135,7 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
             hint=f"Write to `{name.table}` itself.",
         )
     check_file_format(name, definition)
+    check_written_options(name, definition)
     _check_layout(name, definition)
     _check_visibility(name, definition)
     for key in definition.partition_keys:
@@ -167,17 +170,23 @@ def _check_layout(name: TableName, definition: TableDefinition) -> None:
         )
 
 
-def _check_visibility(name: TableName, definition: TableDefinition) -> None:
-    if not definition.is_primary_key_table or definition.write_only:
-        return
-    hidden = None
+def rows_hidden_by(definition: TableDefinition) -> str | None:
+    """The option because of which written rows stay unseen until another engine compacts the table,
+    as text; None where they are seen at once."""
+    if not definition.is_primary_key_table:
+        return None
     if definition.merge_engine == "first-row":
-        hidden = "'merge-engine' = 'first-row'"
-    elif definition.deletion_vectors_enabled and not definition.flag(
+        return "'merge-engine' = 'first-row'"
+    if definition.deletion_vectors_enabled and not definition.flag(
         "deletion-vectors.merge-on-read"
     ):
-        hidden = "'deletion-vectors.enabled' = 'true'"
-    if hidden is not None:
+        return "'deletion-vectors.enabled' = 'true'"
+    return None
+
+
+def _check_visibility(name: TableName, definition: TableDefinition) -> None:
+    hidden = rows_hidden_by(definition)
+    if hidden is not None and not definition.write_only:
         raise UnsupportedStatementError(
             f"Rows written to `{name}` would stay invisible until a compaction ({hidden}), and "
             "compaction is not offered yet.",

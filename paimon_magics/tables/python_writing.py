@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonTable", "python_table"]
 
+_UNCOMPRESSED = ("none", "uncompressed", "null")
+_NO_COMPRESSION = {"orc": "uncompressed", "avro": "null"}  # what the libraries beneath call it
 _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -94,6 +96,10 @@ def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     from pypaimon.read.native_plan import _resolved_schema_file_io_options
 
     io_options = _resolved_schema_file_io_options(table.paimon)
+    definition = table.definition
+    compression = (definition.stored_option("file.compression") or "").lower()
+    if compression in _UNCOMPRESSED:
+        options = {**options, "file.compression": _NO_COMPRESSION[definition.file_format]}
     return PythonTable(
         name=str(table.name),
         body=pickle.dumps(table.paimon.copy(options)),

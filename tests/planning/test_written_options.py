@@ -1,0 +1,95 @@
+"""Which of a table's options the writers refuse, and which they tell that they do not apply."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.writes import check_writable
+from paimon_magics.planning.written_options import options_not_applied
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.statement import TableName
+
+NAME = TableName("t", "shop")
+
+
+def definition(**options: str) -> TableDefinition:
+    stored = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
+    return TableDefinition(
+        columns=(
+            Column(0, "k", AtomicType("INT", nullable=False)),
+            Column(1, "v", AtomicType("STRING")),
+        ),
+        primary_keys=("k",) if "bucket" in stored else (),
+        options=tuple(stored.items()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("data-file.external-paths", {"data_file__external_paths": "file:///elsewhere"}),
+        ("commit.callbacks", {"commit__callbacks": "org.example.Callback"}),
+        ("metadata.iceberg.storage", {"metadata__iceberg__storage": "hadoop-catalog"}),
+        ("chain-table.enabled", {"chain_table__enabled": "true", "bucket": "1"}),
+        ("pk-clustering-override", {"pk_clustering_override": "true", "bucket": "1"}),
+        (
+            "commit.strict-mode.last-safe-snapshot",
+            {"commit__strict_mode__last_safe_snapshot": "3"},
+        ),
+        ("branch", {"branch": "trial"}),
+        ("fields.v.map.storage-layout", {"fields__v__map__storage_layout": "shared-shredding"}),
+        ("index-file-in-data-file-dir", {"index_file_in_data_file_dir": "true", "bucket": "-1"}),
+        (
+            "changelog-file.format",
+            {"changelog_producer": "input", "changelog_file__format": "orc", "bucket": "1"},
+        ),
+        (
+            "file.compression",
+            {
+                "changelog_producer": "input",
+                "changelog_file__format": "avro",
+                "file__compression": "lz4",
+                "bucket": "1",
+            },
+        ),
+        ("file.compression", {"file__compression": "brotli"}),
+        ("file.compression", {"file__format": "avro", "file__compression": "lz4"}),
+        ("target-file-row-num", {"file__format": "orc", "target_file_row_num": "10"}),
+    ],
+)
+def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
+    key: str, options: dict[str, str]
+) -> None:
+    with pytest.raises(UnsupportedStatementError) as caught:
+        check_writable(NAME, definition(**options))
+    assert f"'{key}'" in caught.value.message and "`shop.t`" in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_told"),
+    [
+        ("file-index.bloom-filter.columns", "v", True),
+        ("file-index.bloom-filter.v.fpp", "0.1", False),
+        ("file.format.per.level", "0:avro,5:orc", True),
+        ("file.format.per.level", "5:orc", False),
+        ("file.compression.per.level", "0:lz4", True),
+        ("data-file.thin-mode", "true", True),
+        ("data-file.thin-mode", "false", False),
+        ("tag.automatic-creation", "process-time", True),
+        ("tag.automatic-creation", "none", False),
+        ("partition.expiration-time", "7 d", True),
+        ("clustering.columns", "v", True),
+        ("sink.clustering.by-columns", "v", True),
+        ("write-buffer-size", "1 mb", False),
+        ("commit.callbacks", "", False),
+        ("branch", "main", False),
+        ("index-file-in-data-file-dir", "true", False),  # no dynamic buckets
+    ],
+)
+def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: bool) -> None:
+    table = TableDefinition(columns=definition().columns, options=((key, value),))
+    check_writable(NAME, table)
+    assert bool(options_not_applied(table)) == is_told

@@ -1,0 +1,103 @@
+"""Options that shape files and folders: what is written under them, Java reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import UnsupportedStatementError
+from tests.oracle.java_reader import JavaPaimon
+from tests.session.evidence import files
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+KEYED = "'primary-key' = 'k', 'bucket' = '2'"
+
+
+@pytest.mark.parametrize(
+    ("options", "file"),
+    [
+        (
+            f"{KEYED}, 'file.compression' = 'lz4', 'changelog-producer' = 'input', "
+            "'changelog-file.format' = 'avro', 'changelog-file.compression' = 'snappy', "
+            "'metadata.stats-mode' = 'full', 'data-file.path-directory' = 'data'",
+            "data/bucket-*/*.avro",
+        ),
+        (
+            f"{KEYED}, 'file.compression' = 'gzip', 'changelog-producer' = 'input', "
+            "'changelog-file.compression' = 'snappy', 'changelog-file.stats-mode' = 'none', "
+            "'metadata.stats-mode' = 'counts', 'metadata.stats-dense-store' = 'false'",
+            "bucket-*/*changelog*.parquet",
+        ),
+        (
+            f"{KEYED}, 'data-file.thin-mode' = 'true', 'file.format.per.level' = '0:avro', "
+            "'file-index.bloom-filter.columns' = 'v', 'file.suffix.include.compression' = 'true'",
+            "bucket-*/*.parquet",
+        ),
+        (
+            f"{KEYED}, 'sequence.snapshot-ordering' = 'true', 'write-only' = 'true', "
+            "'metadata.stats-keep-first-n-columns' = '1', 'file.compression' = 'none'",
+            "bucket-*/*.parquet",
+        ),
+        (
+            f"{KEYED}, 'deletion-vectors.enabled' = 'true', "
+            "'deletion-vectors.merge-on-read' = 'true', 'manifest.compression' = 'null'",
+            "bucket-*/*.parquet",
+        ),
+        (
+            "'target-file-row-num' = '10', 'partition.default-name' = 'nil', "
+            "'partition.legacy-name' = 'false'",
+            "d=nil/bucket-*/*.parquet",
+        ),
+        ("'file.format' = 'orc', 'file.compression' = 'none'", "d=19723/bucket-*/*.orc"),
+        (
+            "'file.format' = 'avro', 'file.compression' = 'none', 'partition.legacy-name' = "
+            "'false', 'data-file.path-directory' = 'data'",
+            "data/d=2024-01-01/bucket-*/*.avro",
+        ),
+    ],
+)
+def test_what_is_written_under_an_option_lies_where_it_says_and_java_reads_it(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, file: str
+) -> None:
+    keyed = "primary-key" in options
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, v STRING, d DATE) "
+        f"{'' if keyed else 'PARTITIONED BY (d) '}TBLPROPERTIES ({options})"
+    )
+    session.run("INSERT INTO t VALUES (1, 'a', DATE'2024-01-01'), (2, NULL, NULL), (3, 'c', NULL)")
+    session.run("INSERT INTO t SELECT CAST(id AS INT), 'new', NULL FROM range(3, 30)")
+    found = sorted(
+        tuple(row.values()) for row in session.run("SELECT * FROM t").to_arrow().to_pylist()
+    )
+    assert [row[:2] for row in found if row[0] < 3] == [(1, "a"), (2, None)]
+    assert len(found) == (29 if keyed else 30)
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == found
+    assert list((warehouse / "default.db" / "t").glob(file))
+
+
+def test_an_outcome_tells_what_was_not_applied_and_what_is_not_seen_yet(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('file-index.bitmap.columns' = 'v'); "
+        f"CREATE TABLE u (k INT, v STRING) TBLPROPERTIES ({KEYED}, 'merge-engine' = 'first-row', "
+        "'write-only' = 'true')"
+    )
+    notes = session.run("INSERT INTO t VALUES (1, 'a')").notes
+    assert len(notes) == 1 and "'file-index.bitmap.columns'" in notes[0]
+    notes = session.run("INSERT INTO u VALUES (1, 'a')").notes
+    assert len(notes) == 1 and "after the next compaction" in notes[0]
+    assert session.run("SELECT * FROM u").to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("compression", ["lz4", "none"])
+def test_manifests_that_can_not_be_compressed_so_are_refused_before_anything_is_written(
+    session: Session, warehouse: Path, compression: str
+) -> None:
+    session.run(f"CREATE TABLE t (k INT) TBLPROPERTIES ('manifest.compression' = '{compression}')")
+    before = files(warehouse)
+    for statement in ("INSERT INTO t VALUES (1)", "TRUNCATE TABLE t"):
+        with pytest.raises(UnsupportedStatementError, match=r"manifest\.compression"):
+            session.run(statement)
+    assert files(warehouse) == before
