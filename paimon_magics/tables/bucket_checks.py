@@ -1,5 +1,5 @@
-"""What must hold before rows are added to a table whose keys have been looked up: that since the
-statement was planned nobody else has brought keys to where its own may be.
+"""What must hold before rows are added to a table whose keys lie in buckets: since the statement
+was planned, nobody else brought keys to where its own may be, or changed the number of buckets.
 
 Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
 buckets, or into two partitions, both succeed, and the key is there twice.
@@ -14,6 +14,7 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.tables.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.dynamic_buckets import IndexFile, hash_index_in
 from paimon_magics.tables.latest_snapshots import read_snapshot
@@ -32,6 +33,8 @@ def bucket_check(
     """
     base_id = request.transaction.base_snapshot_id
     mode = table.definition.bucket_mode
+    if isinstance(request.change, Append) and mode == "HASH_FIXED":
+        return newer_bucket_counts(table, messages, base_id)
     if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
         return lambda latest: None
     touched = {tuple(message.partition) for message in messages}

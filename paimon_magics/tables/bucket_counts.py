@@ -7,11 +7,12 @@ Tables with postponed buckets get a number for each partition when it is first w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
@@ -23,6 +24,8 @@ __all__ = [
     "bucket_counts",
     "check_bucket_counts",
     "check_cross_partition_size",
+    "newer_bucket_counts",
+    "own_bucket_counts",
     "with_bucket_counts",
 ]
 
@@ -47,6 +50,49 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
     }
 
 
+def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
+    """Put into each message the number of buckets that its files were written with, where that is
+    not the table's: somebody changed the option after the statement was planned."""
+    definition = table.definition
+    if definition.bucket_mode != "HASH_FIXED" or definition.schema_id == 0:
+        return
+    for message in messages:
+        schema_ids = {file.schema_id for file in message.new_files} - {definition.schema_id}
+        if message.total_buckets is None and schema_ids:
+            schema = table.paimon.schema_manager.get_schema(schema_ids.pop())
+            count = definition.bucket if schema is None else definition_of(schema).bucket
+            if count != definition.bucket:
+                message.total_buckets = count
+
+
+def newer_bucket_counts(
+    table: Table, messages: Sequence[CommitMessage], base_snapshot_id: int
+) -> Callable[[Any], None]:
+    """A check of the latest snapshot (None for none), on which rows are to be added.
+
+    It raises CommitConflictError where others have, since the snapshot that the statement was
+    planned on, written one of its partitions with another number of buckets. Reads manifests only
+    of a table whose option was ever changed.
+    """
+    definition = table.definition
+    if (
+        definition.bucket_mode != "HASH_FIXED"
+        or definition.schema_id == 0
+        or not _was_changed(table, definition)
+    ):
+        return lambda latest: None
+
+    def check(latest: Any) -> None:
+        if latest is None or latest.id <= base_snapshot_id:
+            return
+        counts = bucket_counts(table, latest.id)
+        for message in messages:
+            own = message.total_buckets or definition.bucket
+            _check_count(table, tuple(message.partition), counts, own)
+
+    return check
+
+
 def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_id: int) -> None:
     """Raise CommitConflictError where rows would be added to a partition that has another number of
     buckets than the table says now.
@@ -59,20 +105,25 @@ def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_i
         return
     counts = bucket_counts(table, base_snapshot_id)
     for message in read_messages(table.paimon, messages):
-        partition = tuple(message.partition)
-        count = counts.get(partition, definition.bucket)
-        if count != definition.bucket:
-            where = ", ".join(
-                f"{key} = {value}"
-                for key, value in zip(definition.partition_keys, partition, strict=True)
-            )
-            raise CommitConflictError(
-                (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
-                + f" was written with {count} buckets, and the table has {definition.bucket} now: "
-                "keys would appear twice.",
-                hint="Nothing was written. Bring its rows into the new buckets first: INSERT "
-                f"OVERWRITE `{table.name}` … SELECT … FROM `{table.name}`.",
-            )
+        _check_count(table, tuple(message.partition), counts, definition.bucket)
+
+
+def _check_count(
+    table: Table, partition: Partition, counts: Mapping[Partition, int], own: int
+) -> None:
+    count = counts.get(partition, own)
+    if count == own:
+        return
+    keys = table.definition.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
+    raise CommitConflictError(
+        (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
+        + f" was written with {count} buckets, and these rows are for {own}: keys would appear "
+        "twice.",
+        hint="Nothing was written. Run the statement again; if it fails again, the number was "
+        "changed: bring the rows into the new buckets first, by INSERT OVERWRITE "
+        f"`{table.name}` … SELECT … FROM `{table.name}`.",
+    )
 
 
 def check_cross_partition_size(table: Table, rows_max: int) -> None:

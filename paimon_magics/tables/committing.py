@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pypaimon.manifest import avro_codec
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
@@ -32,6 +33,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.tables.bucket_checks import bucket_check
+from paimon_magics.tables.bucket_counts import own_bucket_counts
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.commit_changes import Changes, plan_changes
 from paimon_magics.tables.commit_messages import read_messages
@@ -80,6 +82,14 @@ def check_can_publish(table: Table) -> None:
             f"'{table.definition.option('manifest.format')}'; only avro can be written.",
             hint="Write it with another engine.",
         )
+    try:
+        avro_codec(table.paimon.options.manifest_compression())
+    except ValueError:
+        raise UnsupportedStatementError(
+            f"Table `{table.name}` has 'manifest.compression' = "
+            f"'{table.definition.option('manifest.compression')}', which can't be written.",
+            hint="Use zstd (the default), snappy, deflate or null.",
+        ) from None
     if not publishes_itself(table):
         table.store.check()
 
@@ -122,6 +132,7 @@ def commit(
             return found
     messages = _decode(table, request.messages)
     _check_owners(messages, table)
+    own_bucket_counts(table, messages)
     with told(f"The commit to `{table.name}`"), _told_if_gone(table):
         begin_sync(_paths(table, messages))
     run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
