@@ -33,8 +33,10 @@ from paimon_magics.planning.writes import (
     Constant,
     check_writable,
     match_columns,
+    rows_hidden_by,
     static_partition_columns,
 )
+from paimon_magics.planning.written_options import options_not_applied
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -43,6 +45,7 @@ from paimon_magics.session.reading import frame_of_query
 from paimon_magics.settings import Settings
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
@@ -411,7 +414,7 @@ def _constants(
 def _fetched(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
     """The rows of a VALUES list; an error tells the column that it is about."""
     try:
-        return prepared.frame.toArrow()
+        return fetched(prepared.frame)
     except Exception as error:
         found = translate(error, statement=statement)
         if isinstance(found, InvalidValueError) and not found.message.startswith("Column `"):
@@ -457,13 +460,22 @@ def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritt
 
 
 def _notes(table: Table) -> tuple[str, ...]:
-    producer = table.definition.changelog_producer
-    if table.definition.is_primary_key_table and producer in ("lookup", "full-compaction"):
-        return (
+    definition = table.definition
+    notes = []
+    producer = definition.changelog_producer
+    if definition.is_primary_key_table and producer in ("lookup", "full-compaction"):
+        notes.append(
             f"Changes appear in the changelog ('changelog-producer' = '{producer}') after the "
-            "next compaction by another engine.",
+            "next compaction by another engine."
         )
-    return ()
+    hidden = rows_hidden_by(definition)
+    if hidden is not None:
+        notes.append(f"The rows appear after the next compaction by another engine ({hidden}).")
+    idle = options_not_applied(definition)
+    if idle:
+        shown = ", ".join(f"'{key}'" for key in idle)
+        notes.append(f"Not applied to what was written; other engines make good for it: {shown}.")
+    return tuple(notes)
 
 
 def _rows(number: int) -> str:

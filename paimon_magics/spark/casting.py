@@ -19,7 +19,14 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.writes import Constant, FromInput, Missing, Source
 from paimon_magics.spark.types import spark_type
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    as_nullable,
+)
 from paimon_magics.statements.names import quoted
 
 __all__ = ["CHECK_FAILED", "partition_values", "project"]
@@ -28,6 +35,7 @@ CHECK_FAILED = "paimon-magics:"
 """How the messages begin that our own checks raise inside Spark."""
 
 _ANSI = "spark.sql.ansi.enabled"
+_ONE_ROW = "VALUES (0) AS __paimon_magics(__paimon_magics_one)"
 
 
 def project(
@@ -85,7 +93,8 @@ def partition_values(
     with _ansi(spark):
         # Each constant is cast to its column's type first: '01' for an INT column is 1.
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
-        row = spark.sql(f"SELECT {named}", args=dict(parameters))
+        # Of a local relation, which Spark folds: a SELECT without FROM runs as a job.
+        row = spark.sql(f"SELECT {named} FROM {_ONE_ROW}", args=dict(parameters))
         texts = [
             _text(F.col(f"c{position}").cast(spark_type(column.type)), column)
             for position, (column, _) in enumerate(items)
@@ -121,30 +130,81 @@ def _stored(
         if (error.getCondition() or "").startswith("DATATYPE_MISMATCH"):
             found = frame.select(value.alias("v")).schema["v"].dataType.simpleString()
             raise InvalidValueError(
-                f"Column `{column.name}` is {_shown(column)}, and {found.upper()} values "
+                f"Column `{column.name}` is {_shown(column.type)}, and {found.upper()} values "
                 f"(`{named}`) can't be cast to it.",
                 hint=f"Cast the expression for `{column.name}` yourself, or write another column.",
             ) from error
         raise
-    checked = _within_length(cast, column)
-    if not column.type.nullable:
-        checked = F.when(checked.isNotNull(), checked).otherwise(
-            _failure(F.lit(f"column `{column.name}` is NOT NULL, but a row has NULL there"))
-        )
-    return checked.alias(column.name)
+    return _checked(cast, column.type, f"column `{column.name}`").alias(column.name)
 
 
-def _within_length(value: SparkColumn, column: Column) -> SparkColumn:
+def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:
+    """The value, which fails where its type does not hold it: NULLs and lengths, at every level."""
+    checked = _checked_inside(value, data_type, place)
+    if data_type.nullable:
+        return checked
+    return F.when(checked.isNotNull(), checked).otherwise(
+        _failure(F.lit(f"{place} is NOT NULL, but a row has NULL there"))
+    )
+
+
+def _checked_inside(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:
+    match data_type:
+        case AtomicType():
+            return _within_length(value, data_type, place)
+        case ArrayType(element=element) if _is_limited(element):
+            return F.transform(value, lambda one: _checked(one, element, f"an element of {place}"))
+        case MapType(key=key, value=item) if _is_limited_inside(data_type):
+            key, pairs = as_nullable(key, True), value  # Spark's maps have no NULL keys
+            if _is_limited(key):
+                pairs = F.transform_keys(
+                    pairs, lambda one, _: _checked(one, key, f"a key of {place}")
+                )
+            if _is_limited(item):
+                pairs = F.transform_values(
+                    pairs, lambda _, one: _checked(one, item, f"a value of {place}")
+                )
+            return pairs
+        case RowType(fields=fields) if any(_is_limited(field.type) for field in fields):
+            parts = (
+                _checked(value[field.name], field.type, f"`{field.name}` of {place}").alias(
+                    field.name
+                )
+                for field in fields
+            )
+            return F.when(value.isNotNull(), F.struct(*parts))
+        case _:
+            return value
+
+
+def _is_limited(data_type: DataType) -> bool:
+    """Whether some value of the right Spark type can't be stored as it is."""
+    return not data_type.nullable or _is_limited_inside(data_type)
+
+
+def _is_limited_inside(data_type: DataType) -> bool:
+    match data_type:
+        case AtomicType(name=name):
+            return name in ("CHAR", "VARCHAR")
+        case ArrayType(element=element):
+            return _is_limited(element)
+        case MapType(key=key, value=item):
+            return _is_limited(as_nullable(key, True)) or _is_limited(item)
+        case RowType(fields=fields):
+            return any(_is_limited(field.type) for field in fields)
+
+
+def _within_length(value: SparkColumn, data_type: AtomicType, place: str) -> SparkColumn:
     """CHAR(n) and VARCHAR(n) as Spark's write-side checks: too many trailing spaces are cut, other
     characters are refused, CHAR is padded."""
-    match column.type:
+    match data_type:
         case AtomicType(name="CHAR" | "VARCHAR" as name, parameters=(length,)):
             too_long = F.when(
                 F.length(F.rtrim(value)) <= length, F.substring(value, 1, length)
             ).otherwise(
                 _failure(
                     F.concat(
-                        F.lit(f"column `{column.name}` is {_shown(column)}, but a value has "),
+                        F.lit(f"{place} is {_shown(data_type)}, but a value has "),
                         F.length(value).cast("string"),
                         F.lit(" characters"),
                     )
@@ -162,12 +222,12 @@ def _failure(message: SparkColumn) -> SparkColumn:
     return F.raise_error(F.concat(F.lit(CHECK_FAILED), message))
 
 
-def _shown(column: Column) -> str:
-    match column.type:
+def _shown(data_type: DataType) -> str:
+    match data_type:
         case AtomicType(name=name, parameters=parameters) if parameters:
             return f"{name}({', '.join(map(str, parameters))})"
         case _:
-            return spark_type(column.type).simpleString().upper()
+            return spark_type(data_type).simpleString().upper()
 
 
 @contextmanager

@@ -65,6 +65,20 @@ def test_an_ordered_query_keeps_its_order(session: Session) -> None:
     assert rows(session, "SELECT * FROM t ORDER BY k") == [(k, k) for k in range(10)]
 
 
+@pytest.mark.parametrize("options", ["'bucket' = '2'", "'dynamic-bucket.target-row-num' = '4'"])
+def test_the_later_part_of_a_union_wins(session: Session, options: str) -> None:
+    session.run(f"CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', {options})")
+    for turn in (1, 2):  # dynamic buckets: without an index, then with one
+        session.run(
+            f"INSERT INTO t SELECT id % 10, id FROM range({turn}000, {turn}100, 1, 3) UNION ALL "
+            f"SELECT id % 10, id FROM (SELECT id FROM range({turn}500, {turn}600, 1, 5)) "
+            "UNION ALL VALUES (3, 7), (3, 8)"
+        )
+        assert rows(session, "SELECT * FROM t ORDER BY k") == [
+            (k, 8 if k == 3 else turn * 1000 + 590 + k) for k in range(10)
+        ]
+
+
 def test_many_upserts_leave_one_row_a_key(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')")
     for turn in range(5):
@@ -216,17 +230,52 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(session: Sess
     ]
 
 
-def test_values_run_at_most_one_job_and_a_query_two(session: Session) -> None:
-    """Spark fetches folded values by at most one job of its own; adaptive execution runs the stage
-    before a shuffle as a job."""
-    session.run("CREATE TABLE t (k INT, v STRING)")
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "'bucket' = '2', 'bucket-key' = 'k'",
+        "'primary-key' = 'k,p', 'bucket' = '2'",
+        "'primary-key' = 'k,p'",
+        "'primary-key' = 'k'",
+        "'primary-key' = 'k,p', 'bucket' = '-2'",
+    ],
+    ids=["append", "buckets", "fixed", "dynamic", "keys that move", "postponed"],
+)
+def test_values_run_no_job(session: Session, options: str) -> None:
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, v STRING DEFAULT 'none', at TIMESTAMP, p DATE NOT NULL) "
+        f"PARTITIONED BY (p){f' TBLPROPERTIES ({options})' if options else ''}"
+    )
     before = jobs(session.spark)
-    session.run("INSERT INTO t VALUES (1, 'a'), (2, upper('b'))")
+    day = "DATE'1969-12-31'"
+    session.run(f"INSERT INTO t VALUES (1, 'a', NULL, {day}), (2, DEFAULT, NULL, {day})")
+    session.run(
+        f"INSERT INTO t VALUES (1 + 2, upper('b'), TIMESTAMP'2026-11-01 05:30:00 UTC', {day})"
+    )
+    session.run(f"INSERT INTO t PARTITION (p = {day}) (k) VALUES (:k)", {"k": 4})
+    session.run("INSERT OVERWRITE t PARTITION (p = '2026-01-01') (k, v) VALUES (5, NULL)")
+    assert jobs(session.spark) - before == set()
+    assert rows(session, "SELECT k, v, unix_seconds(at), CAST(p AS STRING) FROM t ORDER BY k") == [
+        (1, "a", None, "1969-12-31"),
+        (2, "none", None, "1969-12-31"),
+        (3, "B", 1793511000, "1969-12-31"),
+        (4, "none", None, "1969-12-31"),
+        (5, "none", None, "2026-01-01"),
+    ]
+
+
+def test_nested_values_run_one_job_and_a_query_two(session: Session) -> None:
+    """Spark fetches nested values by a job of its own; adaptive execution runs the stage before a
+    shuffle as a job."""
+    session.run("CREATE TABLE t (k INT, v ARRAY<STRING>)")
+    before = jobs(session.spark)
+    session.run("INSERT INTO t VALUES (1, array('a')), (2, NULL)")
     assert len(jobs(session.spark) - before) <= 1
     before = jobs(session.spark)
-    session.run("INSERT INTO t SELECT id, 'c' FROM range(3, 5)")
+    session.run("INSERT INTO t SELECT id, array('c') FROM range(3, 5)")
     assert len(jobs(session.spark) - before) in (1, 2)
-    assert rows(session, "SELECT * FROM t ORDER BY k") == [(1, "a"), (2, "B"), (3, "c"), (4, "c")]
+    assert session.table("t").count() == 4
 
 
 def test_parameters_are_bound_and_never_pasted(session: Session) -> None:

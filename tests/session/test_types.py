@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
 
@@ -171,11 +173,20 @@ NESTED: dict[str, Cases] = {
 
 
 @pytest.fixture(autouse=True)
-def new_york(session: Session) -> Iterator[None]:
-    """A session whose zone is not UTC, and has summer time."""
+def new_york(session: Session, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A session whose zone is not UTC, and has summer time; the JVM's and this process's zones are
+    others still."""
+    zones = session.spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
+    jvm_zone = zones.getDefault()
     before = session.spark.conf.get("spark.sql.session.timeZone")
     session.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    zones.setDefault(zones.getTimeZone("Asia/Kolkata"))
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    time.tzset()
     yield
+    monkeypatch.undo()
+    time.tzset()
+    zones.setDefault(jvm_zone)
     session.spark.conf.set("spark.sql.session.timeZone", before)
 
 
@@ -285,3 +296,54 @@ def test_a_table_is_copied_into_another_by_insert_select(
     expected = by_key([tuple(value for _, value in row) for row in rows])
     for reader, found in read_by_everyone(session, java_paimon, warehouse, "t").items():
         assert found == expected, reader
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "stored", "bad", "place"),
+    [
+        ("ARRAY<INT NOT NULL>", "array(1)", [1], "array(1, NULL)", "an element of column `c`"),
+        (
+            "STRUCT<a: INT NOT NULL, b: INT>",
+            "named_struct('a', 1, 'b', NULL)",
+            {"a": 1, "b": None},
+            "named_struct('a', NULL, 'b', 1)",
+            "`a` of column `c`",
+        ),
+        (
+            "MAP<STRING, INT NOT NULL>",
+            "map('a', 1)",
+            [("a", 1)],
+            "map('a', NULL)",
+            "a value of column `c`",
+        ),
+        ("ARRAY<VARCHAR(2)>", "array('ab  ', NULL)", ["ab", None], "array('abc')", "VARCHAR(2)"),
+        ("ARRAY<CHAR(3)>", "array('ab', NULL)", ["ab ", None], "array('abcd')", "CHAR(3)"),
+        (
+            "MAP<CHAR(2), STRUCT<x: ARRAY<VARCHAR(1)>>>",
+            "map('a', named_struct('x', array('b')), 'c', NULL)",
+            [("a ", {"x": ["b"]}), ("c ", None)],
+            "map('a', named_struct('x', array('bb')))",
+            "an element of `x` of a value of column `c`",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["VALUES {}", "SELECT * FROM (VALUES {})"])
+def test_what_a_nested_type_does_not_hold_is_refused_with_its_place(
+    session: Session,
+    java_paimon: JavaPaimon,
+    warehouse: Path,
+    text: str,
+    good: str,
+    stored: Any,
+    bad: str,
+    place: str,
+    form: str,
+) -> None:
+    session.run(f"CREATE TABLE t (k INT, c {text})")
+    with pytest.raises(InvalidValueError) as caught:
+        session.run(f"INSERT INTO t {form.format(f'(0, {good}), (1, {bad})')}")
+    assert place.lower() in caught.value.message.lower()
+    session.run(f"INSERT INTO t {form.format(f'(1, {good}), (2, NULL)')}")
+    rows = read_by_everyone(session, java_paimon, warehouse, "t")
+    for reader, found in rows.items():
+        assert found == by_key([(1, stored), (2, None)]), reader
