@@ -29,10 +29,12 @@ def files(warehouse: Path) -> set[Path]:
     return {path for path in warehouse.rglob("*") if path.is_file()}
 
 
-def stored(session: Session) -> tuple[int, int]:
-    found = session.run("SELECT count(*), sum(record_count) FROM `sales$files`").to_arrow()
-    count, rows = next(iter(found.to_pylist()[0].values())), found.column(1)[0].as_py()
-    return count, rows or 0
+def stored(session: Session) -> dict[str, tuple[int, int]]:
+    """Each file's rows and bytes."""
+    found = session.run("SELECT file_path, record_count, file_size_in_bytes FROM `sales$files`")
+    return {
+        path: (rows, size) for path, rows, size in map(dict.values, found.to_arrow().to_pylist())
+    }
 
 
 @pytest.mark.parametrize(
@@ -58,14 +60,15 @@ def test_a_preview_tells_what_the_statement_takes(
         shown = sales.preview(statement).to_arrow()
         assert files(warehouse) == before
         assert shown.num_rows == partitions
-        count, rows = stored(sales)
-        outcome = sales.run(statement)
-        left, rows_left = stored(sales)
+        there = stored(sales)
+        sales.run(statement)
+        left = stored(sales)
     finally:
         sales.spark.conf.unset(MODE)
-    written = outcome.files_written or 0, outcome.rows_written or 0
-    assert sum(shown.column("files").to_pylist()) == count + written[0] - left
-    assert sum(shown.column("rows").to_pylist()) == rows + written[1] - rows_left
+    gone = [size for path, size in there.items() if path not in left]
+    assert sum(shown.column("files").to_pylist()) == len(gone)
+    assert sum(shown.column("rows").to_pylist()) == sum(rows for rows, _ in gone)
+    assert sum(shown.column("bytes").to_pylist()) == sum(size for _, size in gone)
 
 
 def test_a_preview_names_the_partitions_and_sums_up(sales: Session) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
+import obstore
 import pytest
 
 import paimon_magics
 from paimon_magics import Session
-from paimon_magics.errors import JobError
+from paimon_magics.errors import JobError, PaimonMagicsError
 from tests.backends.s3 import Bucket, s3_server
+from tests.coordinator.process import Process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,14 +85,86 @@ def test_a_job_that_fails_leaves_nothing(session: Session, bucket: Bucket) -> No
     assert len(rows(session, "SELECT * FROM a")) == 2
 
 
-def test_credentials_are_not_shown(session: Session, bucket: Bucket) -> None:
-    session.run("CREATE TABLE a (k BIGINT)")
-    session.run("INSERT INTO a SELECT id FROM range(10)")
-    frame = session.table("a")
-    shown = session.explain("SELECT * FROM a").message + frame._jdf.queryExecution().toString()
-    shown += repr(session) + repr(session.catalog.stores.of(bucket.options["warehouse"]))
-    assert "a-secret-key" not in shown
-    assert "MapInArrow" in shown
+@pytest.mark.parametrize(
+    "options",
+    [
+        "'primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '20'",
+        "'primary-key' = 'k', 'dynamic-bucket.target-row-num' = '20'",
+        "'file.format' = 'orc'",
+        "'file.format' = 'avro', 'bucket' = '2', 'bucket-key' = 'k'",
+    ],
+    ids=["dynamic buckets", "keys that move", "orc", "avro"],
+)
+def test_other_layouts_and_formats(session: Session, bucket: Bucket, options: str) -> None:
+    session.run(
+        "CREATE TABLE t (k BIGINT NOT NULL, v STRING, p BIGINT NOT NULL) PARTITIONED BY (p) "
+        f"TBLPROPERTIES ({options})"
+    )
+    session.run("INSERT INTO t SELECT id, 'old', id % 2 FROM range(60)")
+    session.run("INSERT INTO t SELECT id, 'new', id % 2 FROM range(30, 90)")
+    keyed = "primary-key" in options
+    assert rows(session, "SELECT v, count(*), sum(k) FROM t GROUP BY v ORDER BY v") == [
+        ("new", 60, 3570), ("old", 30 if keyed else 60, 435 if keyed else 1770)
+    ]  # fmt: skip
+    session.run("INSERT OVERWRITE t PARTITION (p = 0) SELECT 1000, 'only'")
+    assert rows(session, "SELECT k, v FROM t WHERE p = 0") == [(1000, "only")]
+    assert left_behind(bucket) == []
+
+
+def test_credentials_are_not_shown(
+    spark: SparkSession, bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nowhere: not in what is shown, raised, logged or planned, nor in any file or object."""
+    secret = "a-secret-key"
+    state = tmp_path / "state"
+    process = Process(bucket.options["warehouse"], state, catalog=bucket.options)
+    shown: list[str] = []
+    spark.sparkContext.setLogLevel("INFO")
+    try:
+        process.start()
+        with paimon_magics.connect(
+            catalog=bucket.options, coordinator=process.address, token=process.token(), spark=spark
+        ) as session:
+            session.run("CREATE TABLE a (k BIGINT, v STRING)")
+            shown += [session.run("INSERT INTO a SELECT id, 'x' FROM range(10)").message]
+            shown += [session.run("INSERT INTO a VALUES (1, 'y')").message]
+            for sql in ("SELECT * FROM a", "INSERT OVERWRITE a SELECT * FROM a", "DESCRIBE a"):
+                shown += [session.explain(sql).message]
+            shown += [
+                str(session.preview("TRUNCATE TABLE a")),
+                str(session.history("a").to_arrow()),
+            ]
+            shown += [session.table("a")._jdf.queryExecution().toString(), repr(session)]
+            shown += [repr(session.catalog.stores.of(bucket.options["warehouse"]))]
+            shown += [repr(session.run("DESCRIBE EXTENDED a").to_arrow().to_pylist())]
+            spark.udf.register("divided", lambda number: str(1 // (number - 5)), "string")
+            with pytest.raises(JobError) as failed:
+                session.run("INSERT INTO a SELECT id, divided(id) FROM range(10)")
+            shown += [failed.value.text(), repr(failed.value.__cause__)]
+            for path in ("/v1/transactions", "/metrics", "/"):
+                page = httpx.get(
+                    process.address + path,
+                    headers={"Authorization": f"Bearer {process.token()}"},
+                    trust_env=False,
+                )
+                shown += [page.text]
+        wrong = {**bucket.options, "warehouse": "s3://no-such-bucket/w"}
+        with (
+            pytest.raises(PaimonMagicsError) as refused,
+            paimon_magics.connect(catalog=wrong, spark=spark) as session,
+        ):
+            session.run("CREATE TABLE a (k BIGINT); INSERT INTO a VALUES (1)")
+        shown += [refused.value.text(), repr(refused.value.__cause__)]
+    finally:
+        spark.sparkContext.setLogLevel("OFF")
+        process.close()
+    shown += capfd.readouterr()
+    assert any("MapInArrow" in text for text in shown)
+    assert [text for text in shown if secret in text] == []
+    stored = [file.read_bytes() for file in state.rglob("*") if file.is_file()]
+    stored += [bytes(obstore.get(bucket.store, key).bytes()) for key in bucket.objects()]
+    assert len(stored) > 10
+    assert [content for content in stored if secret.encode() in content] == []
 
 
 def test_every_spelling_of_the_options_writes_and_reads(

@@ -1,0 +1,83 @@
+"""Statements on tables in HDFS, on a real cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import JobError
+from paimon_magics.statements.statement import TableName
+from tests.backends.hdfs_cluster import hdfs_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as url:
+        yield url
+
+
+@pytest.fixture
+def session(spark: SparkSession, cluster: str, request: pytest.FixtureRequest) -> Iterator[Session]:
+    warehouse = f"{cluster}/{request.node.name.partition('[')[0]}"
+    with paimon_magics.connect(warehouse, spark=spark) as opened:
+        yield opened
+
+
+def rows(session: Session, sql: str) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in session.run(sql).to_arrow().to_pylist()]
+
+
+def names(session: Session, table: str, *folders: str) -> list[str]:
+    """The files in folders of a table."""
+    loaded = session.catalog.load(TableName(table, "default"))
+    found = [loaded.store.names(f"{loaded.location}/{folder}") for folder in folders]
+    return sorted(name for one in found for name in one)
+
+
+def test_every_layout_is_written_replaced_and_read(session: Session) -> None:
+    for name, options in (
+        ("a", ""),
+        ("f", "'primary-key' = 'p,k', 'bucket' = '2'"),
+        ("d", "'primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '20'"),
+    ):
+        session.run(
+            f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING, p STRING) PARTITIONED BY (p)"
+            + (f" TBLPROPERTIES ({options})" if options else "")
+        )
+        session.run(f"INSERT INTO {name} SELECT id, 'job', concat('p/', id % 2) FROM range(100)")
+        session.run(f"INSERT INTO {name} VALUES (1, 'kernel', 'p/1'), (200, 'kernel', 'p/1')")
+        session.run(
+            f"INSERT OVERWRITE {name} PARTITION (p = 'p/0') SELECT k, v FROM {name} WHERE k < 5"
+        )
+        assert rows(session, f"SELECT p, count(*), max(v) FROM {name} GROUP BY p ORDER BY p") == [
+            ("p/0", 6 if name == "a" else 5, "kernel"),
+            ("p/1", 52 if name == "a" else 51, "kernel"),
+        ]
+        assert names(session, name, ".attempts") == []
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_a_job_that_fails_leaves_nothing_in_any_format(session: Session, file_format: str) -> None:
+    table = f"t_{file_format}"
+    session.run(
+        f"CREATE TABLE {table} (k BIGINT, v STRING) TBLPROPERTIES ('file.format' = '{file_format}')"
+    )
+    session.run(f"INSERT INTO {table} VALUES (1, 'before')")
+    before = names(session, table, "bucket-0", "manifest", "snapshot")
+    session.spark.udf.register("checked", lambda number: str(1 // (number - 3900)), "string")
+    with pytest.raises(JobError, match="ZeroDivisionError"):
+        session.run(f"INSERT INTO {table} SELECT id, checked(id) FROM range(0, 4000, 1, 4)")
+    assert names(session, table, "bucket-0", "manifest", "snapshot") == before
+    session.run(f"INSERT INTO {table} SELECT id, 'after' FROM range(2)")
+    assert rows(session, f"SELECT k, v FROM {table} ORDER BY v, k") == [
+        (0, "after"), (1, "after"), (1, "before")
+    ]  # fmt: skip
