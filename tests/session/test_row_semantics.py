@@ -334,20 +334,21 @@ def literal(value: Any) -> str:
 
 
 def known_by_java(java: JavaPaimon, warehouse: Path, name: str) -> dict[str, list[Row]]:
-    def rows(table: str, **options: str) -> list[Row]:
-        return java.rows(
-            warehouse, f"default.{table}", {k.replace("_", "-"): options[k] for k in options}
-        )
+    def rows(table: str, options: dict[str, str] | None = None) -> list[Row]:
+        return java.rows(warehouse, f"default.{table}", options)
 
-    snapshots = sorted(row[0] for row in rows(f"{name}$snapshots"))
-    return {
+    found = {
         "rows": sorted(rows(name), key=repr),
         "kinds": sorted(rows(f"{name}$audit_log"), key=repr),
-        **{
-            f"changes {last}": rows(f"{name}$audit_log", incremental_between=f"{last - 1},{last}")
-            for last in snapshots
-        },
     }
+    for snapshot in sorted(row[0] for row in rows(f"{name}$snapshots")):
+        window = {"incremental-between": f"{snapshot - 1},{snapshot}"}
+        changes = rows(f"{name}$audit_log", window)
+        # What Java gathers in sets and maps has their order until it is merged with other rows.
+        found[f"changes {snapshot}"] = [
+            tuple(sorted(v, key=repr) if isinstance(v, list) else v for v in row) for row in changes
+        ]
+    return found
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
