@@ -34,6 +34,7 @@ STEPS = (
     "expiry.changelogs_decided",  # as for snapshots
     "expiry.changelog_data_removed",  # a changelog's files are gone, its manifests are not
     "abort.stored",  # the end is stored, the files are there
+    "tag.renamed",  # the tag has its new name and the old one
     "removal.claimed",  # the transaction is certainly not in the table, its files are there
     "files.removed",  # the files are gone, that is not stored
 )

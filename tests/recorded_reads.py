@@ -118,7 +118,7 @@ def recorded_value(value: Any, data_type: pa.DataType) -> Any:
         case datetime.date() | Decimal():
             return str(value)
         case bytes():
-            return "0x" + value.hex().upper()
+            return "0x" + value.hex()
     if pa.types.is_map(data_type):
         return {
             str(recorded_value(k, data_type.key_type)): recorded_value(v, data_type.item_type)

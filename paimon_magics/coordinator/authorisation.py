@@ -160,6 +160,7 @@ _READ = (
 )
 _WRITE = (
     "POST /v1/tables/check",
+    "POST /v1/tables/versions",
     "POST /v1/transactions",
     "POST /v1/transactions/{id}/abort",
     "POST /v1/transactions/{id}/commit",

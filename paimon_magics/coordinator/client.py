@@ -7,6 +7,8 @@ from typing import Protocol
 from paimon_magics.coordinator.administering import Administration
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import VersionChange
+from paimon_magics.tables.version_changes import VersionReceipt
 
 __all__ = ["CoordinatorClient"]
 
@@ -43,6 +45,13 @@ class CoordinatorClient(Protocol):
     def sweep(self, request: CommitRequest) -> int:
         """Delete what a committed transaction wrote but did not commit: files of task attempts
         that failed or lost to another attempt. Returns the number of files deleted."""
+
+    def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
+        """Change tags or branches of a table, or roll it back.
+
+        Raises UnknownNameError and InvalidTableError for what can't be, with nothing changed, and
+        UnknownOutcomeError when it could not be determined whether it was done.
+        """
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot from expiring while it is read, until `release`; False when it has

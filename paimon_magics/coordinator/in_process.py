@@ -15,14 +15,18 @@ import threading
 
 from paimon_magics.coordinator.administering import Administration
 from paimon_magics.coordinator.opening import open_transaction
+from paimon_magics.coordinator.rest_context import Context, Turns
+from paimon_magics.coordinator.versions import change_versions
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import commit, committed_files, find_commit
 from paimon_magics.tables.stores import told
+from paimon_magics.tables.version_changes import VersionReceipt
 
 __all__ = ["InProcessCommitter"]
 
@@ -37,6 +41,7 @@ class InProcessCommitter:
         self._catalog = catalog
         self._settings = settings
         self._turn = threading.Lock()
+        self._context = Context(catalog, catalog.publish, Turns(), prefix="")
         # The commit users of which it is certain, without a look, that they have no snapshot.
         self._uncommitted: set[str] = set()
 
@@ -79,6 +84,11 @@ class InProcessCommitter:
         loaded = self._catalog.load(request.transaction.table)
         keep = committed_files(loaded, request.messages)
         return self._remove(loaded, request.transaction, keep)
+
+    def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
+        """See `CoordinatorClient.change_versions`."""
+        with self._turn:
+            return change_versions(self._context, table, change)
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """See `CoordinatorClient.lease`: sessions without a coordinator expire nothing."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -29,17 +30,22 @@ from paimon_magics.coordinator.documents import (
 from paimon_magics.coordinator.finding import Finder, Place
 from paimon_magics.coordinator.origin import host_name, notebook_name, user_name
 from paimon_magics.coordinator.read_leases import ReadLeases
+from paimon_magics.coordinator.version_documents import change_document, version_receipt_of
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidTableError,
     InvalidValueError,
     PaimonMagicsError,
     SetupError,
+    StatementError,
     UnknownNameError,
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import VersionChange
+from paimon_magics.tables.version_changes import VersionReceipt
 
 __all__ = ["RemoteCoordinator"]
 
@@ -51,6 +57,12 @@ _PAUSE_SECONDS_MAX = 2.0
 _HEARTBEATS_PER_LEASE = 4
 _HELD_PAUSE_SECONDS = 0.2
 _PLACES_MAX = 3
+
+
+# Errors of a statement that a coordinator tells by their own names.
+_TOLD: Mapping[str, type[StatementError]] = {
+    kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
+}
 
 
 class _TableHeldError(CommitConflictError):
@@ -141,6 +153,17 @@ class RemoteCoordinator:
             return 0
         return int(member(answer, "removed", int))
 
+    def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
+        """See `CoordinatorClient.change_versions`."""
+        document = {
+            "table": table_document(table),
+            "change": change_document(change),
+            "repeated": False,
+        }
+        again = {**document, "repeated": True}
+        answer = self._call("POST", "/v1/tables/versions", document, again=again)
+        return version_receipt_of(member(answer, "receipt", dict))
+
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """See `CoordinatorClient.lease`."""
         return self._read_leases.take(table, snapshot_id)
@@ -205,11 +228,20 @@ class RemoteCoordinator:
         self._move(place, _new_address(response), start=False)
         return _document(response)
 
-    def _call(self, method: str, path: str, document: Any = None, *, settles: bool = False) -> Any:
+    def _call(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        settles: bool = False,
+        again: Any = None,
+    ) -> Any:
         """The answer's document; repeated while the coordinator can't be reached or is starting.
 
         A request that `settles` something may have done so although no answer came: only an answer
-        about the thing itself ends it then, anything else is an UnknownOutcomeError.
+        about the thing itself ends it then, anything else is an UnknownOutcomeError. `again` is
+        the document of a repetition, where it is another.
         """
         deadline = time.monotonic() + _REPEAT_SECONDS_MAX
         pause = _PAUSE_SECONDS
@@ -223,6 +255,7 @@ class RemoteCoordinator:
                     may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
                     problem: PaimonMagicsError = _unreachable(place, error)
                     moved = self._move(place)
+                    document = document if again is None else again
                 else:
                     if response.status_code not in (423, 503):
                         if may_have_arrived and response.status_code not in (200, 409, 410):
@@ -331,8 +364,8 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
     except (ValueError, KeyError, TypeError):
         message, hint, kind = f"The coordinator answered {response.status_code}.", "", ""
     match response.status_code:
-        case 400 if kind == "UnsupportedStatementError":
-            return UnsupportedStatementError(message, hint=hint)
+        case 400 if kind in _TOLD:
+            return _TOLD[kind](message, hint=hint)
         case 400 | 413:
             return InvalidValueError(message, hint=hint)
         case 423 if kind == "TableHeldError":

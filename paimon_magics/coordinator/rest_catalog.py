@@ -42,6 +42,7 @@ from paimon_magics.coordinator.rest_requests import (
     table_name,
 )
 from paimon_magics.coordinator.rest_versions import VERSION_ENDPOINTS
+from paimon_magics.coordinator.versions import version_route
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition
@@ -101,6 +102,7 @@ def rest_catalog_routes(
         *(endpoint(context, m, root + path, handler) for m, path, handler in _ENDPOINTS),
         *(endpoint(context, m, table + path, handler) for m, path, handler in VERSION_ENDPOINTS),
         _everything_else(context, f"{root}/{{rest:path}}"),
+        version_route(context),
     ]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
+from paimon_magics.planning.procedures import PROCEDURES
 
 __all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text"]
 
@@ -66,7 +67,17 @@ STATEMENTS = (
             "ALTER TABLE t UNSET TBLPROPERTIES [IF EXISTS] ('k', …)",
             "ALTER TABLE t RENAME TO new_name",
             "ALTER TABLE t DROP [IF EXISTS] PARTITION (c = v, …), …",
+            "ALTER TABLE t CREATE [OR REPLACE] TAG [IF NOT EXISTS] tag [AS OF VERSION n] "
+            "[RETAIN n DAYS | HOURS | MINUTES]",
+            "ALTER TABLE t REPLACE TAG tag [AS OF VERSION n] [RETAIN n DAYS]",
+            "ALTER TABLE t DELETE TAG [IF EXISTS] tag",
+            "ALTER TABLE t RENAME TAG tag TO new_name",
         ),
+    ),
+    StatementHelp(
+        "CALL",
+        "make, rename and delete tags and branches; roll a table back",
+        tuple(f"CALL {procedure.form}" for procedure in PROCEDURES.values()),
     ),
     StatementHelp("DROP TABLE", "remove a table and its files", ("DROP TABLE [IF EXISTS] t",)),
     StatementHelp(
@@ -87,13 +98,14 @@ STATEMENTS = (
     StatementHelp("USE", "choose the database of unqualified names", ("USE [DATABASE] d",)),
     StatementHelp(
         "SHOW",
-        "list databases, tables, columns, partitions, options; or a table's definition",
+        "list databases, tables, columns, partitions, options, tags; or a table's definition",
         (
             "SHOW DATABASES [LIKE 'p*']",
             "SHOW TABLES [IN d] [LIKE 'p*']",
             "SHOW COLUMNS IN t",
             "SHOW PARTITIONS t [PARTITION (c = v, …)]",
             "SHOW TBLPROPERTIES t [('k')]",
+            "SHOW TAGS t",
             "SHOW CREATE TABLE t",
         ),
     ),
@@ -119,12 +131,10 @@ REFUSED = (
     "DELETE",
     "UPDATE",
     "MERGE INTO",
-    "CALL",
     "COPY INTO",
     "ANALYZE TABLE",
-    "SHOW TAGS",
     "SHOW BRANCHES",
-    "ALTER TABLE … CREATE TAG",
+    "ALTER TABLE … CREATE BRANCH",
     "CREATE OR REPLACE TABLE",
     "VERSION AS OF",
 )

@@ -48,8 +48,9 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.tables import descriptions
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.catalog_tables import SYSTEM_DATABASE, catalog_table_names
 from paimon_magics.tables.partitions import list_partitions, partition_name, partition_value_text
-from paimon_magics.tables.system_tables import metadata_table
+from paimon_magics.tables.system_tables import is_metadata, metadata_table
 from paimon_magics.tables.types import from_arrow_type
 
 if TYPE_CHECKING:
@@ -283,7 +284,11 @@ def _use(connection: Connection, statement: UseDatabase) -> Outcome:
 
 def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
     database = statement.database or connection.database
-    names = _matching(connection.catalog.list_tables(database), statement.pattern)
+    if database == SYSTEM_DATABASE:
+        found = catalog_table_names(connection.catalog)
+    else:
+        found = connection.catalog.list_tables(database)
+    names = _matching(found, statement.pattern)
     views = _matching(temporary_views(connection.spark), statement.pattern)
     return _listing(
         connection,
@@ -350,7 +355,7 @@ def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
 
 def _describe(connection: Connection, statement: Describe) -> Outcome:
     full = connection.full_name(statement.name)
-    if full.system_table is not None:
+    if is_metadata(full):
         schema = metadata_table(connection.catalog, full).schema
         rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
     else:

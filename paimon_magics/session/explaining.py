@@ -14,6 +14,7 @@ from paimon_magics.planning.reads import ReadPlan
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query, read_plan, resolve
+from paimon_magics.session.versions import planned_call
 from paimon_magics.session.writing import prepare_insert
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.statement import (
@@ -30,6 +31,8 @@ from paimon_magics.statements.statement import (
     Statement,
     TruncateTable,
 )
+from paimon_magics.statements.version_changes import AlterTags, Call
+from paimon_magics.tables.system_tables import is_metadata
 
 if TYPE_CHECKING:
     import pyarrow
@@ -135,6 +138,13 @@ def plan_without_running(
         case TruncateTable():
             table = connection.load(statement.name, statement.text, 0)
             return f"Would remove rows of `{table.name}`."
+        case AlterTags():
+            table = connection.load(statement.name, statement.text, statement.name_position)
+            return f"Would change tags of `{table.name}`."
+        case Call():
+            call, name = planned_call(connection, statement, parameters)
+            connection.load(name, statement.text, call.position)
+            return f"Would call sys.{call.procedure} for `{name}`."
         case Refused():
             raise UnsupportedStatementError(
                 f"{statement.kind} is not offered yet.", statement=statement.text, position=0
@@ -164,7 +174,7 @@ def _tables_named(connection: Connection, statement: Statement):  # type: ignore
             found = [reference.name for reference in statement.query.references]
         case Insert():
             found = [statement.target, *(r.name for r in statement.source.references)]
-        case AlterTable() | TruncateTable():
+        case AlterTable() | AlterTags() | TruncateTable():
             found = [statement.name]
         case _:
             found = []
@@ -194,7 +204,7 @@ def _query_lines(connection: Connection, statement: str, query: QueryText) -> li
         name = resolve(connection, reference, statement)
         if name is None:
             lines.append(f"{reference.name}: Spark's own table or view")
-        elif name.system_table is not None:
+        elif is_metadata(name):
             lines.append(f"{name}: metadata, read on the driver")
         else:
             lines.append(f"{name}: {_roads(read_plan(connection, connection.catalog.load(name)))}")

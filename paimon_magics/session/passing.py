@@ -29,6 +29,7 @@ from paimon_magics.statements.statement import (
     TextRange,
     TruncateTable,
 )
+from paimon_magics.statements.version_changes import AlterTags, ShowTags
 
 __all__ = ["is_for_spark", "pass_to_spark"]
 
@@ -42,12 +43,14 @@ def is_for_spark(connection: Connection, statement: Statement) -> bool:
             return _is_sparks(connection, name)
         case (
             AlterTable(name=name)
+            | AlterTags(name=name)
             | Describe(name=name)
             | DropTable(name=name)
             | ShowColumns(name=name)
             | ShowCreateTable(name=name)
             | ShowOptions(name=name)
             | ShowPartitions(name=name)
+            | ShowTags(name=name)
             | TruncateTable(name=name)
         ):
             return _is_sparks(connection, name)

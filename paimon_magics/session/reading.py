@@ -13,12 +13,13 @@ from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.parameters import bind
 from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
 from paimon_magics.spark.reading import read_frame
+from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.statement import QueryText, TableName, TableReference
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.native import native_table
 from paimon_magics.tables.scanning import scan, snapshot_identity
-from paimon_magics.tables.system_tables import metadata_table
+from paimon_magics.tables.system_tables import is_catalog_table, is_metadata, metadata_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -95,8 +96,11 @@ def resolve(connection: Connection, reference: TableReference, statement: str) -
 
 
 def is_paimon_table(connection: Connection, name: TableName) -> bool:
-    """Whether the catalog has the table (for a system table: the table that it is about)."""
+    """Whether the catalog has the table (for a system table: the table that it is about; what is in
+    the database `sys` always is)."""
     assert name.database is not None
+    if is_catalog_table(name):
+        return True
     return connection.catalog.database_exists(name.database) and connection.catalog.table_exists(
         replace(name, system_table=None)
     )
@@ -104,8 +108,8 @@ def is_paimon_table(connection: Connection, name: TableName) -> bool:
 
 def frame_of_table(connection: Connection, name: TableName) -> DataFrame:
     """All rows of a table or metadata system table at its latest snapshot, as a lazy frame."""
-    if name.system_table is not None:
-        return connection.spark.createDataFrame(metadata_table(connection.catalog, name))
+    if is_metadata(name):
+        return frame_of_rows(connection.spark, metadata_table(connection.catalog, name))
     held = HeldSnapshots(connection.committer)
     try:
         # A frame of the caller's own: the kept one stays for other queries.
@@ -117,7 +121,7 @@ def frame_of_table(connection: Connection, name: TableName) -> DataFrame:
 
 
 def _view_of(connection: Connection, name: TableName, held: HeldSnapshots) -> str:
-    if name.system_table is not None:
+    if is_metadata(name):
         return connection.views.pass_by(frame_of_table(connection, name))
     return _kept(connection, name, held)[0]
 

@@ -36,6 +36,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
+from paimon_magics.session.versions import run_version_statement
 from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.failures import translate
@@ -51,6 +52,7 @@ from paimon_magics.statements.statement import (
     Statement,
     TruncateTable,
 )
+from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.provenance import history
 
@@ -329,6 +331,8 @@ class Session:
                 return explain_statement(connection, statement, parameters)
             case Refused():
                 raise refused(statement)
+            case AlterTags() | ShowTags() | Call():
+                return run_version_statement(connection, statement, parameters)
             case _:
                 outcome = run_definition(connection, statement, parameters)
                 assert outcome is not None, type(statement)
@@ -338,9 +342,15 @@ class Session:
 def refused(statement: Refused) -> PaimonMagicsError:
     """The error for a statement that is recognised and not offered."""
     about = f" on `{statement.name}`" if statement.name is not None else ""
+    hint = "The statements that are offered are listed by %paimon help."
+    if "BRANCH" in statement.kind:
+        hint = (
+            "Branches are made by CALL sys.create_branch, and listed by the system table "
+            f"`{statement.name or 't'}$branches`."
+        )
     return UnsupportedStatementError(
         f"{statement.kind}{about} is not offered yet.",
-        hint="The statements that are offered are listed by %paimon help.",
+        hint=hint,
         statement=statement.text,
         position=0,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paimon_magics.errors import nearest
+from paimon_magics.statements.calls import at_tag_change, read_alter_tags
 from paimon_magics.statements.columns import read_details, read_path, read_position
 from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.names import table_name
@@ -29,6 +30,7 @@ from paimon_magics.statements.statement import (
     TableChange,
     UnsetOptions,
 )
+from paimon_magics.statements.version_changes import AlterTags
 
 __all__ = ["read_alter_table"]
 
@@ -37,9 +39,11 @@ _REFUSED_VERBS = ("REPLACE", "CREATE", "DELETE", "RECOVER", "PARTITION", "CLUSTE
 _ACTIONS = ("TYPE", "COMMENT", "FIRST", "AFTER", "SET", "DROP")
 
 
-def read_alter_table(cursor: Cursor, offset: int) -> AlterTable:
+def read_alter_table(cursor: Cursor, offset: int) -> AlterTable | AlterTags:
     """Reads what follows ALTER TABLE."""
     name, position = table_name(cursor)
+    if at_tag_change(cursor):
+        return read_alter_tags(cursor, offset, name, position)
     changes = _changes(cursor)
     cursor.expect_end()
     return AlterTable(cursor.text, offset, name, position, changes)

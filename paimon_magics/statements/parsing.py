@@ -14,6 +14,7 @@ from paimon_magics.errors import InvalidTableError, StatementSyntaxError, neares
 from paimon_magics.statements import database_statements as databases
 from paimon_magics.statements import table_statements as tables
 from paimon_magics.statements.alter_table import read_alter_table
+from paimon_magics.statements.calls import read_call, read_show_tags
 from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.inserts import read_insert
 from paimon_magics.statements.keywords import CLAUSE_WORDS, STATEMENT_WORDS, word_set
@@ -43,11 +44,9 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
     ("DELETE", "FROM"),
     ("UPDATE",),
     ("MERGE", "INTO"),
-    ("CALL",),
     ("COPY", "INTO"),
     ("ANALYZE", "TABLE"),
     ("ANALYZE", "TABLES"),
-    ("SHOW", "TAGS"),
     ("SHOW", "BRANCHES"),
     ("SHOW", "TABLE", "EXTENDED"),
 )
@@ -246,6 +245,7 @@ def _show(cursor: Cursor, offset: int) -> Statement:
         ("CREATE", "TABLE"): tables.read_show_create_table,
         ("TBLPROPERTIES",): tables.read_show_options,
         ("COLUMNS",): tables.read_show_columns,
+        ("TAGS",): read_show_tags,
     }
     for words, reader in readers.items():
         if cursor.at(*words):
@@ -321,4 +321,5 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (("DESC",), _describe),
     (("USE",), databases.read_use),
     (("EXPLAIN",), _explain),
+    (("CALL",), read_call),
 )

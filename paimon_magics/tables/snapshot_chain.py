@@ -14,6 +14,7 @@ from pypaimon.common import time_utils
 from pypaimon.common.json_util import JSON
 
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.faults import reach
 from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.snapshot_publishers import Publish, write_hint
@@ -28,8 +29,11 @@ __all__ = [
     "load_snapshot",
     "load_tag",
     "published_path",
+    "rename_tag",
+    "replace_tag",
     "roll_back",
     "snapshot_by_id",
+    "snapshot_ids",
     "tag_document",
 ]
 
@@ -86,7 +90,7 @@ def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Do
     """Up to `count` snapshots with ids above `after`, oldest first."""
     found: list[Document] = []
     earliest = earliest_snapshot_id(table.paimon, table.store) or 0
-    for snapshot_id in _snapshot_ids(table):
+    for snapshot_id in snapshot_ids(table):
         if snapshot_id > after and snapshot_id >= earliest and len(found) != count:
             document = snapshot_by_id(table, snapshot_id)
             if document is not None:  # else it expired meanwhile
@@ -112,9 +116,7 @@ def roll_back(
         target = _trimmed(tagged)
     else:
         assert snapshot_id is not None
-        stored = kept_snapshot(table, snapshot_id) or next(
-            (_trimmed(t) for t in tags.values() if t is not None and t["id"] == snapshot_id), None
-        )
+        stored = _kept_or_tagged(table, snapshot_id)
         if stored is None:
             raise UnknownNameError(f"There is no snapshot {snapshot_id} of `{table.name}`.")
         target = stored
@@ -125,7 +127,7 @@ def roll_back(
         path = published_path(manager.get_snapshot_path(kept))
         publish(path, json.dumps(target, indent=2).encode())
     write_hint(table.store, manager.latest_file, kept)
-    for newer in reversed(_snapshot_ids(table)):
+    for newer in reversed(snapshot_ids(table)):
         if newer > kept:
             table.paimon.file_io.delete(manager.get_snapshot_path(newer))
     for name, document in tags.items():
@@ -136,7 +138,8 @@ def roll_back(
     return kept
 
 
-def _snapshot_ids(table: StoredTable) -> list[int]:
+def snapshot_ids(table: StoredTable) -> list[int]:
+    """The ids of all stored snapshots, least first; some may be expiring right now."""
     manager = table.paimon.snapshot_manager()
     return sorted(
         int(name.removeprefix("snapshot-"))
@@ -189,16 +192,34 @@ def create_tag(
     `time_retained` is a duration in Paimon's writing, as `12 h`. Raises UnknownNameError for a
     snapshot that is not there, StatementError for what is no duration.
     """
-    _refuse_remote(table, "tagged")
-    document = latest_snapshot(table) if snapshot_id is None else kept_snapshot(table, snapshot_id)
-    if document is None:
-        shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
-        raise UnknownNameError(f"There is no {shown} of `{table.name}`.")
-    if time_retained is not None:
-        created = time_utils.local_datetime_to_json_array(datetime.datetime.now())
-        document = document | dict(zip(_TAG_KEYS, (created, _seconds(time_retained)), strict=True))
-    path = published_path(table.paimon.tag_manager().tag_path(name))
-    return publish(path, json.dumps(document).encode())
+    content = _tag_content(table, snapshot_id, time_retained)
+    return publish(published_path(table.paimon.tag_manager().tag_path(name)), content)
+
+
+def replace_tag(
+    table: StoredTable, name: str, *, snapshot_id: int | None, time_retained: str | None
+) -> None:
+    """Let a tag that exists name another snapshot; see `create_tag`. Readers see it as it was or
+    as it is."""
+    content = _tag_content(table, snapshot_id, time_retained)
+    table.store.write(published_path(table.paimon.tag_manager().tag_path(name)), content)
+
+
+def rename_tag(
+    table: StoredTable, name: str, new_name: str, publish: Publish, *, repeated: bool = False
+) -> bool:
+    """Rename a tag that exists; False when the new name is taken.
+
+    The tag has both names for a moment, and where this is cut short: `repeated` then goes on.
+    """
+    manager = table.paimon.tag_manager()
+    content = table.paimon.file_io.read_file_utf8(manager.tag_path(name))
+    if not publish(published_path(manager.tag_path(new_name)), content.encode()):
+        taken = table.paimon.file_io.read_file_utf8(manager.tag_path(new_name))
+        if not repeated or taken != content:
+            return False
+    reach("tag.renamed")
+    return delete_tag(table, name)
 
 
 def delete_tag(table: StoredTable, name: str) -> bool:
@@ -208,6 +229,35 @@ def delete_tag(table: StoredTable, name: str) -> bool:
         return False
     table.paimon.file_io.delete(path)
     return True
+
+
+def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str | None) -> bytes:
+    """A tag's file: a snapshot, which may be one that only another tag keeps, with up to two keys
+    more."""
+    _refuse_remote(table, "tagged")
+    document = (
+        latest_snapshot(table) if snapshot_id is None else _kept_or_tagged(table, snapshot_id)
+    )
+    if document is None:
+        shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
+        raise UnknownNameError(
+            f"There is no {shown} of `{table.name}`.",
+            hint="Write to the table first."
+            if snapshot_id is None
+            else f"`{table.name}$snapshots` lists those that have not expired.",
+        )
+    if time_retained is not None:
+        created = time_utils.local_datetime_to_json_array(datetime.datetime.now())
+        document = document | dict(zip(_TAG_KEYS, (created, _seconds(time_retained)), strict=True))
+    return json.dumps(document).encode()
+
+
+def _kept_or_tagged(table: StoredTable, snapshot_id: int) -> Document | None:
+    stored = kept_snapshot(table, snapshot_id)
+    if stored is not None:
+        return stored
+    tags = (_read_tag(table, name) for name in list_tags(table))
+    return next((_trimmed(t) for t in tags if t is not None and t["id"] == snapshot_id), None)
 
 
 def published_path(path: str) -> str:

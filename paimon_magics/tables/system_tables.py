@@ -1,56 +1,134 @@
-"""Metadata system tables (`orders$snapshots`, `orders$files`, …) as Arrow tables.
+"""Metadata system tables (`orders$snapshots`, `orders$files`, …) as Arrow tables: which there are.
 
-They come from pypaimon's own system tables; where those differ from Paimon's Java side (the text
-of partitions and statistics, `file_path`, `writer_version`) the result differs too. Types are ones
-that Spark takes: timestamps in microseconds.
+Columns, types and the text of values are those of Paimon's Java library. Times are wall-clock times
+of this process's zone, as Java's are of the JVM's. Nothing is written, no folder of data listed.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-from pypaimon.schema.data_types import PyarrowFieldParser
-from pypaimon.table.system import system_table_loader
 
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError, nearest
 from paimon_magics.statements.statement import TableName
+from paimon_magics.tables import file_tables, layout_tables, version_tables
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog_tables import SYSTEM_DATABASE, catalog_table
+from paimon_magics.tables.snapshot_chain import (
+    latest_snapshot,
+    list_tags,
+    load_tag,
+    snapshot_by_id,
+)
+from paimon_magics.tables.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.table_views import TableView
 
-__all__ = ["METADATA_TABLES", "metadata_table"]
+__all__ = [
+    "METADATA_TABLES",
+    "TIME_TRAVELLING",
+    "is_catalog_table",
+    "is_metadata",
+    "metadata_table",
+]
 
-METADATA_TABLES = tuple(sorted(system_table_loader.SYSTEM_TABLES))
+_LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
+    "aggregation_fields": version_tables.aggregation_fields,
+    "branches": version_tables.branches,
+    "buckets": layout_tables.buckets,
+    "consumers": version_tables.consumers,
+    "file_key_ranges": file_tables.file_key_ranges,
+    "files": file_tables.files,
+    "manifests": file_tables.manifests,
+    "options": version_tables.options,
+    "partitions": layout_tables.partitions,
+    "schemas": version_tables.schemas,
+    "snapshots": version_tables.snapshots,
+    "statistics": version_tables.statistics,
+    "table_indexes": layout_tables.table_indexes,
+    "tags": version_tables.tags,
+}
+METADATA_TABLES = tuple(sorted(_LOADERS))
+TIME_TRAVELLING = frozenset(
+    {"file_key_ranges", "files", "manifests", "partitions", "statistics", "table_indexes"}
+)
+"""Those that show the snapshot that is asked for; others show what there is now."""
+
 # Paimon's other system tables: known, and not offered yet.
-_NOT_YET = ("aggregation_fields", "audit_log", "binlog", "ro", "row_tracking", "statistics")
+_NOT_YET = ("audit_log", "binlog", "ro", "row_tracking")
 
 
-def metadata_table(catalog: Catalog, name: TableName) -> pa.Table:
-    """The rows of the system table that `name.system_table` names, for its table and branch.
+def is_catalog_table(name: TableName) -> bool:
+    """Whether the full name is one in the database `sys`, whose tables are all system tables."""
+    return name.database == SYSTEM_DATABASE
 
-    Raises UnknownNameError for a name that is none (with the nearest, or all of them),
-    UnsupportedStatementError for one that is not offered yet.
+
+def is_metadata(name: TableName) -> bool:
+    """Whether the full name is that of a system table, of a table's or the catalog's."""
+    return name.system_table is not None or is_catalog_table(name)
+
+
+def metadata_table(
+    catalog: Catalog, name: TableName, *, snapshot_id: int | None = None
+) -> pa.Table:
+    """The rows of the system table that `name.system_table` names, for its table and branch, or of
+    a table in the database `sys`.
+
+    `snapshot_id` shows the tables of TIME_TRAVELLING as they were at that snapshot, which may be
+    one that only a tag keeps. Raises UnknownNameError for a table or snapshot that is not there
+    (with the nearest, or all of them), UnsupportedStatementError for one that is not offered yet.
     """
+    if is_catalog_table(name):
+        return catalog_table(catalog, name.object_name)
     if name.system_table is None:
         raise ValueError(f"{name} names no system table")
     wanted = name.system_table.lower()
-    table = catalog.load(replace(name, system_table=None))
+    table = _stored(catalog, replace(name, system_table=None))
     if wanted in _NOT_YET:
         raise UnsupportedStatementError(
             f"The system table `{name.object_name}` is not offered yet.",
             hint=f"These are: {', '.join(METADATA_TABLES)}.",
         )
-    system_table = system_table_loader.load(wanted, table.paimon)
-    if system_table is None:
+    loader = _LOADERS.get(wanted)
+    if loader is None:
         raise UnknownNameError(
             f"There is no system table `{name.object_name}`.",
             hint=nearest(wanted, (*METADATA_TABLES, *_NOT_YET), what="system tables"),
         )
-    builder = system_table.new_read_builder()
-    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
-    # The declared types: a table without rows can come with columns of the type null.
-    declared = PyarrowFieldParser.from_paimon_schema(system_table.row_type().fields)
-    return rows.cast(pa.schema([pa.field(f.name, _for_spark(f.type)) for f in declared]))
+    if snapshot_id is None or wanted not in TIME_TRAVELLING:
+        return loader(TableView(table, latest_snapshot(table), table.schema))
+    snapshot = _snapshot(table, snapshot_id)
+    return loader(TableView(table, snapshot, _schema(table, snapshot["schemaId"])))
 
 
-def _for_spark(data_type: pa.DataType) -> pa.DataType:
-    return pa.timestamp("us", tz=data_type.tz) if pa.types.is_timestamp(data_type) else data_type
+def _stored(catalog: Catalog, name: TableName) -> StoredTable:
+    try:
+        return load_stored(catalog, name)
+    except UnknownNameError:
+        catalog.load(name)  # says which name is nearest
+        raise
+
+
+def _snapshot(table: StoredTable, snapshot_id: int) -> dict[str, Any]:
+    found = snapshot_by_id(table, snapshot_id)
+    if found is not None:
+        return found
+    for name in list_tags(table):
+        tag = load_tag(table, name)
+        if tag is not None and tag["id"] == snapshot_id:
+            return tag
+    raise UnknownNameError(
+        f"`{table.name}` has no snapshot {snapshot_id}.",
+        hint=f"`{table.name}$snapshots` lists those that have not expired.",
+    )
+
+
+def _schema(table: StoredTable, schema_id: int) -> dict[str, Any]:
+    if schema_id == table.schema["id"]:
+        return table.schema
+    path = table.paimon.schema_manager._to_schema_path(schema_id)
+    document: dict[str, Any] = json.loads(table.paimon.file_io.read_file_utf8(path))
+    return document

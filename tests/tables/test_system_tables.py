@@ -101,10 +101,66 @@ def test_an_unknown_system_table_is_answered_with_the_nearest(catalog: Catalog) 
     assert refusal.value.hint == "Did you mean `snapshots`?"
 
 
-@pytest.mark.parametrize("system_table", ["audit_log", "binlog", "ro", "statistics"])
+@pytest.mark.parametrize("system_table", ["audit_log", "binlog", "ro", "row_tracking"])
 def test_a_system_table_to_come_is_refused_by_name(catalog: Catalog, system_table: str) -> None:
     with pytest.raises(UnsupportedStatementError, match=system_table):
         rows_of(catalog, system_table)
+
+
+def test_tables_that_follow_time_travel_show_the_snapshot_that_is_asked_for(
+    catalog: Catalog,
+) -> None:
+    at_first = {
+        name: metadata_table(
+            catalog, TableName("orders", "default", system_table=name), snapshot_id=1
+        ).num_rows
+        for name in ("files", "file_key_ranges", "manifests", "partitions", "buckets", "snapshots")
+    }
+    now = {name: len(rows_of(catalog, name)) for name in at_first}
+    assert (at_first["files"], at_first["partitions"], at_first["manifests"]) == (1, 1, 1)
+    assert (now["files"], now["partitions"], now["manifests"]) == (3, 3, 2)
+    assert at_first["file_key_ranges"] == 1
+    assert (at_first["buckets"], at_first["snapshots"]) == (now["buckets"], now["snapshots"])
+
+
+def test_a_snapshot_that_only_a_tag_keeps_is_shown(tmp_path: Path) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    table = create(catalog, "CREATE TABLE t (k INT)", TableName("t", "default"))
+    append(table, [{"k": 1}])
+    append(table, [{"k": 2}])
+    folder = Path(table.location)
+    (folder / "tag").mkdir()
+    (folder / "snapshot" / "snapshot-1").rename(folder / "tag" / "tag-first")
+    (folder / "snapshot" / "EARLIEST").write_text("2")
+    name = TableName("t", "default", system_table="files")
+    assert metadata_table(catalog, name, snapshot_id=1).num_rows == 1
+    with pytest.raises(UnknownNameError, match="no snapshot 7") as refusal:
+        metadata_table(catalog, name, snapshot_id=7)
+    assert "t$snapshots" in refusal.value.hint
+
+
+def test_a_table_without_snapshots_has_no_files_and_still_its_definition(
+    tmp_path: Path,
+) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    create(catalog, "CREATE TABLE t (k INT) PARTITIONED BY (k)", TableName("t", "default"))
+    counts = {
+        name: metadata_table(catalog, TableName("t", "default", system_table=name)).num_rows
+        for name in METADATA_TABLES
+    }
+    assert {name for name, count in counts.items() if count} == {
+        "aggregation_fields",
+        "schemas",
+    }
+
+
+def test_the_options_of_the_catalog_are_shown_only_where_it_says_so(tmp_path: Path) -> None:
+    name = TableName("catalog_options", "sys")
+    options = {"warehouse": str(tmp_path), "catalog-options-table.enabled": "true"}
+    shown = metadata_table(Catalog.open(options), name).to_pylist()
+    assert {"key": "warehouse", "value": str(tmp_path)} in shown
+    with pytest.raises(UnknownNameError, match="catalog_options"):
+        metadata_table(Catalog.open({"warehouse": str(tmp_path)}), name)
 
 
 def test_the_system_table_of_no_table_is_an_unknown_table(catalog: Catalog) -> None:

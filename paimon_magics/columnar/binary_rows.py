@@ -1,0 +1,167 @@
+"""Columns out of serialised `BinaryRow`s: partitions, keys and statistics in manifests.
+
+A serialised row is four bytes with the number of its fields, then the bytes of Java's `BinaryRow`:
+one byte of row kind and the null bits, rounded up to eight bytes; one eight-byte slot per field; a
+variable part. Sources: `SerializationUtils`, `BinaryRow`, `AbstractBinaryWriter`.
+
+Promises: a column at a time, no per-row Python but for decimals beyond 18 digits. Does not promise:
+arrays, maps and rows inside of rows (statistics of such columns are NULL).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["decode_rows"]
+
+_ARITY_BYTES = 4
+_COMPACT_DECIMAL_PRECISION_MAX = 18
+
+_Bytes = npt.NDArray[np.uint8]
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+def decode_rows(rows: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """The fields of every row, as one array per field.
+
+    `rows` is a binary or large binary array without NULLs whose rows all have `types` as their
+    fields. Fields of other kinds than numbers, texts, bytes, dates and times come back as NULLs.
+    """
+    if rows.null_count:
+        raise ValueError("a serialised row can't be NULL")
+    layout = _Layout(rows, len(types))
+    return [_decode(layout, position, data_type) for position, data_type in enumerate(types)]
+
+
+class _Layout:
+    """Where the bytes of each row are."""
+
+    def __init__(self, rows: pa.Array, fields: int) -> None:
+        rows = rows.cast(pa.large_binary())
+        buffer = rows.buffers()[2]
+        self.data: _Bytes = (
+            np.frombuffer(buffer, dtype=np.uint8) if buffer else np.zeros(8, dtype=np.uint8)
+        )
+        offsets = np.frombuffer(rows.buffers()[1], dtype=np.int64)
+        self.base: _Ints = offsets[rows.offset : rows.offset + len(rows)] + _ARITY_BYTES
+        self._slots = (fields + 63 + 8) // 64 * 8
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def nulls(self, position: int) -> _Bools:
+        bit = position + 8
+        found: _Bools = (self.data[self.base + bit // 8] >> (bit % 8)) & 1 == 1
+        return found
+
+    def slot(self, position: int) -> _Ints:
+        """Where the slot of a field begins."""
+        return self.base + self._slots + 8 * position
+
+    def words(self, starts: _Ints) -> _Ints:
+        """The eight bytes from each start, little-endian."""
+        gathered = self.data[starts[:, None] + np.arange(8)]
+        found: _Ints = np.ascontiguousarray(gathered).view("<i8").reshape(-1)
+        return found
+
+
+def _decode(layout: _Layout, position: int, data_type: pa.DataType) -> pa.Array:
+    if not len(layout):
+        return pa.array([], type=data_type)
+    nulls = layout.nulls(position)
+    if _is_bytes(data_type):
+        return _texts(layout, position, nulls, data_type)
+    if pa.types.is_decimal(data_type):
+        return _decimals(layout, position, nulls, data_type)
+    words = layout.words(layout.slot(position))
+    if pa.types.is_timestamp(data_type):
+        return _timestamps(layout, words, nulls, data_type)
+    low = words.astype(np.int32)
+    if pa.types.is_boolean(data_type):
+        return pa.array((low & 0xFF) != 0, mask=nulls)
+    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
+        return pa.array(low, type=pa.int32(), mask=nulls).view(_in_32_bits(data_type))
+    if pa.types.is_floating(data_type):
+        width = np.int32 if pa.types.is_float32(data_type) else np.int64
+        return pa.array(words.astype(width).view(data_type.to_pandas_dtype()), mask=nulls)
+    if pa.types.is_integer(data_type):
+        return pa.array(words.astype(data_type.to_pandas_dtype()), mask=nulls)
+    return pa.nulls(len(layout), data_type)
+
+
+def _in_32_bits(data_type: pa.DataType) -> pa.DataType:
+    return data_type if pa.types.is_date32(data_type) else pa.time32("ms")
+
+
+def _timestamps(layout: _Layout, words: _Ints, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
+    if data_type.unit in ("s", "ms"):
+        values = words if data_type.unit == "ms" else np.floor_divide(words, 1000)
+    else:
+        starts = np.where(nulls, layout.base, layout.base + (words >> 32))
+        millis, nanos = layout.words(starts), words & 0xFFFFFFFF
+        values = (
+            millis * 1000 + nanos // 1000
+            if data_type.unit == "us"
+            else (millis * 1_000_000 + nanos)
+        )
+    return pa.array(values, type=pa.int64(), mask=nulls).view(data_type)
+
+
+def _decimals(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
+    words = layout.words(layout.slot(position))
+    if data_type.precision <= _COMPACT_DECIMAL_PRECISION_MAX:
+        pairs = np.empty((len(words), 2), dtype=np.int64)
+        pairs[:, 0] = words
+        pairs[:, 1] = words >> 63
+        validity = pc.invert(pa.array(nulls)).buffers()[1]
+        return pa.Array.from_buffers(
+            data_type, len(words), [validity, pa.py_buffer(pairs.tobytes())]
+        )
+    from decimal import Decimal
+
+    found: list[Decimal | None] = []
+    for base, word, null in zip(layout.base, words, nulls, strict=True):
+        start, length = int(base + (word >> 32)), int(word & 0xFFFFFFFF)
+        unscaled = int.from_bytes(bytes(layout.data[start : start + length]), "big", signed=True)
+        digits = tuple(int(digit) for digit in str(abs(unscaled)))
+        found.append(None if null else Decimal((unscaled < 0, digits, -data_type.scale)))
+    return pa.array(found, type=data_type)
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(data_type)
+        or pa.types.is_large_string(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+        or pa.types.is_fixed_size_binary(data_type)
+    )
+
+
+def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType) -> pa.Array:
+    slots = layout.slot(position)
+    words = layout.words(slots)
+    mark = (words >> 56) & 0xFF
+    inline = mark >= 0x80  # up to seven bytes lie in the slot itself
+    starts = np.where(inline, slots, layout.base + (words >> 32))
+    lengths = np.where(nulls, 0, np.where(inline, mark & 0x7F, words & 0xFFFFFFFF))
+    ends = np.cumsum(lengths)
+    total = int(ends[-1])
+    within = np.arange(total) - np.repeat(ends - lengths, lengths)
+    data = layout.data[np.repeat(starts, lengths) + within]
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    validity = pc.invert(pa.array(nulls)).buffers()[1]
+    found = pa.Array.from_buffers(
+        pa.large_binary(),
+        len(lengths),
+        [validity, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data.tobytes())],
+    )
+    if pa.types.is_fixed_size_binary(data_type):
+        return found.cast(pa.binary())
+    return found.cast(data_type)

@@ -1,0 +1,22 @@
+"""Rows that are here already, as a Spark DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["frame_of_rows"]
+
+
+def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A frame of Arrow's rows. Timestamps without a zone stay so, whatever zone the session has
+    (`createDataFrame` alone would make instants of them)."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.createDataFrame(
+        rows, schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+    )

@@ -1,0 +1,110 @@
+"""CALL → changes: Paimon's procedures by name and parameters, and what is wrong about a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.procedures import PROCEDURES, PlannedCall, plan_call
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.version_changes import (
+    Call,
+    CreateBranch,
+    CreateTag,
+    CreateTagFromTimestamp,
+    DeleteBranches,
+    DeleteTags,
+    FastForward,
+    RenameBranch,
+    RenameTag,
+    ReplaceTag,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    VersionChange,
+)
+
+
+def planned(text: str, **parameters: object) -> PlannedCall:
+    call = parse_statement(f"CALL {text}")
+    assert isinstance(call, Call)
+    return plan_call(call, parameters, "paimon")
+
+
+CHANGES: list[tuple[str, VersionChange]] = [
+    ("sys.create_tag('t', 'a')", CreateTag("a")),
+    ("sys.create_tag('t', 'a', 3, '1 d')", CreateTag("a", 3, "1 d")),
+    ("paimon.sys.Create_Tag(tag => 'a', TABLE => 't')", CreateTag("a")),
+    ("sys.create_tag(table => 't', tag => 'a', snapshot => '3')", CreateTag("a", 3)),
+    ("sys.create_tag_from_timestamp('t', 'a', 5, '1 h')", CreateTagFromTimestamp("a", 5, "1 h")),
+    ("sys.replace_tag('t', 'a', 2)", ReplaceTag("a", 2)),
+    ("sys.rename_tag('t', 'a', 'b')", RenameTag("a", "b")),
+    ("sys.delete_tag('t', 'a, b')", DeleteTags(("a", "b"))),
+    ("sys.create_branch('t', 'b')", CreateBranch("b")),
+    ("sys.create_branch('t', 'b', 'a', 'true')", CreateBranch("b", "a", True)),
+    ("sys.create_branch(table => 't', branch => 'b', ignoreIfExists => FALSE)", CreateBranch("b")),
+    ("sys.rename_branch('t', 'a', 'b')", RenameBranch("a", "b")),
+    ("sys.delete_branch('t', 'a,b')", DeleteBranches(("a", "b"))),
+    ("sys.fast_forward('t', 'b')", FastForward("b")),
+    ("sys.rollback('t', '12')", RollBackToSnapshot(12)),
+    ("sys.rollback('t', 'monday')", RollBackToTag("monday")),
+    ("sys.rollback(table => 't', snapshot => 12)", RollBackToSnapshot(12)),
+    ("sys.rollback(table => 't', tag => '12')", RollBackToTag("12")),
+    ("sys.rollback_to_timestamp('t', 1795284179384)", RollBackToTimestamp(1795284179384)),
+    ("sys.rollback_to_watermark('t', 7)", RollBackToWatermark(7)),
+]
+
+
+@pytest.mark.parametrize(("text", "change"), CHANGES, ids=[text for text, _ in CHANGES])
+def test_a_call_is_the_change_that_paimons_procedure_makes(
+    text: str, change: VersionChange
+) -> None:
+    found = planned(text)
+    assert (found.table, found.change) == ("t", change)
+
+
+def test_every_procedure_that_is_offered_is_tried() -> None:
+    assert {planned(text).procedure for text, _ in CHANGES} == set(PROCEDURES)
+
+
+def test_parameters_are_the_callers_values() -> None:
+    found = planned("sys.create_tag(:t, tag => :name, snapshot => 3)".replace(":t, ", "table=>:t,"),
+                    t="db.t", name="a")  # fmt: skip
+    assert (found.table, found.change) == ("db.t", CreateTag("a", 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message", "hint", "at"),
+    [
+        ("sys.create_tga('t')", UnknownNameError, "`sys.create_tga`", "`create_tag`", "sys"),
+        ("create_tag('t', 'a')", UnknownNameError, "`create_tag`", "CALL sys.create_tag", "create"),
+        ("mine.sys.rollback('t')", UnknownNameError, "mine.sys", "CALL sys.rollback", "mine"),
+        ("sys.compact('t')", UnsupportedStatementError, "`sys.compact`", "rollback", "sys"),
+        ("sys.create_tag('t')", InvalidValueError, "needs `tag`", "sys.create_tag(table", "sys"),
+        ("sys.create_tag('t', NULL)", InvalidValueError, "needs `tag`", "table, tag", "NULL"),
+        ("sys.create_tag('t', 'a', 'x')", InvalidValueError, "`snapshot`", "snapshot", "'x'"),
+        ("sys.create_tag('t', 'a', 1.5)", InvalidValueError, "whole number", "", "1.5"),
+        ("sys.create_tag('t', TRUE)", InvalidValueError, "`tag` must be a text", "", "TRUE"),
+        ("sys.create_tag('t', 'a', 1, 'd', 5)", InvalidValueError, "more than", "Name", "5)"),
+        ("sys.create_tag('t', tag => 'a')", InvalidValueError, "mixed", "Name", "tag =>"),
+        ("sys.create_tag(table => 't', 'a')", InvalidValueError, "mixed", "Name", "'a'"),
+        ("sys.create_tag(table => 't', tga => 'a')", UnknownNameError, "`tga`", "`tag`", "tga"),
+        ("sys.create_tag(tag => 'a', tag => 'b')", InvalidValueError, "twice", "", "tag => 'b'"),
+        ("sys.rollback('t')", InvalidValueError, "one of", "snapshot => 3", "sys"),
+        ("sys.rollback('t', '1', 2)", InvalidValueError, "one of", "snapshot => 3", "sys"),
+        ("sys.create_branch('t','b','a','x')", InvalidValueError, "true or false", "", "'x'"),
+    ],
+)
+def test_a_wrong_call_is_told_with_its_place(
+    text: str, error: type[PaimonMagicsError], message: str, hint: str, at: str
+) -> None:
+    with pytest.raises(error) as caught:
+        planned(text)
+    assert message in caught.value.message and hint in caught.value.hint
+    assert caught.value.position == len("CALL ") + text.index(at)

@@ -1,0 +1,300 @@
+"""Tags, branches and rolling back on a real table: what is made, refused, and found again when a
+change is asked for a second time because nobody heard the first answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from paimon_magics.errors import (
+    InvalidTableError,
+    PaimonMagicsError,
+    StatementError,
+    UnknownNameError,
+)
+from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.version_changes import (
+    CreateBranch,
+    CreateTag,
+    CreateTagFromTimestamp,
+    DeleteBranches,
+    DeleteTags,
+    FastForward,
+    RenameBranch,
+    RenameTag,
+    ReplaceTag,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    VersionChange,
+)
+from paimon_magics.tables.branches import list_branches
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.snapshot_chain import (
+    latest_snapshot,
+    list_snapshots,
+    list_tags,
+    load_tag,
+    snapshot_by_id,
+)
+from paimon_magics.tables.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.version_changes import VersionReceipt, change_version
+
+NAME = TableName("t", "default")
+
+
+class Versions:
+    """A table with three snapshots, and changes of it."""
+
+    def __init__(self, warehouse: Path) -> None:
+        self.catalog = Catalog.open({"warehouse": str(warehouse)})
+        statement = parse_statement("CREATE TABLE t (k INT)")
+        assert isinstance(statement, CreateTable)
+        self.catalog.create_table(NAME, plan_create_table(statement))
+        for k in (1, 2, 3):
+            self.append(k)
+
+    def table(self, branch: str | None = None) -> StoredTable:
+        return load_stored(self.catalog, TableName("t", "default", branch=branch))
+
+    def append(self, k: int, branch: str | None = None) -> None:
+        table = self.catalog.load(TableName("t", "default", branch=branch))
+        builder = table.paimon.new_batch_write_builder()
+        write = builder.new_write()
+        write.write_arrow(pa.table({"k": [k]}, schema=arrow_schema(table.definition)))
+        builder.new_commit().commit(write.prepare_commit())
+        write.close()
+
+    def change(
+        self, change: VersionChange, branch: str | None = None, *, repeated: bool = False
+    ) -> VersionReceipt:
+        return change_version(
+            self.table(branch), change, self.catalog.publish, self.table, repeated=repeated
+        )
+
+    def ids(self, branch: str | None = None) -> list[int]:
+        return [s["id"] for s in list_snapshots(self.table(branch), 0, None)]
+
+    def tags(self) -> dict[str, int]:
+        return {
+            name: (load_tag(self.table(), name) or {})["id"] for name in list_tags(self.table())
+        }
+
+    def files(self) -> list[str]:
+        location = Path(self.table().location)
+        return sorted(
+            str(p.relative_to(location)) + ("" if p.is_dir() else p.read_bytes().hex())
+            for p in location.rglob("*")
+        )
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Versions:
+    return Versions(tmp_path / "warehouse")
+
+
+def test_a_tag_names_the_latest_snapshot_or_the_one_that_is_given(versions: Versions) -> None:
+    assert versions.change(CreateTag("latest")) == VersionReceipt(("latest",))
+    versions.change(CreateTag("20261120", 1))
+    assert versions.tags() == {"20261120": 1, "latest": 3}
+    stored = load_tag(versions.table(), "latest")
+    assert stored == snapshot_by_id(versions.table(), 3)
+
+
+def test_a_tag_that_is_retained_for_a_time_says_since_when(versions: Versions) -> None:
+    versions.change(CreateTag("a", 1, "3 d"))
+    stored = load_tag(versions.table(), "a")
+    assert stored is not None and stored["tagTimeRetained"] == 3 * 86_400.0
+    assert len(stored["tagCreateTime"]) in (6, 7)
+
+
+def test_a_tag_that_exists_is_kept_or_replaced_as_asked(versions: Versions) -> None:
+    versions.change(CreateTag("a", 1))
+    assert versions.change(CreateTag("a", 2, if_not_exists=True)) == VersionReceipt()
+    assert versions.tags() == {"a": 1}
+    versions.change(CreateTag("a", 2, or_replace=True))
+    assert versions.tags() == {"a": 2}
+    versions.change(ReplaceTag("a", 3, "1 h"))
+    assert versions.tags() == {"a": 3}
+
+
+def test_a_tag_is_renamed_and_deleted(versions: Versions) -> None:
+    versions.change(CreateTag("a", 2, "1 d"))
+    content = load_tag(versions.table(), "a")
+    assert versions.change(RenameTag("a", "b")) == VersionReceipt(("b",))
+    assert load_tag(versions.table(), "b") == content
+    assert versions.change(DeleteTags(("b", "nope"))) == VersionReceipt(("b",))
+    assert versions.tags() == {}
+
+
+def test_a_tag_is_made_of_a_time(versions: Versions) -> None:
+    times = [s["timeMillis"] for s in list_snapshots(versions.table(), 0, None)]
+    receipt = versions.change(CreateTagFromTimestamp("a", times[1] - 1))
+    assert (receipt.snapshot_id, receipt.commit_time_ms) == (2, times[1])
+    with pytest.raises(UnknownNameError, match=str(times[2])):
+        versions.change(CreateTagFromTimestamp("b", times[2] + 1))
+
+
+def test_a_snapshot_that_expired_can_be_named_while_another_tag_has_it(versions: Versions) -> None:
+    versions.change(CreateTag("a", 1))
+    (Path(versions.table().location) / "snapshot" / "snapshot-1").unlink()
+    versions.change(CreateTag("b", 1))
+    assert versions.tags() == {"a": 1, "b": 1}
+    assert versions.change(RollBackToSnapshot(1)).snapshot_id == 1
+    assert versions.ids() == [1]
+
+
+def test_rolling_back_takes_later_snapshots_and_their_tags_away(versions: Versions) -> None:
+    for number in (1, 2, 3):
+        versions.change(CreateTag(f"tag {number}", number))
+    receipt = versions.change(RollBackToTag("tag 2"))
+    assert receipt == VersionReceipt(snapshot_id=2, previous_snapshot_id=3)
+    assert (versions.ids(), versions.tags()) == ([1, 2], {"tag 1": 1, "tag 2": 2})
+    versions.append(4)
+    assert versions.ids() == [1, 2, 3]
+
+
+def test_rolling_back_goes_to_the_last_snapshot_up_to_a_time_or_watermark(
+    versions: Versions,
+) -> None:
+    folder = Path(versions.table().location) / "snapshot"
+    for number, mark in ((1, 10), (2, 20), (3, 30)):
+        document = json.loads((folder / f"snapshot-{number}").read_text())
+        document |= {"timeMillis": 1000 * number, "watermark": mark}
+        (folder / f"snapshot-{number}").write_text(json.dumps(document))
+    assert versions.change(RollBackToTimestamp(2999)).snapshot_id == 2
+    assert versions.change(RollBackToWatermark(19)).snapshot_id == 1
+    with pytest.raises(UnknownNameError, match="the earliest is 1000"):
+        versions.change(RollBackToTimestamp(999))
+
+
+def test_a_branch_lives_beside_its_table_and_the_table_is_taken_to_it(versions: Versions) -> None:
+    versions.change(CreateTag("a", 2))
+    assert versions.change(CreateBranch("dev", "a")) == VersionReceipt(("dev",))
+    assert versions.change(CreateBranch("empty")) == VersionReceipt(("empty",))
+    assert (versions.ids("dev"), versions.ids("empty")) == ([2], [])
+    versions.append(7, "dev")
+    with pytest.raises(InvalidTableError, match="would be lost"):
+        versions.change(FastForward("dev"))
+    versions.change(RollBackToTag("a"))
+    versions.change(FastForward("dev"))
+    latest = latest_snapshot(versions.table())
+    assert latest == snapshot_by_id(versions.table("dev"), 3)
+    versions.change(RenameBranch("dev", "old"))
+    assert versions.change(DeleteBranches(("old",))) == VersionReceipt(("old",))
+    assert list_branches(versions.table()) == ["empty"]
+
+
+def test_a_tag_of_a_branch_is_the_branchs(versions: Versions) -> None:
+    versions.change(CreateTag("a"))
+    versions.change(CreateBranch("dev", "a"))
+    versions.change(CreateTag("b"), "dev")
+    assert list_tags(versions.table("dev")) == ["a", "b"]
+    assert list_tags(versions.table()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message", "hint"),
+    [
+        (CreateTag("monday"), InvalidTableError, "names snapshot 2", "OR REPLACE"),
+        (CreateTag(" "), InvalidTableError, "named", "blank"),
+        (CreateTag("a/b"), InvalidTableError, "`a/b`", "slashes"),
+        (CreateTag("x", 99), UnknownNameError, "snapshot 99", "$snapshots"),
+        (CreateTag("x", 1, "3 dayz"), StatementError, "3 dayz", "12 h"),
+        (ReplaceTag("mondy"), UnknownNameError, "`mondy`", "`monday`"),
+        (ReplaceTag("monday", 99), UnknownNameError, "snapshot 99", "$snapshots"),
+        (RenameTag("mondy", "x"), UnknownNameError, "`mondy`", "`monday`"),
+        (RenameTag("monday", "sunday"), InvalidTableError, "`sunday`", "another name"),
+        (RenameTag("monday", ".x"), InvalidTableError, "`.x`", "dot"),
+        (CreateBranch("dev"), InvalidTableError, "`dev`", "sys.delete_branch"),
+        (CreateBranch("main"), InvalidTableError, "`main`", "Choose"),
+        (CreateBranch("123"), InvalidTableError, "`123`", "number"),
+        (CreateBranch(" "), InvalidTableError, "named", "Choose"),
+        (CreateBranch("x", "mondy"), UnknownNameError, "`mondy`", "`monday`"),
+        (DeleteBranches(("dev", "dve")), UnknownNameError, "`dve`", "`dev`"),
+        (DeleteBranches(("main",)), UnknownNameError, "`main`", "`dev`"),
+        (RenameBranch("dve", "x"), UnknownNameError, "`dve`", "`dev`"),
+        (RenameBranch("dev", "main"), InvalidTableError, "`main`", "Choose"),
+        (FastForward("dve"), UnknownNameError, "`dve`", "`dev`"),
+        (FastForward("dev"), InvalidTableError, "no snapshots", "Write"),
+        (RollBackToTag("mondy"), UnknownNameError, "`mondy`", "`monday`"),
+        (RollBackToSnapshot(99), UnknownNameError, "99: it has 1 to 3", "$tags"),
+        (RollBackToSnapshot(0), UnknownNameError, "0: it has 1 to 3", "$tags"),
+        (RollBackToTimestamp(5), UnknownNameError, "up to 5", "$snapshots"),
+        (RollBackToWatermark(5), UnknownNameError, "no snapshot has one", "$snapshots"),
+    ],
+)
+def test_a_wrong_change_is_refused_by_name_and_changes_nothing(
+    versions: Versions,
+    change: VersionChange,
+    error: type[PaimonMagicsError],
+    message: str,
+    hint: str,
+) -> None:
+    versions.change(CreateTag("monday", 2))
+    versions.change(CreateTag("sunday", 1))
+    versions.change(CreateBranch("dev"))
+    before = versions.files()
+    with pytest.raises(error) as caught:
+        versions.change(change)
+    assert message in caught.value.message and hint in caught.value.hint
+    assert versions.files() == before
+
+
+def test_a_table_without_snapshots_has_nothing_to_name_or_go_back_to(versions: Versions) -> None:
+    versions.change(CreateBranch("empty"))
+    for change in (CreateTag("a"), RollBackToSnapshot(1)):
+        with pytest.raises(UnknownNameError, match=r"no snapshots? "):
+            versions.change(change, "empty")
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ([], CreateTag("a", 2, "1 d")),
+        ([], CreateTag("a", 2, or_replace=True)),
+        ([CreateTag("a", 1)], ReplaceTag("a", 2)),
+        ([], CreateTagFromTimestamp("a", 5)),
+        ([CreateTag("a", 1)], DeleteTags(("a",))),
+        ([CreateTag("a", 1)], RenameTag("a", "b")),
+        ([CreateTag("a", 2)], CreateBranch("dev", "a")),
+        ([CreateBranch("dev")], DeleteBranches(("dev",))),
+        ([CreateBranch("dev")], RenameBranch("dev", "b")),
+        ([CreateTag("a", 3), CreateBranch("dev", "a")], FastForward("dev")),
+        ([], RollBackToSnapshot(2)),
+        ([CreateTag("a", 2)], RollBackToTag("a")),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, list) else "",
+)
+def test_a_change_that_is_asked_for_again_finds_what_it_did(
+    versions: Versions, before: list[VersionChange], change: VersionChange
+) -> None:
+    for one in before:
+        versions.change(one)
+    versions.change(change)
+    done = versions.ids(), versions.tags(), list_branches(versions.table())
+    versions.change(change, repeated=True)
+    assert (versions.ids(), versions.tags(), list_branches(versions.table())) == done
+
+
+def test_a_tag_of_the_same_name_and_another_snapshot_is_no_echo(versions: Versions) -> None:
+    versions.change(CreateTag("a", 1))
+    with pytest.raises(InvalidTableError, match="exists already"):
+        versions.change(CreateTag("a", 2), repeated=True)
+
+
+def test_renaming_that_was_cut_short_goes_on(versions: Versions) -> None:
+    versions.change(CreateTag("a", 1))
+    folder = Path(versions.table().location) / "tag"
+    (folder / "tag-b").write_bytes((folder / "tag-a").read_bytes())
+    with pytest.raises(InvalidTableError, match="`b`"):
+        versions.change(RenameTag("a", "b"))
+    versions.change(RenameTag("a", "b"), repeated=True)
+    assert versions.tags() == {"b": 1}
