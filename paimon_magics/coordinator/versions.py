@@ -33,6 +33,7 @@ from paimon_magics.statements.version_changes import (
     RollBackToWatermark,
     VersionChange,
 )
+from paimon_magics.tables.rest_version_changes import change_version_by_server
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
 from paimon_magics.tables.version_changes import VersionReceipt, change_version
 
@@ -66,6 +67,8 @@ def change_versions(
         table = load_stored(context.catalog, name)
         main = TableName(name.table, name.database)
         try:
+            if context.catalog.metastore == "rest":
+                return change_version_by_server(context.catalog, table, change)
             receipt = change_version(
                 table,
                 change,

@@ -54,7 +54,13 @@ from paimon_magics.tables.snapshot_chain import (
 from paimon_magics.tables.snapshot_publishers import Publish
 from paimon_magics.tables.stored_tables import StoredTable
 
-__all__ = ["VersionReceipt", "change_version"]
+__all__ = [
+    "VersionReceipt",
+    "change_version",
+    "first_not_earlier",
+    "require_tags",
+    "rolled_back_to",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +121,12 @@ def _change_tags(
                 raise _tag_taken(table, tag)
             return VersionReceipt()
         case ReplaceTag(tag=tag, snapshot_id=id, time_retained=retained):
-            _require_tags(table, [tag])
+            require_tags(table, [tag])
             replace_tag(table, tag, snapshot_id=id, time_retained=retained)
             return VersionReceipt((tag,))
         case CreateTagFromTimestamp(tag=tag, time_ms=time_ms, time_retained=retained):
             _check_tag_name(tag)
-            found = _not_earlier(table, time_ms)
+            found = first_not_earlier(table, time_ms)
             id = found["id"]
             made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
             if not made and not (repeated and _names(table, tag, id)):
@@ -137,7 +143,7 @@ def _change_tags(
             _check_tag_name(new_name)
             if repeated and load_tag(table, tag) is None and load_tag(table, new_name) is not None:
                 return VersionReceipt((new_name,))
-            _require_tags(table, [tag])
+            require_tags(table, [tag])
             if not rename_tag(table, tag, new_name, publish, repeated=repeated):
                 raise _tag_taken(table, new_name)
             return VersionReceipt((new_name,))
@@ -150,8 +156,9 @@ def _names(table: StoredTable, tag: str, snapshot_id: int | None) -> bool:
     return stored is not None and stored["id"] == wanted
 
 
-def _not_earlier(table: StoredTable, time_ms: int) -> Document:
-    """The first snapshot, or one that a tag keeps, that is not earlier than a time."""
+def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
+    """The first snapshot, or one that a tag keeps, that is not earlier than a time (milliseconds
+    since 1970). Raises UnknownNameError where there is none."""
     tagged = [tag for name in list_tags(table) if (tag := load_tag(table, name)) is not None]
     found = [s for s in (*list_snapshots(table, 0, None), *tagged) if s["timeMillis"] >= time_ms]
     if not found:
@@ -164,7 +171,8 @@ def _not_earlier(table: StoredTable, time_ms: int) -> Document:
     return min(found, key=lambda snapshot: (snapshot["timeMillis"], snapshot["id"]))
 
 
-def _require_tags(table: StoredTable, tags: Collection[str]) -> None:
+def require_tags(table: StoredTable, tags: Collection[str]) -> None:
+    """Raises UnknownNameError, with the nearest name, for a tag that is not there."""
     for tag in tags:
         if load_tag(table, tag) is None:
             raise UnknownNameError(
@@ -209,7 +217,7 @@ def _change_branches(
     match change:
         case CreateBranch(branch=branch, tag=tag):
             if tag is not None:
-                _require_tags(table, [tag])
+                require_tags(table, [tag])
             if create_branch(table, branch, publish, tag=tag):
                 return VersionReceipt((branch,))
             if not change.if_not_exists and not repeated:
@@ -261,29 +269,34 @@ def _roll_back(
         raise UnknownNameError(
             f"`{table.name}` has no snapshots to go back to.", hint="Nothing was written to it yet."
         )
-    snapshot_id: int | None = None
-    tag: str | None = None
-    match change:
-        case RollBackToSnapshot():
-            snapshot_id = change.snapshot_id
-        case RollBackToTag():
-            tag = change.tag
-            _require_tags(table, [change.tag])
-        case RollBackToTimestamp(time_ms=time_ms):
-            times = [(s["id"], s["timeMillis"]) for s in list_snapshots(table, 0, None)]
-            snapshot_id = _last_up_to(table, times, time_ms, "time")
-        case RollBackToWatermark(watermark=watermark):
-            marks = [(s["id"], s.get("watermark")) for s in list_snapshots(table, 0, None)]
-            snapshot_id = _last_up_to(table, marks, watermark, "watermark")
-    if snapshot_id is not None and snapshot_id > latest["id"]:
+    if isinstance(change, RollBackToTag):
+        require_tags(table, [change.tag])
+        kept = roll_back(table, publish, tag=change.tag)
+        return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
+    snapshot_id = rolled_back_to(table, change)
+    if snapshot_id > latest["id"]:
         raise _no_snapshot(table, snapshot_id, latest)
     try:
-        kept = roll_back(table, publish, snapshot_id=snapshot_id, tag=tag)
+        kept = roll_back(table, publish, snapshot_id=snapshot_id)
     except UnknownNameError as error:
-        if snapshot_id is None:
-            raise
         raise _no_snapshot(table, snapshot_id, latest) from error
     return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
+
+
+def rolled_back_to(
+    table: StoredTable, change: RollBackToSnapshot | RollBackToTimestamp | RollBackToWatermark
+) -> int:
+    """The snapshot that a change goes back to, which may not be there where it is named by its
+    number. Raises UnknownNameError where no snapshot is early enough."""
+    match change:
+        case RollBackToSnapshot(snapshot_id=snapshot_id):
+            return snapshot_id
+        case RollBackToTimestamp(time_ms=time_ms):
+            times = [(s["id"], s["timeMillis"]) for s in list_snapshots(table, 0, None)]
+            return _last_up_to(table, times, time_ms, "time")
+        case RollBackToWatermark(watermark=watermark):
+            marks = [(s["id"], s.get("watermark")) for s in list_snapshots(table, 0, None)]
+            return _last_up_to(table, marks, watermark, "watermark")
 
 
 def _last_up_to(table: StoredTable, marks: list[tuple[int, Any]], most: int, what: str) -> int:

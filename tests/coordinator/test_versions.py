@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.coordinator.version_documents import (
     change_document,
@@ -17,8 +18,15 @@ from paimon_magics.coordinator.version_documents import (
     version_receipt_document,
     version_receipt_of,
 )
-from paimon_magics.errors import InvalidTableError, InvalidValueError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     CreateBranch,
@@ -155,6 +163,46 @@ def test_rolled_back_commits_are_not_brought_back_by_the_watch(
     )
     assert stopped.json() == {"stopped": []}
     assert sorted(int(str(row["k"])) for row in read(catalog)) == [1, 4]
+
+
+def test_a_table_of_a_rest_catalog_is_changed_by_its_server(
+    process: Process, catalog: Catalog
+) -> None:
+    append(process.client(), catalog, 1, 2, 3)
+    options = {
+        "metastore": "rest",
+        "uri": process.address,
+        "warehouse": str(process.warehouse),
+        "token.provider": "bear",
+        "token": process.token(),
+    }
+    committer = InProcessCommitter(Catalog.open(options), Settings())
+
+    def change(asked: VersionChange) -> VersionReceipt:
+        return committer.change_versions(TABLE, asked)
+
+    change(CreateTag("a", 2, "1 d"))
+    assert change(CreateTag("a", 2, if_not_exists=True)) == VersionReceipt()
+    with pytest.raises(InvalidTableError, match="a"):
+        change(CreateTag("a", 1))
+    with pytest.raises(StatementError, match="99"):
+        change(CreateTag("b", 99))
+    for refused in (RenameTag("a", "b"), ReplaceTag("a"), CreateTag("a", or_replace=True)):
+        with pytest.raises(UnsupportedStatementError, match="REST catalog"):
+            change(refused)
+    change(CreateTagFromTimestamp("first", 5))
+    change(CreateBranch("dev", "a"))
+    assert change(CreateBranch("dev", if_not_exists=True)) == VersionReceipt()
+    change(RenameBranch("dev", "trial"))
+    with pytest.raises(UnknownNameError, match="dev"):
+        change(DeleteBranches(("dev",)))
+    receipt = change(RollBackToTag("a"))
+    assert receipt == VersionReceipt(snapshot_id=2, previous_snapshot_id=3)
+    change(FastForward("trial"))
+    change(DeleteBranches(("trial",)))
+    assert change(RollBackToSnapshot(1)).snapshot_id == 1
+    assert change(DeleteTags(("first", "none"))) == VersionReceipt(("first",))
+    assert (ids(catalog), list_tags(load_stored(catalog, TABLE))) == ([1], [])
 
 
 @pytest.mark.parametrize("action", ["kill", "raise"])
