@@ -1,0 +1,124 @@
+"""How long the system tables about files take for a table of 100,000 files, beside pypaimon's.
+
+The aim: a few seconds. The files are entries of one manifest, with keys and statistics of eleven
+columns; no data file is there, since none is opened. `FILES` in the environment makes it fewer.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from pypaimon.table.system import system_table_loader
+
+from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.settings import Settings
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.native import native_table
+from paimon_magics.tables.system_tables import metadata_table
+from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+
+_FILES = int(os.environ.get("FILES", "100000"))
+_RUNS = 5
+_NAME = TableName("files", "default")
+_TYPES = (
+    *("INT", "BIGINT", "STRING", "DOUBLE", "DATE"),
+    *("TIMESTAMP", "DECIMAL(12,2)", "BOOLEAN", "SMALLINT", "FLOAT"),
+)
+
+
+def main() -> None:
+    """Prints the median of five runs of each table, and of one run of pypaimon's."""
+    with tempfile.TemporaryDirectory() as folder:
+        catalog = Catalog.open({"warehouse": folder})
+        _fill(catalog)
+        for system_table in ("files", "file_key_ranges", "partitions", "buckets"):
+            name = TableName(_NAME.table, _NAME.database, system_table=system_table)
+            seconds = [_seconds(lambda n=name: metadata_table(catalog, n)) for _ in range(_RUNS)]
+            print(f"{system_table:16} {statistics.median(seconds):6.2f} s")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        print(f"{'peak memory':16} {peak:6} MB")
+        paimon = catalog.load(_NAME).paimon
+        builder = system_table_loader.load("files", paimon).new_read_builder()
+        took = _seconds(lambda: builder.new_read().to_arrow(builder.new_scan().plan().splits()))
+        print(f"{'pypaimon, files':16} {took:6.2f} s")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _fill(catalog: Catalog) -> None:
+    """A table whose one manifest says that it has so many files."""
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(_TYPES))
+    statement = parse_statement(
+        f"CREATE TABLE files (k INT NOT NULL, {columns}, p STRING NOT NULL) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'p,k', 'bucket' = '1')"
+    )
+    assert isinstance(statement, CreateTable)
+    catalog.create_table(_NAME, plan_create_table(statement))
+    committer = InProcessCommitter(catalog, Settings())
+    opened = committer.begin(_NAME)
+    table = catalog.load(_NAME)
+    schema = arrow_schema(table.definition)
+    task = WriteTask(
+        table=native_table(table, {"data-file.prefix": opened.file_prefix + "data-"}),
+        commit_user=opened.commit_user,
+        schema=schema.serialize().to_pybytes(),
+        partition_keys=table.definition.partition_keys,
+        bucket_rule=BucketRule(table.definition.bucket_keys, table.definition.bucket),
+        overwrite=False,
+        attempts_folder=opened.attempts_folder,
+    )
+    strings = pa.array([str(number) for number in range(10)])
+    rows = pa.RecordBatch.from_arrays(
+        [_column(strings, field.type) for field in schema], schema=schema
+    )
+    committer.commit(CommitRequest(opened, Append(), write_batches(task, [rows]).messages))
+    (manifest,) = (
+        path
+        for path in Path(table.location, "manifest").glob("manifest-*")
+        if "list" not in path.name
+    )
+    content = manifest.read_bytes()
+    reader = fastavro.reader(io.BytesIO(content))
+    entries = list(reader)
+    out = io.BytesIO()
+    fastavro.writer(out, reader.writer_schema, _entries(entries), codec="zstandard")  # type: ignore[arg-type]
+    manifest.write_bytes(out.getvalue())
+
+
+def _column(strings: pa.Array, data_type: pa.DataType) -> pa.Array:
+    numbers = strings.cast(pa.int32())
+    if pa.types.is_string(data_type):
+        return strings
+    if pa.types.is_timestamp(data_type):
+        return numbers.cast(pa.int64()).cast(data_type)
+    return numbers.cast(data_type)
+
+
+def _entries(entries: list[Any]) -> Iterator[Any]:
+    for number in range(_FILES):
+        entry = entries[number % len(entries)]
+        file = {**entry["_FILE"], "_FILE_NAME": f"{number:08}-{entry['_FILE']['_FILE_NAME']}"}
+        yield {**entry, "_FILE": file}
+
+
+if __name__ == "__main__":
+    main()
