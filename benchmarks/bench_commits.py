@@ -14,14 +14,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from measure import cpu_ms, file_sync_ms
+from measure import cpu_ms, file_sync_ms, timed
 
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.coordinator.finding import At
@@ -70,13 +69,13 @@ def written(catalog: Catalog, transaction: Transaction, number: int) -> tuple[by
     return write_batches(task, [batch]).messages
 
 
-def append(catalog: Catalog, committer: CoordinatorClient, name: TableName, number: int) -> float:
-    """One transaction; how long its commit took, in ms."""
+def append(
+    catalog: Catalog, committer: CoordinatorClient, name: TableName, number: int
+) -> tuple[float, float]:
+    """One transaction; what `timed` says of its commit."""
     transaction = committer.begin(name)
     request = CommitRequest(transaction, Append(), written(catalog, transaction, number))
-    began = time.perf_counter()
-    committer.commit(request)
-    return (time.perf_counter() - began) * 1000
+    return timed(lambda: committer.commit(request))
 
 
 @contextmanager
@@ -98,15 +97,18 @@ def started(warehouse: Path, state: Path, *options: str) -> Iterator[tuple[int, 
 
 
 def compare(
-    how: str, pid: int, catalog: Catalog, commit: Callable[[TableName, int], float]
-) -> list[float]:
+    how: str,
+    pid: int,
+    catalog: Catalog,
+    commit: Callable[[TableName, int], tuple[float, float]],
+) -> list[tuple[float, float]]:
     """Print what a commit to a table with many and to one with few costs; the latter's times."""
     aged, fresh = (create(catalog, f"{how.replace(' ', '_')}_{age}") for age in ("aged", "fresh"))
     for number in range(_COMMITS - _WINDOW):
         commit(aged, number)
     for number in range(_FRESH):
         commit(fresh, number)
-    times: dict[TableName, list[float]] = {aged: [], fresh: []}
+    times: dict[TableName, list[tuple[float, float]]] = {aged: [], fresh: []}
     cpu = {aged: 0.0, fresh: 0.0}
     for number in range(_WINDOW):
         for table in (fresh, aged):
@@ -114,19 +116,24 @@ def compare(
             times[table].append(commit(table, number))
             cpu[table] += (cpu_ms(pid) - before_ms) / _WINDOW
     for table, which in ((fresh, _FRESH + _WINDOW), (aged, _COMMITS)):
-        median = statistics.median(times[table])
+        median, _ = medians(times[table])
         print(
             f"{how}, commits up to the {which:>5,}th: median {median:>6.1f} ms; "
             f"a transaction takes {cpu[table]:>5.1f} ms of a core",
             flush=True,
         )
-    ratio = statistics.median(times[aged]) / statistics.median(times[fresh])
+    ratio = medians(times[aged])[0] / medians(times[fresh])[0]
     print(f"{how}, late against early: {ratio:.2f} x, {cpu[aged] / cpu[fresh]:.2f} x in CPU time")
     return times[fresh]
 
 
-def pypaimons(catalog: Catalog) -> list[float]:
-    """How long pypaimon's own commit of the same files takes, in ms."""
+def medians(times: list[tuple[float, float]]) -> tuple[float, float]:
+    """The median of each of the two that `timed` says."""
+    return statistics.median(took for took, _ in times), statistics.median(cpu for _, cpu in times)
+
+
+def pypaimons(catalog: Catalog) -> list[tuple[float, float]]:
+    """What `timed` says of pypaimon's own commit of the same files."""
     from pypaimon.write.commit_message_serializer import deserialize_commit_message
 
     committer = InProcessCommitter(catalog, Settings())
@@ -139,9 +146,7 @@ def pypaimons(catalog: Catalog) -> list[float]:
         bodies = written(catalog, transaction, number)
         messages = [deserialize_commit_message(body, *keys, version=14) for body in bodies]
         commit = table.new_batch_write_builder().new_commit()
-        began = time.perf_counter()
-        commit.commit(messages)
-        times.append((time.perf_counter() - began) * 1000)
+        times.append(timed(partial(commit.commit, messages)))
         commit.close()
     return times[_FRESH:]
 
@@ -151,11 +156,14 @@ def main() -> None:
         print(f"making a small file durable: median {file_sync_ms(Path(folder)):.2f} ms")
         warehouse, state = Path(folder, "warehouse"), Path(folder, "state")
         catalog = Catalog.open({"warehouse": str(warehouse)})
-        peer = statistics.median(pypaimons(catalog))
-        print(f"pypaimon's own commit, which makes nothing durable: median {peer:.1f} ms")
+        peer_ms, peer_cpu_ms = medians(pypaimons(catalog))
         in_process = partial(append, catalog, InProcessCommitter(catalog, Settings()))
-        ours = statistics.median(compare("in this process", os.getpid(), catalog, in_process))
-        print(f"in this process against pypaimon: {ours / peer:.2f} x its time")
+        ours_ms, ours_cpu_ms = medians(compare("in this process", os.getpid(), catalog, in_process))
+        print(
+            f"in this process {ours_ms:.1f} ms, {ours_cpu_ms:.1f} ms of a core; pypaimon's own "
+            f"commit, which makes nothing durable, {peer_ms:.1f} and {peer_cpu_ms:.1f} ms",
+            flush=True,
+        )
         with started(warehouse, state) as (pid, place):
             remote = RemoteCoordinator(place)
             try:

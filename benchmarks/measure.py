@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["cpu_ms", "file_sync_ms", "median_ms", "report", "resident_mb"]
+__all__ = ["cpu_ms", "file_sync_ms", "median_ms", "report", "resident_mb", "timed"]
 
 
 def median_ms(action: Callable[[], object], *, runs: int, warm_up: int = 1) -> float:
@@ -47,6 +47,14 @@ def resident_mb(pid: int) -> float:
     """How much memory a process has resident, in MB. Linux only."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def timed(action: Callable[[], object]) -> tuple[float, float]:
+    """How long `action` took, and how much time of a core this process used for it, in ms."""
+    began, began_cpu = time.perf_counter(), time.process_time()
+    action()
+    ended_cpu = time.process_time()
+    return (time.perf_counter() - began) * 1000, (ended_cpu - began_cpu) * 1000
 
 
 def report(what: str, ours_ms: float, peer: str = "", peer_ms: float | None = None) -> None:
