@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -225,17 +226,26 @@ def test_a_holder_is_bounded(process: Process, catalog: Catalog) -> None:
     ["expiry.decided", "expiry.data_removed", "expiry.metadata_removed", "expiry.snapshot_removed"],
 )
 def test_killed_while_snapshots_expire_it_goes_on_after_the_next_commit(
-    process: Process, catalog: Catalog, step: str
+    process: Process, catalog: Catalog, tmp_path: Path, step: str
 ) -> None:
-    client = process.client()
+    client, fault = process.client(), tmp_path / "fault"
     process.kill()
-    process.start(faults=f"{step}=kill")
+    process.start(faults=f"@{fault}")
+    holding = client.begin(TABLE)  # nothing expires while this may still look at it
     append(client, catalog, *range(4))
-    assert process.has_died()
-    assert keys(catalog) == list(range(4))
-    process.start()
-    append(client, catalog, 4)
-    until(lambda: snapshots(catalog) == [4, 5])
-    table = catalog.load(TABLE)
+    transaction = client.begin(TABLE)
+    messages = write(catalog, transaction, [{"k": 4, "v": "v"}])
+    fault.write_text(f"{step}=kill")
+    client.abort(holding)
+    with ThreadPoolExecutor(1) as patient:
+        request = CommitRequest(transaction, Append(), messages)
+        answer = patient.submit(client.commit, request)
+        assert process.has_died()
+        process.start()
+        assert answer.result(60).snapshot_id == 5
     assert keys(catalog) == list(range(5))
+    append(client, catalog, 5)
+    until(lambda: snapshots(catalog) == [5, 6])
+    table = catalog.load(TABLE)
+    assert keys(catalog) == list(range(6))
     assert missing(table) == unreachable(table) == set()
