@@ -61,7 +61,10 @@ class PaimonMagicsError(Exception):
         self.position = position
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".rstrip()
+        if not self.hint:
+            return self.message
+        end = "" if self.message.endswith((".", "!", "?", ":")) else "."
+        return f"{self.message}{end} {self.hint}"
 
     def text(self) -> str:
         """The error as a notebook shows it: name and message, the line with a caret, the hint."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 import datetime
 import logging
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.core import (
     Aborted,
     Answer,
+    Cause,
     Committed,
     Done,
     Gone,
@@ -54,6 +56,7 @@ __all__ = [
     "answer_response",
     "error_answer",
     "on_error",
+    "on_no_route",
     "on_unexpected",
 ]
 
@@ -63,6 +66,7 @@ RETRY_AFTER = "5"
 RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
 _FAILURE = 500
+_REFUSED = {Cause.CONFLICT: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
 
 _log = logging.getLogger(__name__)
 
@@ -115,10 +119,8 @@ def answer_response(answer: Answer) -> Response:
             return JSONResponse({"receipt": receipt_document(receipt)})
         case Aborted():
             return JSONResponse({"status": "aborted"})
-        case Refusal(reason=reason, storage=True):
-            return error_answer(507, "Storage", reason, "")
-        case Refusal(reason=reason):
-            return error_answer(409, "Conflict", reason, "")
+        case Refusal(reason=reason, cause=cause):
+            return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "")
         case Gone(reason=reason):
             return error_answer(
                 410,
@@ -181,6 +183,17 @@ async def on_error(_: Request, error: Exception) -> Response:
     if isinstance(error, PausedError):
         answer.headers["retry-after"] = RETRY_AFTER
     return answer
+
+
+async def on_no_route(request: Request, error: Exception) -> Response:
+    """The response to a request for what is not there: 404, or 405 for another method."""
+    assert isinstance(error, HTTPException)
+    return error_answer(
+        error.status_code,
+        "NotFound",
+        f"There is no {request.method} {request.url.path} here.",
+        "The documentation's section on the protocol lists what there is.",
+    )
 
 
 async def on_unexpected(request: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -18,7 +19,12 @@ from paimon_magics.coordinator.administration_routes import (
     administration_routes,
     pause_document,
 )
-from paimon_magics.coordinator.answers import error_answer, on_error, on_unexpected
+from paimon_magics.coordinator.answers import (
+    error_answer,
+    on_error,
+    on_no_route,
+    on_unexpected,
+)
 from paimon_magics.coordinator.authorisation import Authoriser
 from paimon_magics.coordinator.guard import Guard, TooLargeError, guarded, on_too_large
 from paimon_magics.coordinator.lease_routes import lease_routes
@@ -64,6 +70,7 @@ def application(
         exception_handlers={
             PaimonMagicsError: on_error,
             TooLargeError: on_too_large,
+            HTTPException: on_no_route,
             Exception: on_unexpected,
         },
     )

@@ -153,6 +153,7 @@ def member(document: Any, key: str, kind: type) -> Any:
 
 
 _KINDS: dict[type, str] = {
+    dict: "an object",
     str: "a text",
     int: "a whole number",
     Mapping: "an object",

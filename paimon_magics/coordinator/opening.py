@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits import Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.attempts import open_attempts
@@ -23,6 +24,8 @@ def open_transaction(
     Raises errors of ours for a table that is not there, or that can't be committed to safely. A
     process that dies after this leaves a note in the table's folder `.attempts` behind.
     """
+    if base_snapshot_id is not None and base_snapshot_id < 0:
+        raise InvalidValueError(f"No snapshot has the id {base_snapshot_id}.")
     table = catalog.load(name)
     check_can_publish(table)
     identity = uuid.uuid4()

@@ -7,6 +7,7 @@ ignores other types when it alters a table.
 
 from __future__ import annotations
 
+import errno
 import logging
 
 from starlette.responses import JSONResponse
@@ -33,6 +34,8 @@ __all__ = [
     "not_found",
     "not_offered",
 ]
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 _log = logging.getLogger(__name__)
 
@@ -110,9 +113,24 @@ def _known(error: Exception) -> RestError:
         case UnreachableError() | UnreachableFileError():
             _log.error("A store does not answer: %s", error)
             return RestError(503, str(error))
+        case OSError() if _is_unwritable(error):
+            _log.error("The warehouse can't be written: %s", error)
+            return RestError(507, f"The warehouse can't be written: {error.strerror}.")
+        case SetupError() if _is_unwritable(error):
+            _log.error("The warehouse can't be written: %s", error)
+            return RestError(507, str(error))
         case SetupError() | PaimonMagicsError():
             _log.error("A request failed: %s", error, exc_info=error)
             return RestError(500, str(error))
         case _:
             _log.error("A request failed unexpectedly", exc_info=error)
             return RestError(500, f"Internal error: {type(error).__name__}. See the server's log.")
+
+
+def _is_unwritable(error: BaseException | None) -> bool:
+    """Whether a full or read-only disk, or a missing right, is what lies behind an error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            return True
+        error = error.__cause__
+    return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
+from paimon_magics.coordinator.bodies import json_value
 from paimon_magics.coordinator.rest_errors import bad_request
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.rest_documents import mapping_of, text_of
@@ -34,8 +34,8 @@ async def read_body(request: Request) -> dict[str, Any]:
     if not raw.strip():
         return {}
     try:
-        document = json.loads(raw, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        document = json_value(raw)
+    except ValueError as error:
         raise bad_request(f"The body is not JSON: {error}") from error
     return mapping_of(document, "The body")
 
@@ -136,7 +136,3 @@ def _like_part(part: str) -> str:
             return re.escape(part[1])
         case _:
             return re.escape(part)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.claims import Claims, Fate
 from paimon_magics.coordinator.core import (
+    Cause,
     CommitPublished,
     CommitRefused,
     CommitUnclear,
@@ -31,6 +32,7 @@ from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
     SetupError,
+    StatementError,
     UnknownNameError,
     UnknownOutcomeError,
 )
@@ -42,6 +44,7 @@ from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.cleaning import remove_uncommitted, tidy_up
 from paimon_magics.tables.committing import (
     check_files,
+    check_names,
     committed_files,
     find_commit,
     remove_run,
@@ -101,9 +104,10 @@ class Worker:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
-            return CommitRefused(id, str(error), _now_ms(), isinstance(error, SetupError))
+            return CommitRefused(id, str(error), _now_ms(), _cause(error))
         except Exception as error:
-            _log.error("Commit %s of `%s` was cut off: %s", id, request.transaction.table, error)
+            _log.error("Commit %s of `%s` was cut off: %r", id, request.transaction.table, error)
+            time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
 
     def look_up(self, id: str, request: CommitRequest, adopted: int) -> Event:
@@ -194,6 +198,7 @@ class Worker:
         stopped = self._stopped().get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
+        check_names(table, request)
         run = self._store.runs(id)
         with self._turns(table.location):
             findings = self._watching.look(table.location, table)
@@ -244,6 +249,16 @@ class Worker:
     def _drop_claim(self, transaction: Transaction) -> None:
         if self._claims is not None:
             self._claims.drop(transaction.file_prefix)
+
+
+def _cause(error: PaimonMagicsError) -> Cause:
+    match error:
+        case SetupError():
+            return Cause.STORAGE
+        case StatementError():
+            return Cause.REQUEST
+        case _:
+            return Cause.CONFLICT
 
 
 def _token(id: str, run: int, adopted: int) -> str:

@@ -24,7 +24,7 @@ from pypaimon.table.row.offset_row import OffsetRow
 from pypaimon.write.commit.overwrite_changes_provider import OverwriteChangesProvider
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.errors import InvalidValueError, TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.commits import (
     Append,
     Change,
@@ -90,12 +90,23 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
 
 
 def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
-    """Partition values as the Python values of their columns' types, which pypaimon compares."""
+    """Partition values as the Python values of their columns' types, which pypaimon compares.
+
+    Raises InvalidValueError for a column that is no partition column, or a text of no such value.
+    """
     schema = PyarrowFieldParser.from_paimon_schema(table.paimon.table_schema.fields)
-    return {
-        name: None if text is None else pa.scalar(text).cast(schema.field(name).type).as_py()
-        for name, text in spec
-    }
+    typed: dict[str, Any] = {}
+    for name, text in spec:
+        if name not in table.definition.partition_keys:
+            raise InvalidValueError(f"`{name}` is no partition column of `{table.name}`.")
+        try:
+            value = None if text is None else pa.scalar(text).cast(schema.field(name).type).as_py()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise InvalidValueError(
+                f"The partition column `{name}` of `{table.name}` can't be {text!r}: {error}"
+            ) from error
+        typed[name] = value
+    return typed
 
 
 def _append(table: Table, messages: Sequence[CommitMessage]) -> Changes:

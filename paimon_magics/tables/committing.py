@@ -27,6 +27,7 @@ from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
     PaimonMagicsError,
+    SetupError,
     TableDamagedError,
     UnknownOutcomeError,
     UnsupportedStatementError,
@@ -64,6 +65,8 @@ __all__ = [
 ]
 
 _RETRIES_MAX = 100
+# What pypaimon and pyarrow raise about content; stores raise others.
+_DATA_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _NOTHING = CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
 
 
@@ -135,7 +138,10 @@ def commit(
     own_bucket_counts(table, messages)
     with told(f"The commit to `{table.name}`"), _told_if_gone(table):
         begin_sync(_paths(table, messages))
-    run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
+    try:
+        run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
+    except _DATA_ERRORS as error:
+        raise _unexpected(table, error) from error
     return run.commit(check_before or (lambda _: None))
 
 
@@ -189,7 +195,8 @@ class _Run:
             published = self._attempts(check_before)
         except BaseException as error:  # also when somebody interrupts it
             self._remove_unneeded(None)
-            if isinstance(error, PaimonMagicsError | OSError) and self._may_appear():
+            is_known = isinstance(error, (PaimonMagicsError, OSError, *_DATA_ERRORS))
+            if is_known and self._may_appear():
                 raise self._without_answer() from error
             if isinstance(error, OSError):
                 raise failure(
@@ -197,6 +204,8 @@ class _Run:
                     f"The commit to `{self._table.name}` failed: {error}",
                     hint="Nothing was committed. Run the statement again when the store works.",
                 ) from error
+            if isinstance(error, _DATA_ERRORS):
+                raise _unexpected(self._table, error) from error
             raise
         self._remove_unneeded(published)
         return _NOTHING if published is None else receipt_of(published)
@@ -423,9 +432,32 @@ def check_names(table: Table, request: CommitRequest) -> None:
     prefix = request.transaction.file_prefix
     for message in _decode(table, request.messages):
         for file in [*message.new_files, *message.changelog_files]:
-            name = file.file_name
-            if not name.startswith(prefix) or set("/\\\0") & set(name) or file.external_path:
-                raise InvalidValueError(f"The file {name!r} is not the transaction's own.")
+            is_own = file.file_name.startswith(prefix) and not file.external_path
+            if not is_own or not _is_plain(file.file_name):
+                raise _not_its_own(file.file_name)
+        for entry in message.index_adds:
+            if not _is_plain(entry.index_file.file_name):
+                raise _not_its_own(entry.index_file.file_name)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a file's name can't lead out of its folder."""
+    return not set("/\\\0") & set(name) and not name.startswith(".")
+
+
+def _not_its_own(name: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"The file {name!r} is not the transaction's own.",
+        hint="Nothing was committed. A transaction commits what it wrote under its own prefix.",
+    )
+
+
+def _unexpected(table: Table, error: BaseException) -> SetupError:
+    """What is to be committed, or is in the table, is not as it is thought to be here."""
+    return SetupError(
+        f"The commit to `{table.name}` failed unexpectedly: {error!r}",
+        hint="Nothing was committed. Report this with the table's definition.",
+    )
 
 
 def check_files(table: Table, messages: Sequence[bytes]) -> None:

@@ -135,7 +135,13 @@ def write(
     if definition.bucket_mode == "HASH_FIXED":
         rule = BucketRule(definition.bucket_keys, definition.bucket)
     task = WriteTask(
-        table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
+        table=native_table(
+            table,
+            {
+                "data-file.prefix": transaction.file_prefix + "data-",
+                "changelog-file.prefix": transaction.file_prefix + "changelog-",
+            },
+        ),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),
         partition_keys=definition.partition_keys,

@@ -16,7 +16,12 @@ import pytest
 
 from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.remote import RemoteCoordinator
-from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    SetupError,
+    UnknownNameError,
+)
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
@@ -245,6 +250,22 @@ def test_its_health_its_metrics_and_its_page_are_there_for_who_has_the_token(
             404,
             "There is no table `tt`",
         ),
+        (
+            "/v1/transactions",
+            b'{"table": {"database": "default", "table": "\\ud800"}}',
+            400,
+            "surrogates not allowed",
+        ),
+        (
+            "/v1/transactions",
+            b'{"table": {"database": "default", "table": "t"}, "base_snapshot_id": -5}',
+            400,
+            "No snapshot has the id -5",
+        ),
+        ("/v1/transactions", b"[" * 100_000, 400, "nested too deeply"),
+        ("/v1/nothing", b"{}", 404, "There is no POST /v1/nothing here"),
+        ("/v1/leases", b"[]", 400, "must be an object"),
+        ("/v1/tables/check", b"{", 400, "not JSON"),
         ("/v1/transactions/none/commit", b"{}", 404, "no such transaction"),
         ("/v1/transactions/none/heartbeat", b"", 404, "no such transaction"),
         ("/v1/transactions/none/abort", b"{}", 404, "no such transaction"),
@@ -259,6 +280,57 @@ def test_a_bad_request_is_named_and_the_service_goes_on(
     assert answer.status_code == status
     assert named in answer.json()["error"]["message"]
     assert lasting.client().begin(TABLE).base_snapshot_id == 0
+
+
+APPEND = {"kind": "append"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "named"),
+    [
+        ({"change": APPEND, "messages": ["AAAA"]}, 400, "can't be read"),
+        ({"change": APPEND, "messages": ["%"]}, 400, "texts in Base64"),
+        ({"change": APPEND, "messages": "AAAA"}, 400, "must be a list"),
+        ({"change": {"kind": "rename"}, "messages": []}, 400, "no change of the kind 'rename'"),
+        (
+            {
+                "change": {
+                    "kind": "overwrite-partitions",
+                    "specs": [{"nothing": "1"}],
+                    "swallow_newer": True,
+                },
+                "messages": [],
+            },
+            400,
+            "`nothing` is no partition column of `default.t`",
+        ),
+    ],
+)
+def test_a_commit_of_nonsense_is_refused_and_the_table_goes_on(
+    lasting: Process, asked: dict[str, object], status: int, named: str
+) -> None:
+    headers = {"Authorization": f"Bearer {lasting.token()}"}
+    client = lasting.client()
+    id = client._ids[client.begin(TABLE).commit_user]
+    path = f"{lasting.address}/v1/transactions/{id}"
+    answer = httpx.post(
+        f"{path}/commit", json={"properties": {}, **asked}, headers=headers, trust_env=False
+    )
+    assert (answer.status_code, named in answer.json()["error"]["message"]) == (status, True)
+    assert httpx.post(f"{path}/abort", json={}, headers=headers, trust_env=False).status_code == 200
+    again = client.begin(TABLE)
+    assert client.commit(CommitRequest(again, Append())).delta_rows == 0
+
+
+def test_a_transaction_commits_no_files_but_its_own(process: Process) -> None:
+    catalog = create_table(process.warehouse, APPEND_TABLE)
+    client = process.client()
+    theirs, own = client.begin(TABLE), client.begin(TABLE)
+    messages = write(catalog, theirs, [{"k": 1}])
+    with pytest.raises(InvalidValueError, match="is not the transaction's own"):
+        client.commit(CommitRequest(own, Append(), messages))
+    assert client.commit(CommitRequest(theirs, Append(), messages)).snapshot_id == 1
+    assert read(catalog) == [{"k": 1, "v": None}]
 
 
 def test_a_body_that_grows_past_the_limit_while_it_arrives_is_refused(lasting: Process) -> None:

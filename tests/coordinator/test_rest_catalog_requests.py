@@ -321,7 +321,7 @@ def test_a_column_that_this_project_does_not_offer_is_still_shown(
     assert fields[1]["type"]["type"] == "MULTISET"
 
 
-def test_a_disk_that_fails_is_a_server_error_and_the_service_goes_on(
+def test_a_disk_that_is_full_is_told_and_the_service_goes_on(
     warehouse: Path,
 ) -> None:
     def publish(path: str, content: bytes) -> bool:
@@ -336,6 +336,6 @@ def test_a_disk_that_fails_is_a_server_error_and_the_service_goes_on(
         http.post("/databases", json={"name": "shop"}).raise_for_status()
         create(http, "t").raise_for_status()
         answer = http.post(f"{TABLE}/branches", json={"branch": "b"})
-        assert error(answer)[0] == 500
-        assert "No space left" not in answer.text
+        assert error(answer)[0] == 507
+        assert "The warehouse can't be written: No space left on device." in answer.text
         assert http.get(TABLE).status_code == 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core.values import NOWHERE, Held, Origin, Pause, Stopped
+from paimon_magics.coordinator.core.values import NOWHERE, Cause, Held, Origin, Pause, Stopped
 from paimon_magics.planning.commits import CommitReceipt
 from paimon_magics.planning.publications import Finding, Publication
 from paimon_magics.statements.statement import TableName
@@ -115,13 +115,12 @@ class CommitPublished:
 
 @dataclass(frozen=True, slots=True)
 class CommitRefused:
-    """The commit is certainly not in the table and never will be. `storage` where the table could
-    not be written."""
+    """The commit is certainly not in the table and never will be."""
 
     id: str
     reason: str
     now_ms: int
-    storage: bool = False
+    cause: Cause = Cause.CONFLICT
 
 
 @dataclass(frozen=True, slots=True)

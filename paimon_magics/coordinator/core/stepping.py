@@ -292,9 +292,7 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
 def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
     held = state.held[event.id]
     ended = aborting(held, event.reason, event.now_ms)
-    state, replies = answered(
-        with_held(state, ended), event.id, Refusal(event.reason, event.storage)
-    )
+    state, replies = answered(with_held(state, ended), event.id, Refusal(event.reason, event.cause))
     state, following = next_job(state, held.table)
     return state, (Save(ended), *replies, RemoveFiles(event.id), *following)
 

@@ -12,6 +12,7 @@ __all__ = [
     "NOWHERE",
     "Aborted",
     "Answer",
+    "Cause",
     "Committed",
     "Done",
     "Gone",
@@ -161,13 +162,21 @@ class Committed:
     receipt: CommitReceipt
 
 
+class Cause(StrEnum):
+    """Why a commit was refused: because of another one, because the table could not be written, or
+    because of what was asked."""
+
+    CONFLICT = "conflict"
+    STORAGE = "storage"
+    REQUEST = "request"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The commit was refused and the transaction is over. `storage` where that is no other commit's
-    doing: the table could not be written."""
+    """The commit was refused and the transaction is over."""
 
     reason: str
-    storage: bool = False
+    cause: Cause = Cause.CONFLICT
 
 
 @dataclass(frozen=True, slots=True)
