@@ -16,6 +16,8 @@ __all__ = ["STEPS", "reach"]
 
 STEPS = (
     "begin.stored",  # the transaction is stored, its owner has not heard of it
+    "attempt.noted",  # a task has noted where it is going to write, and wrote nothing
+    "attempt.written",  # a task's files are there, nobody has heard of them
     "commit.stored",  # the request is stored, nothing has been published
     "manifest.written",  # what the commit adds is in a manifest, no list names it
     "manifests.merged",  # manifests are merged, nothing refers to the new ones

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from paimon_magics.faults import reach
 from paimon_magics.tables.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.bucket_rules import BucketRule, Partition, row_groups, values_at
 from paimon_magics.tables.conforming import conform
@@ -171,6 +172,7 @@ def _write_batches(
                 writer.write(partition, bucket, group)
         index_files = groups.write_index()
         messages = writer.finish()
+        reach("attempt.written")
     finally:
         writer.close()
     if running is not None and running.is_over():
@@ -264,6 +266,7 @@ class _Groups:
             # The files of a table without buckets lie in bucket 0.
             where = np.zeros(len(conformed), dtype=np.int32) if buckets is None else buckets
             self._running.note(keys, pa.array(where))
+            reach("attempt.noted")
         owners = keys.columns if buckets is None else [pa.array(buckets), *keys.columns]
         if task.single_writer_rows_max is not None or not owners:
             yield None, None, conformed

@@ -1,0 +1,148 @@
+"""The driver of `statement_driver` and its executors, as processes that a test may kill."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.coordinator.process import Process
+
+ROOT = Path(__file__).parents[2]
+_GONE_SECONDS = 20
+
+
+class DriverDiedError(Exception):
+    """The driver ended before it answered."""
+
+
+class Cluster:
+    """One driver at a time; what it left behind when it was killed ends, or is ended, before the
+    next one starts."""
+
+    def __init__(self, folder: Path, coordinator: Process) -> None:
+        self._folder = folder
+        self._coordinator = coordinator
+        self._driver: subprocess.Popen[str] | None = None
+        self._fault = folder / "fault"
+
+    def arm(self, fault: str) -> None:
+        """`step=action` for the next process of the driver's or an executor's that reaches it."""
+        self._fault.write_text(fault)
+
+    def is_armed(self) -> bool:
+        """Whether nobody has reached the step yet."""
+        return self._fault.exists()
+
+    def start(self) -> None:
+        """Start a driver, and wait until it is connected."""
+        self._folder.mkdir(exist_ok=True)
+        environment = {
+            "PAIMON_COORDINATOR": self._coordinator.address,
+            "PAIMON_COORDINATOR_TOKEN": self._coordinator.token(),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(self._folder),
+            "SPARK_HOME": str(self._home()),
+            "PAIMON_MAGICS_FAULTS": f"@{self._fault}",
+        }
+        self._driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.statement_driver", str(self._folder)],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(self._folder / "driver.log").open("a"),
+            text=True,
+            start_new_session=True,
+        )
+        assert "connected" in self.answer()
+
+    def _home(self) -> Path:
+        """An installation of Spark like PySpark's own, for the logs that workers write there."""
+        import pyspark
+
+        home = self._folder / "home"
+        if not home.exists():
+            home.mkdir()
+            for part in ("bin", "jars", "sbin"):
+                (home / part).symlink_to(Path(pyspark.__file__).parent / part)
+        return home
+
+    def send(self, sql: str) -> None:
+        assert self._driver is not None and self._driver.stdin is not None
+        try:
+            self._driver.stdin.write(json.dumps(sql) + "\n")
+            self._driver.stdin.flush()
+        except BrokenPipeError:
+            raise DriverDiedError from None
+
+    def answer(self) -> dict[str, Any]:
+        """The answer to the statement that was sent; raises DriverDiedError."""
+        assert self._driver is not None and self._driver.stdout is not None
+        line = self._driver.stdout.readline()
+        if not line:
+            raise DriverDiedError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def run(self, sql: str) -> dict[str, Any]:
+        self.send(sql)
+        return self.answer()
+
+    def kill_executor(self, choice: int) -> bool:
+        """Kill one of the executors; False when there is none at the moment."""
+        found = sorted(self._processes(b"CoarseGrainedExecutorBackend"))
+        if not found:
+            return False
+        _kill(found[choice % len(found)])
+        return True
+
+    def kill_jvm(self) -> None:
+        """Kill the JVM of the driver, under its Python process."""
+        for process in self._processes(b"org.apache.spark.deploy.SparkSubmit"):
+            _kill(process)
+
+    def kill_driver(self) -> None:
+        """Kill the driver's Python process, as an out-of-memory killer would."""
+        assert self._driver is not None
+        _kill(self._driver.pid)
+
+    def bury(self) -> None:
+        """Wait until nothing of a killed driver is left; after a while, end it."""
+        if self._driver is None:
+            return
+        deadline = time.monotonic() + _GONE_SECONDS
+        _kill(self._driver.pid)
+        self._driver.communicate()
+        while left := self._processes(b""):
+            if time.monotonic() > deadline:
+                for process in left:
+                    _kill(process)
+            time.sleep(0.1)
+        self._driver = None
+
+    def _processes(self, command: bytes) -> list[int]:
+        """The processes of the driver's session, children of children too."""
+        assert self._driver is not None
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+                words = (folder / "cmdline").read_bytes()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if int(fields[3]) == self._driver.pid and fields[0] != "Z" and command in words:
+                found.append(int(folder.name))
+        return found
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)

@@ -1,0 +1,69 @@
+"""A session in a process of its own, whose executors are processes too: statements in, answers out.
+
+Each line of its input is a statement; each line of its output is a JSON object: `{"snapshot": …}`,
+or `{"error": type, "message": …}`. The function `killing` is there in its SQL.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+MASTER = "local-cluster[2,1,1024]"
+
+
+def killing(number: int, at: int) -> str:
+    """'new'; but the first attempt of the task that meets the row `at` kills its executor."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    if number == at and context.attemptNumber() == 0:
+        process = os.getpid()
+        while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{process}/cmdline").read_bytes():
+            process = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(process, signal.SIGKILL)
+        time.sleep(600)
+    return "new"
+
+
+def main(folder: str) -> None:
+    from pyspark.sql import SparkSession
+
+    import paimon_magics
+
+    spark = (
+        SparkSession.builder.master(MASTER)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", f"{folder}/spark-warehouse")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
+        # (It never comes to a second attempt beside the first: both would have to run on one host.)
+        .config("spark.speculation", "true")
+        # Executors die here more often than a cluster's master would bear.
+        .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.excludeOnFailure.enabled", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    session = paimon_magics.connect(spark=spark)  # the environment names the coordinator
+    spark.udf.register("killing", killing, "string")
+    print(json.dumps({"connected": os.getpid()}), flush=True)
+    for line in sys.stdin:
+        try:
+            answer: dict[str, object] = {"snapshot": session.run(json.loads(line)).snapshot_id}
+        except Exception as error:
+            answer = {"error": type(error).__name__, "message": str(error)}
+        print(json.dumps(answer), flush=True)
+    session.close(stop_spark=True)
+
+
+if __name__ == "__main__":
+    from tests.faults.statement_driver import main as imported_main
+
+    imported_main(sys.argv[1])

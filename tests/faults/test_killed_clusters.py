@@ -1,0 +1,217 @@
+"""Executors and drivers that die: every statement happened once or not at all, nothing is left.
+
+The executors are processes of their own, the coordinator is one too and outlives all drivers. What
+became of a statement whose driver died is told by the table, which holds what it held before or
+what it should hold after, and nothing else. The seed of a run is in its failure's message, and
+PAIMON_MAGICS_SEED repeats it; PAIMON_MAGICS_STATEMENTS is the number of statements.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog
+from tests.coordinator.process import Process, create_table, read, wait_until
+from tests.faults.cluster import Cluster, DriverDiedError
+from tests.tables.reachability import missing, unreachable
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+Row = tuple[Any, ...]
+
+STEPS = ("attempt.noted", "attempt.written")
+
+COLUMNS = "k BIGINT NOT NULL, v STRING, p BIGINT NOT NULL"
+TABLES = {
+    "appended": f"CREATE TABLE appended ({COLUMNS}) PARTITIONED BY (p)",
+    "upserted": f"CREATE TABLE upserted ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', "
+    "'bucket' = '2', 'changelog-producer' = 'input')",
+    "overwritten": f"CREATE TABLE overwritten ({COLUMNS}) PARTITIONED BY (p) "
+    "TBLPROPERTIES ('primary-key' = 'p,k', 'bucket' = '2')",
+    "dynamic": f"CREATE TABLE dynamic ({COLUMNS}) PARTITIONED BY (p) "
+    "TBLPROPERTIES ('primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '200')",
+}
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Process]:
+    started = Process(
+        tmp_path / "warehouse",
+        tmp_path / "state",
+        "--lease-ms=4000",
+        "--cleanup-grace-ms=0",
+    )
+    started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, coordinator: Process) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "spark", coordinator)
+    yield made
+    made.bury()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    for sql in TABLES.values():
+        found = create_table(tmp_path / "warehouse", sql)
+    return found
+
+
+def content(catalog: Catalog, name: str) -> Counter[Row]:
+    rows = read(catalog, TableName(name, "default"))
+    return Counter((row["k"], row["v"], row["p"]) for row in rows)
+
+
+def settled(coordinator: Process) -> bool:
+    """Whether every transaction is committed, or aborted, its files removed."""
+    answer = httpx.get(
+        f"{coordinator.address}/v1/transactions",
+        headers={"Authorization": f"Bearer {coordinator.token()}"},
+        trust_env=False,
+    )
+    return all(one["phase"] in ("committed", "aborted") for one in answer.json()["transactions"])
+
+
+def nothing_is_left(catalog: Catalog, name: str) -> bool:
+    table = catalog.load(TableName(name, "default"))
+    assert missing(table) == set()
+    return unreachable(table) == set()
+
+
+def test_attempts_that_fail_or_die_do_not_count(
+    coordinator: Process, cluster: Cluster, catalog: Catalog
+) -> None:
+    """Spark runs their tasks again; the first attempts' files go."""
+    create_table(Path(coordinator.warehouse), f"CREATE TABLE plain ({COLUMNS})")
+    cluster.start()
+    expected: dict[str, Counter[Row]] = {name: Counter() for name in (*TABLES, "plain")}
+    faults = [f"{step}={action}" for step in STEPS for action in ("kill", "raise")]
+    for number, (name, fault) in enumerate(
+        [*zip(cycle(TABLES), faults, strict=False), ("plain", "")]
+    ):
+        first = number * 1000
+        value = "'new'"
+        if fault:
+            cluster.arm(fault)
+        else:  # the executor with all that runs in it, in the middle of its writing
+            value = f"killing(id, {first + 900})"
+        answer = cluster.run(
+            f"INSERT INTO {name} SELECT id, {value}, id % 3 "
+            f"FROM range({first}, {first + 1000}, 1, 4)"
+        )
+        assert "snapshot" in answer and not cluster.is_armed(), answer
+        expected[name] += Counter((k, "new", k % 3) for k in range(first, first + 1000))
+        assert content(catalog, name) == expected[name], (name, fault)
+        wait_until(lambda name=name: nothing_is_left(catalog, name))  # type: ignore[misc]
+
+
+@dataclass
+class Model:
+    """What the tables hold, by the statements so far."""
+
+    tables: dict[str, Counter[Row]] = field(
+        default_factory=lambda: {name: Counter() for name in TABLES}
+    )
+
+    def statement(self, number: int, chance: random.Random) -> tuple[str, str, Counter[Row]]:
+        """A statement: its table, its text, and the table after it."""
+        name = chance.choice(list(TABLES))
+        first = chance.randrange(0, 3000)
+        last = first + chance.randrange(1, 1500)
+        value = f"s{number}"
+        rows = Counter((k, value, k % 3) for k in range(first, last))
+        source = f"SELECT id, '{value}', id % 3 FROM range({first}, {last}, 1, 4)"
+        before = self.tables[name]
+        if name == "overwritten" and chance.random() < 0.6:
+            p = chance.randrange(3)
+            kept = Counter(row for row in before if row[2] != p)
+            text = f"INSERT OVERWRITE {name} PARTITION (p = {p}) SELECT id, '{value}' "
+            text += f"FROM range({first}, {last}, 1, 4)"
+            return name, text, kept + Counter((k, value, p) for k in range(first, last))
+        if name == "appended":
+            return name, f"INSERT INTO {name} {source}", before + rows
+        keys = {(k, p) for k, _, p in rows}
+        kept = Counter(row for row in before if (row[0], row[2]) not in keys)
+        return name, f"INSERT INTO {name} {source}", kept + rows
+
+
+def chaos(
+    coordinator: Process, cluster: Cluster, catalog: Catalog, seed: int, statements: int
+) -> Counter[str]:
+    """Run statements while executors, JVMs and drivers are killed; return what happened."""
+    chance = random.Random(seed)
+    model, happened = Model(), Counter[str]()
+    cluster.start()
+    for number in range(statements):
+        name, text, after = model.statement(number, chance)
+        victim = chance.choices(
+            ("nobody", "executor", "driver", "jvm"), weights=(4, 3, 2, 1)
+        )[0]  # fmt: skip
+        try:
+            cluster.send(text)
+            time.sleep(chance.uniform(0, 4) if victim != "nobody" else 0)
+            match victim:
+                case "executor":
+                    cluster.kill_executor(chance.randrange(10))
+                case "driver":
+                    cluster.kill_driver()
+                case "jvm":
+                    cluster.kill_jvm()
+            answer = cluster.answer()
+        except DriverDiedError:
+            answer = {"error": "DriverDied"}
+        if victim in ("driver", "jvm"):
+            cluster.bury()
+        if "error" in answer:
+            wait_until(lambda: settled(coordinator), 120)
+        found = content(catalog, name)
+        told = answer.get("error", "committed")
+        message = f"seed {seed}, statement {number} of {name}, {victim} killed: {answer}"
+        if told == "committed":
+            assert found == after, message
+        elif told in ("DriverDied", "UnknownOutcomeError"):
+            assert found in (after, model.tables[name]), message
+        else:
+            assert found == model.tables[name], message
+        print(message, flush=True)
+        happened[f"{victim} killed: {told}"] += 1
+        model.tables[name] = found
+        if victim in ("driver", "jvm"):
+            cluster.start()
+    for name, expected in model.tables.items():
+        assert content(catalog, name) == expected, f"seed {seed}: {name}"
+        wait_until(lambda name=name: nothing_is_left(catalog, name), 60)  # type: ignore[misc]
+    return happened
+
+
+def seed_of_run() -> int:
+    return int(os.environ.get("PAIMON_MAGICS_SEED") or random.randrange(2**32))
+
+
+@pytest.mark.soak
+def test_tables_hold_what_a_model_holds_whoever_is_killed(
+    coordinator: Process, cluster: Cluster, catalog: Catalog
+) -> None:
+    statements = int(os.environ.get("PAIMON_MAGICS_STATEMENTS") or 100)
+    happened = chaos(coordinator, cluster, catalog, seed_of_run(), statements)
+    print(happened)
+
+
+def test_a_short_run_of_the_same(coordinator: Process, cluster: Cluster, catalog: Catalog) -> None:
+    happened = chaos(coordinator, cluster, catalog, seed_of_run(), 6)
+    assert happened.total() == 6
