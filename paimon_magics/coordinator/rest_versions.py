@@ -169,6 +169,13 @@ def _list_partitions(context: Context, call: Call) -> Any:
     return {"partitions": found, "nextPageToken": token}
 
 
+def _partitions_by_names(context: Context, call: Call) -> Any:
+    given = sequence_of(call.body.get("specs"), "specs", optional=True)
+    specs = [string_map(spec, f"specs[{position}]") for position, spec in enumerate(given)]
+    found = [d for d in partition_documents(_table(context, call)) if d["spec"] in specs]
+    return {"partitions": found}
+
+
 def _partition_name(document: dict[str, Any]) -> str:
     return "/".join(f"{key}={value}" for key, value in document["spec"].items())
 
@@ -314,7 +321,7 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", "/partitions", _refuse(_PARTITIONS)),
     ("POST", "/partitions/drop", _refuse(_PARTITIONS)),
     ("POST", "/partitions/mark", _refuse("marking partitions as done")),
-    ("POST", "/partitions/list-by-names", _refuse("partitions by their names")),
+    ("POST", "/partitions/list-by-names", _partitions_by_names),
     ("POST", "/partitions/list-by-filter", _refuse("partitions by a filter")),
     ("GET", "/tags", _list_tags),
     ("POST", "/tags", _create_tag),

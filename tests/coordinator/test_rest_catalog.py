@@ -134,7 +134,7 @@ def test_rows_are_written_and_read(table: Any, catalog: Any, warehouse: Path) ->
     assert (snapshot.snapshot.id, snapshot.record_count) == (2, 3)
 
 
-def test_keys_are_upserted_and_partitions_listed(catalog: Any) -> None:
+def test_keys_are_upserted_and_partitions_listed(catalog: Any, http: httpx.Client) -> None:
     table = make_table(catalog, partition_keys=["p"], primary_keys=["k", "p"],
                        options={"bucket": "1"})  # fmt: skip
     write(table, (1, "a", "x"), (2, "b", "y"))
@@ -145,6 +145,11 @@ def test_keys_are_upserted_and_partitions_listed(catalog: Any) -> None:
         ({"p": "x"}, 2, 2, 1),
         ({"p": "y"}, 1, 1, 1),
     ]
+    answer = http.post(
+        "/databases/shop/tables/t/partitions/list-by-names",
+        json={"specs": [{"p": "y"}, {"p": "z"}, {}]},
+    )
+    assert [one["spec"] for one in answer.json()["partitions"]] == [{"p": "y"}]
     catalog.drop_partitions("shop.t", [{"p": "x"}])
     assert read(table) == [(2, "b", "y")]
 

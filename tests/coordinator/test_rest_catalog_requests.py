@@ -252,7 +252,6 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
         ("POST", f"{TABLE}/partitions", "partitions"),
         ("POST", f"{TABLE}/partitions/drop", "partitions"),
         ("POST", f"{TABLE}/partitions/mark", "partitions"),
-        ("POST", f"{TABLE}/partitions/list-by-names", "partitions"),
         ("POST", f"{TABLE}/partitions/list-by-filter", "partitions"),
         ("GET", f"{TABLE}/consumers", "consumers"),
         ("POST", f"{TABLE}/consumers/reset", "consumers"),
