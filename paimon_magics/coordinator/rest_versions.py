@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from paimon_magics.coordinator.rest_commits import commit_prepared, publication_of
-from paimon_magics.coordinator.rest_context import Call, Context, Handler, Watch
+from paimon_magics.coordinator.rest_commits import commit_prepared
+from paimon_magics.coordinator.rest_context import Call, Context, Handler
 from paimon_magics.coordinator.rest_errors import (
     already_exists,
     bad_request,
@@ -36,6 +35,7 @@ from paimon_magics.tables.rest_documents import (
 )
 from paimon_magics.tables.snapshot_chain import (
     create_tag,
+    delete_tag,
     latest_snapshot,
     list_snapshots,
     list_tags,
@@ -45,7 +45,6 @@ from paimon_magics.tables.snapshot_chain import (
     tag_document,
 )
 from paimon_magics.tables.stored_tables import StoredTable
-from paimon_magics.tables.tag_deletion import remove_tag
 
 __all__ = ["VERSION_ENDPOINTS"]
 
@@ -222,10 +221,8 @@ def _create_tag(context: Context, call: Call) -> Any:
 
 def _delete_tag(context: Context, call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
-    table = _table(context, call)
-    with context.turn(table.location):
-        if not remove_tag(context.catalog.load(table.name), name):
-            raise not_found("TAG", name)
+    if not delete_tag(_table(context, call), name):
+        raise not_found("TAG", name)
 
 
 # ---- branches ----
@@ -284,16 +281,6 @@ def _forward_branch(context: Context, call: Call) -> Any:
         forward_to_branch(table, branch, context.publish)
         if context.watch is not None:
             context.watch.chain_cut(table.location, None, 0)
-            _watch_latest(context.watch, table)
-
-
-def _watch_latest(watch: Watch, table: StoredTable) -> None:
-    """What came from the branch can be written over as any commit can: the last of it with loss."""
-    latest = latest_snapshot(table)
-    if latest is not None:
-        before = load_snapshot(table, str(latest["id"] - 1)) or {}
-        changes_index = latest.get("indexManifest") != before.get("indexManifest")
-        watch.note(replace(publication_of(table, latest), changes_index=changes_index))
 
 
 def _main_table(context: Context, call: Call) -> StoredTable:

@@ -136,7 +136,6 @@ REFUSED = (
     "SHOW BRANCHES",
     "ALTER TABLE … CREATE BRANCH",
     "CREATE OR REPLACE TABLE",
-    "VERSION AS OF",
 )
 """What is recognised and not offered yet, as far as one would look for it here."""
 

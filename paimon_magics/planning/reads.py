@@ -4,16 +4,15 @@ Raw road: files that need no merge become one native scan of Spark's per (schema
 Catalyst prunes columns and pushes predicates. Arrow road: everything else goes split by split
 through the native reader in Python tasks: overlapping runs, deletion vectors, stored deletes,
 formats or types that Spark would read differently, changes of schema that need Paimon's casts.
-
-Source of the raw rule: Paimon's `MergeTreeSplitGenerator` and `RawFileSplitRead`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -24,42 +23,12 @@ from paimon_magics.statements.data_types import (
 )
 
 __all__ = [
-    "DataFile",
     "RawColumn",
     "RawScan",
     "ReadPlan",
-    "Split",
     "pack_splits",
     "plan_read",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A data file of a split. `format` is its extension in lower case; `deleted_rows` counts the
-    retracting rows stored in it, None where the writer did not say."""
-
-    path: str
-    format: str
-    schema_id: int
-    rows: int
-    size_bytes: int
-    deleted_rows: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Files of one (partition, bucket) that are read together; `body` is Java's serialised form."""
-
-    files: tuple[DataFile, ...]
-    raw_convertible: bool
-    has_deletion_vectors: bool
-    body: bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """The stored size of the split's files."""
-        return sum(file.size_bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +52,10 @@ class RawScan:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What to read at one snapshot (`snapshot_id` None: the table has none). `merges` are packed:
-    each tuple is one task's splits."""
+    """What to read. `tasks` are packed: each tuple is one task's splits."""
 
-    snapshot_id: int | None
     raw_scans: tuple[RawScan, ...]
-    merges: tuple[tuple[Split, ...], ...]
+    tasks: tuple[tuple[TaskSplit, ...], ...]
 
     @property
     def raw_file_count(self) -> int:
@@ -98,68 +65,58 @@ class ReadPlan:
     @property
     def merge_file_count(self) -> int:
         """How many files the Arrow road reads."""
-        return sum(len(split.files) for task in self.merges for split in task)
+        return sum(len(split.files) for task in self.tasks for split in task)
 
 
 def plan_read(
     columns: Sequence[Column],
     schemas: Mapping[int, Sequence[Column]],
-    splits: Sequence[Split],
+    raw: Sequence[RawFiles],
+    splits: Sequence[TaskSplit],
     *,
-    snapshot_id: int | None,
+    changed: Collection[tuple[int, int]] = (),
     slots: int,
     spark_opens_store: bool,
 ) -> ReadPlan:
-    """The roads for reading `columns` out of `splits`.
+    """The roads for reading `columns` out of raw files and splits.
 
-    `schemas` gives the columns of every schema id that the splits' files have. `slots` is the
-    number of tasks that can run at once. `spark_opens_store` is false where the JVM has no file
-    system for the table's store, so that everything goes the Arrow road.
+    `schemas` gives the columns of every schema id that raw files have; `changed` are the (schema
+    id, column id) whose nested fields are others than today's. `slots` is the number of tasks that
+    can run at once. `spark_opens_store` is false where the JVM has no file system for the table's
+    store, so that everything goes the Arrow road.
     """
-    raw: dict[tuple[int, str], list[str]] = {}
-    mapped: dict[tuple[int, str], tuple[RawColumn, ...] | None] = {}
-    merges: list[Split] = []
-    for split in splits:
-        keys = {(file.schema_id, file.format) for file in split.files}
-        for key in keys - mapped.keys():
-            mapped[key] = _map_columns(columns, schemas[key[0]], key[1])
-        if (
-            spark_opens_store
-            and _needs_no_merge(split)
-            and all(mapped[key] is not None for key in keys)
-        ):
-            for file in split.files:
-                raw.setdefault((file.schema_id, file.format), []).append(file.path)
-        else:
-            merges.append(split)
-    scans = []
-    for key, paths in raw.items():
-        found = mapped[key]
-        assert found is not None
-        scans.append(RawScan(format=key[1], columns=found, paths=tuple(paths)))
-    return ReadPlan(
-        snapshot_id=snapshot_id, raw_scans=tuple(scans), merges=pack_splits(merges, slots)
-    )
+    scans: list[RawScan] = []
+    in_tasks: list[TaskSplit] = list(splits)
+    for files in raw:
+        known = {column.id for column in columns if (files.schema_id, column.id) in changed}
+        mapped = (
+            _map_columns(columns, schemas[files.schema_id], files.format)
+            if spark_opens_store and not known
+            else None
+        )
+        if mapped is not None:
+            scans.append(RawScan(files.format, mapped, files.paths))
+            continue
+        in_tasks += (
+            PlainSplit((StoredFile(path, files.format, files.schema_id, rows, size),))
+            for path, rows, size in zip(
+                files.paths, files.row_counts, files.sizes_bytes, strict=True
+            )
+        )
+    return ReadPlan(tuple(scans), pack_splits(in_tasks, slots))
 
 
-def pack_splits(splits: Sequence[Split], tasks: int) -> tuple[tuple[Split, ...], ...]:
+def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSplit, ...], ...]:
     """At most `tasks` groups of splits, even by stored bytes: the largest split goes first, each
     to the group that has least. A Python task costs tenths of a second before its first row."""
-    groups: list[list[Split]] = [[] for _ in range(min(max(tasks, 1), len(splits)))]
-    sizes = [0] * len(groups)
-    for split in sorted(splits, key=lambda s: s.size_bytes, reverse=True):
-        smallest = sizes.index(min(sizes))
+    groups: list[list[TaskSplit]] = [[] for _ in range(min(max(tasks, 1), len(splits)))]
+    loads = [0] * len(groups)
+    sized = [(sum(file.size_bytes for file in split.files), split) for split in splits]
+    for size, split in sorted(sized, key=lambda pair: pair[0], reverse=True):
+        smallest = loads.index(min(loads))
         groups[smallest].append(split)
-        sizes[smallest] += split.size_bytes + 1
+        loads[smallest] += size + 1
     return tuple(tuple(group) for group in groups)
-
-
-def _needs_no_merge(split: Split) -> bool:
-    return (
-        split.raw_convertible
-        and not split.has_deletion_vectors
-        and all(file.deleted_rows == 0 or file.deleted_rows is None for file in split.files)
-    )
 
 
 def _map_columns(

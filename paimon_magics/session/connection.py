@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,12 @@ from paimon_magics.tables.catalog import Catalog, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from paimon_magics.tables.data_reads import DataRead
+    from paimon_magics.tables.live_files import ManifestFolder
+
 __all__ = ["Connection"]
+
+_FOLDERS_MAX = 8
 
 
 @dataclass
@@ -24,7 +31,8 @@ class Connection:
 
     `coordinator` is what commits, in the words of `connect`. `slots` is how many tasks can run at
     once. `view_frames` are the frames of the temporary views that statements made: while they are
-    there, what they read does not expire.
+    there, what they read does not expire. `reads` and `folders` are plans and manifests that the
+    next query may need again.
     """
 
     spark: SparkSession
@@ -36,6 +44,25 @@ class Connection:
     views: Views
     slots: int
     view_frames: dict[str, DataFrame] = field(default_factory=dict)
+    reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
+    folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
+
+    def keep_read(self, key: Hashable, read: DataRead) -> None:
+        """Keep the plan of a read for the next query on the same snapshot."""
+        self.reads[key] = read
+        self.reads.move_to_end(key)
+        while len(self.reads) > max(self.settings.kept_views_max, 1):
+            self.reads.popitem(last=False)
+
+    def manifests(self, location: str, make: Callable[[], ManifestFolder]) -> ManifestFolder:
+        """The manifests of the table that lies there, as far as they were read."""
+        found = self.folders.get(location)
+        if found is None:
+            found = self.folders[location] = make()
+        self.folders.move_to_end(location)
+        while len(self.folders) > _FOLDERS_MAX:
+            self.folders.popitem(last=False)
+        return found
 
     def full_name(self, name: TableName) -> TableName:
         """`name` with its database, without the catalog; the catalog must be ours."""

@@ -13,7 +13,8 @@ from paimon_magics.planning.definitions import TableDefinition, plan_create_tabl
 from paimon_magics.planning.reads import ReadPlan
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.reading import frame_of_query, read_plan, resolve
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.reading import frame_of_query, read_plan, relation_of
 from paimon_magics.session.versions import planned_call
 from paimon_magics.session.writing import prepare_insert
 from paimon_magics.spark.types import columns_of
@@ -32,7 +33,9 @@ from paimon_magics.statements.statement import (
     TruncateTable,
 )
 from paimon_magics.statements.version_changes import AlterTags, Call
+from paimon_magics.tables.data_reads import DataRead
 from paimon_magics.tables.system_tables import is_metadata
+from paimon_magics.tables.time_travel import Changes, Difference, State, Target, snapshot_ids
 
 if TYPE_CHECKING:
     import pyarrow
@@ -87,7 +90,7 @@ def _explained(
     if not _waits_for(connection, statement, planned):
         match statement:
             case Query():
-                lines = _query_lines(connection, statement.text, statement.query)
+                lines = _query_lines(connection, statement.text, statement.query, parameters)
                 frame = frame_of_query(connection, statement.text, statement.query, parameters)
                 return [*lines, *([""] if lines else []), *_spark_plan(frame, mode)]
             case Insert():
@@ -198,34 +201,66 @@ def _checked_create(
     return f"Would create the {kind} table `{name}` with {_columns(len(definition.columns))}."
 
 
-def _query_lines(connection: Connection, statement: str, query: QueryText) -> list[str]:
+def _query_lines(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    parameters: Mapping[str, object],
+) -> list[str]:
+    bound = bind(query.parameters, parameters, statement)
     lines = []
     for reference in query.references:
-        name = resolve(connection, reference, statement)
-        if name is None:
+        relation = relation_of(connection, reference, statement, bound)
+        if relation is None:
             lines.append(f"{reference.name}: Spark's own table or view")
-        elif is_metadata(name):
-            lines.append(f"{name}: metadata, read on the driver")
+        elif is_metadata(relation.name):
+            lines.append(f"{relation.name}: metadata, read on the driver")
         else:
-            lines.append(f"{name}: {_roads(read_plan(connection, connection.catalog.load(name)))}")
+            plan, read = read_plan(connection, relation)
+            lines.append(f"{relation.name}: {_roads(plan, read)}")
+            lines += _funnel(read)
     return lines
 
 
-def _roads(plan: ReadPlan) -> str:
-    if plan.snapshot_id is None:
-        return "no snapshot yet, no rows"
-    parts = [f"snapshot {plan.snapshot_id}"]
+def _roads(plan: ReadPlan, read: DataRead) -> str:
+    ids = snapshot_ids(read.target)
+    if not ids:
+        return "no snapshot yet, no rows" if isinstance(read.target, State) else "no changes"
+    parts = [_snapshots(read.target, ids)]
     if plan.raw_file_count:
         parts.append(f"{_files(plan.raw_file_count)} by Spark's own scan")
     if plan.merge_file_count:
         parts.append(
-            f"{_files(plan.merge_file_count)} by the native reader in {len(plan.merges)} tasks "
+            f"{_files(plan.merge_file_count)} by the native reader in {len(plan.tasks)} tasks "
             "(they overlap, hold deletes, have types or schemas that Spark's scan does not read, "
             "or lie in a store that it does not open)"
         )
     if not plan.raw_file_count and not plan.merge_file_count:
         parts.append("no files")
     return ", ".join(parts)
+
+
+def _funnel(read: DataRead) -> list[str]:
+    """What was left after each step of leaving files out, and by which conditions."""
+    steps = read.planned.funnel
+    if len(steps) < 2:
+        return []
+    shown = " → ".join(
+        f"{one.step}: {_files(one.files)} of {one.buckets} buckets, {one.size_bytes:,} bytes"
+        for one in steps
+    )
+    conditions = ", ".join(f"{one.column} {one.operator}" for one in read.predicates)
+    return [f"  {shown}"] + ([f"  files were chosen by: {conditions}"] if conditions else [])
+
+
+def _snapshots(target: Target, ids: Sequence[int]) -> str:
+    match target:
+        case State():
+            return f"snapshot {ids[0]}"
+        case Changes(mode=mode):
+            return f"the {mode.value} of snapshots {ids[0]} to {ids[-1]}"
+        case Difference():
+            return f"what tells snapshot {ids[1]} from {ids[0]}"
 
 
 def _insert_lines(
@@ -237,7 +272,9 @@ def _insert_lines(
         f"{table.name}: {_replaced(change, table.definition)}.",
         f"Distribution: {_distribution(table.definition, insert)}.",
     ]
-    lines += [f"{line}." for line in _query_lines(connection, insert.text, insert.source)]
+    lines += [
+        f"{line}." for line in _query_lines(connection, insert.text, insert.source, parameters)
+    ]
     return lines
 
 

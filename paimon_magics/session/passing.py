@@ -75,7 +75,7 @@ def pass_to_spark(
     bound = bind(query.parameters, parameters, statement.text)
     held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(connection, statement.text, query, held)
+        views = views_of_query(connection, statement.text, query, held, bound)
         frame = query_frame(connection.spark, statement.text, query, views, bound)
         held.release_with(frame)
     finally:

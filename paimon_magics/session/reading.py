@@ -3,35 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import PaimonMagicsError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
+from paimon_magics.planning.read_points import Latest, read_options, read_point
 from paimon_magics.planning.reads import ReadPlan, plan_read
+from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.time_travel import travel_options
 from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.statements.statement import QueryText, TableName, TableReference
+from paimon_magics.statements.statement import (
+    ColumnFilter,
+    QueryText,
+    TableName,
+    TableReference,
+)
+from paimon_magics.statements.used_columns import used_names
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.data_reads import DataRead, plan_data_read
+from paimon_magics.tables.latest_snapshots import snapshot_identity
+from paimon_magics.tables.live_files import ManifestFolder
 from paimon_magics.tables.locations import local_path
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.scanning import scan, snapshot_identity
+from paimon_magics.tables.schema_changes import definition_of
 from paimon_magics.tables.system_tables import is_catalog_table, is_metadata, metadata_table
+from paimon_magics.tables.time_travel import State, find_target, snapshot_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
+    "Relation",
     "frame_of_query",
     "frame_of_table",
     "is_paimon_table",
     "read_plan",
+    "relation_of",
     "resolve",
     "views_of_query",
 ]
+
+_READS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What a query reads: a table or system table with read options.
+
+    `names` are all names in the query, in lower case, so that columns that are not among them need
+    not be read; None where any column may be. `filters` are conditions that the query applies,
+    `bound` the values of the bind names in them.
+    """
+
+    name: TableName
+    options: tuple[tuple[str, str], ...] = ()
+    names: frozenset[str] | None = None
+    filters: tuple[ColumnFilter, ...] = ()
+    bound: tuple[tuple[str, object], ...] = ()
 
 
 def frame_of_query(
@@ -41,7 +73,7 @@ def frame_of_query(
     bound = bind(query.parameters, parameters, statement)
     held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(connection, statement, query, held)
+        views = views_of_query(connection, statement, query, held, bound)
         frame = query_frame(connection.spark, statement, query, views, bound)
         held.release_with(frame)
         return frame
@@ -51,20 +83,44 @@ def frame_of_query(
 
 
 def views_of_query(
-    connection: Connection, statement: str, query: QueryText, held: HeldSnapshots
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    held: HeldSnapshots,
+    bound: Mapping[str, object],
 ) -> list[tuple[TableReference, str]]:
     """The view in place of each reference to a Paimon table; the caller drops passing views, and
-    sees to it that what they read is `held` for as long as they are used."""
+    sees to it that what they read is `held` for as long as they are used. `bound` are the values of
+    the bind names."""
     views = []
+    names = used_names(statement, query)
     for reference in query.references:
-        name = resolve(connection, reference, statement)
-        if name is None:
-            continue
         try:
-            views.append((reference, _view_of(connection, name, held)))
+            relation = relation_of(connection, reference, statement, bound, names)
+            if relation is not None:
+                views.append((reference, _view_of(connection, relation, held)))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
     return views
+
+
+def relation_of(
+    connection: Connection,
+    reference: TableReference,
+    statement: str,
+    bound: Mapping[str, object],
+    names: frozenset[str] | None = None,
+) -> Relation | None:
+    """What a reference reads of Paimon's, None for Spark's own."""
+    name = resolve(connection, reference, statement)
+    if name is None:
+        return None
+    options = dict(reference.options)
+    if reference.time_travel is not None:
+        options |= travel_options(connection.spark, reference.time_travel, bound)
+    named = {value.text for one in reference.filters for value in one.values}
+    values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
+    return Relation(name, tuple(sorted(options.items())), names, reference.filters, values)
 
 
 def resolve(connection: Connection, reference: TableReference, statement: str) -> TableName | None:
@@ -81,7 +137,6 @@ def resolve(connection: Connection, reference: TableReference, statement: str) -
     if name.database is None and is_temporary_view(connection.spark, name.object_name):
         return None
     if is_paimon_table(connection, full):
-        _refuse_clauses(reference, statement)
         return full
     parts = [p for p in (name.database, name.object_name) if p is not None]
     if name.catalog is None and known_to_spark(connection.spark, parts):
@@ -106,62 +161,162 @@ def is_paimon_table(connection: Connection, name: TableName) -> bool:
     )
 
 
-def frame_of_table(connection: Connection, name: TableName) -> DataFrame:
-    """All rows of a table or metadata system table at its latest snapshot, as a lazy frame."""
+def frame_of_table(
+    connection: Connection, name: TableName, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """All rows of a table or system table, with Paimon's read options, as a lazy frame."""
+    relation = Relation(name, tuple(sorted((options or {}).items())))
     if is_metadata(name):
-        return frame_of_rows(connection.spark, metadata_table(connection.catalog, name))
+        return _metadata_frame(connection, relation)
     held = HeldSnapshots(connection.committer)
     try:
         # A frame of the caller's own: the kept one stays for other queries.
-        frame = _kept(connection, name, held)[1].select("*")
+        frame = _kept(connection, relation, held)[1].select("*")
         held.release_with(frame)
         return frame
     finally:
         held.release()
 
 
-def _view_of(connection: Connection, name: TableName, held: HeldSnapshots) -> str:
-    if is_metadata(name):
-        return connection.views.pass_by(frame_of_table(connection, name))
-    return _kept(connection, name, held)[0]
+def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
+    rows = metadata_table(
+        connection.catalog, relation.name, snapshot_id=_snapshot_of(connection, relation)
+    )
+    return frame_of_rows(connection.spark, rows)
 
 
-def _kept(connection: Connection, name: TableName, held: HeldSnapshots) -> tuple[str, DataFrame]:
-    """View and frame of the table's latest snapshot, kept for the next query on it."""
-    table = connection.catalog.load(name)
-
-    def make() -> DataFrame:
-        return read_frame(
-            connection.spark,
-            read_plan(connection, table),
-            table.definition.columns,
-            native_table(table),
-            connection.settings.batch_rows,
+def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
+    """The snapshot that read options name; None for the latest."""
+    if not relation.options or relation.name.system_table is None:
+        return None
+    point = read_point(read_options(dict(relation.options)))
+    if isinstance(point, Latest):
+        return None
+    target = find_target(_table_of(connection, relation), point, _zone(connection))
+    if not isinstance(target, State):
+        raise InvalidValueError(
+            f"`{relation.name}` tells of one state, not of changes.",
+            hint="Name a snapshot, a tag or a time.",
         )
+    return None if target.snapshot is None else int(target.snapshot.id)
 
-    while True:
-        before = snapshot_identity(table)
-        if before is not None and not held.hold(name, before[0]):
-            continue  # it was the latest, and is not any more
-        key = (table.location, name.branch, table.definition, before)
-        found = connection.views.find(key)
+
+def _zone(connection: Connection) -> str:
+    return connection.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) -> str:
+    if is_metadata(relation.name):
+        return connection.views.pass_by(_metadata_frame(connection, relation))
+    return _kept(connection, relation, held)[0]
+
+
+def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tuple[str, DataFrame]:
+    """View and frame of what is read, kept for the next query on the same snapshot."""
+    table = _table_of(connection, relation)
+    kind = view_named(relation.name.system_table)
+    zone = _zone(connection)
+    for _ in range(_READS_MAX):
+        identity = snapshot_identity(table.paimon)
+        key = (
+            table.location, table.name.branch, table.definition, identity, kind, relation.options,
+            zone, relation.filters, repr(relation.bound),
+        )  # fmt: skip
+        read = connection.reads.get(key)
+        if read is None:
+            read = _read(connection, table, relation, zone)
+        if not _hold(held, table.name, read, relation):
+            connection.reads.pop(key, None)
+            continue  # it has expired meanwhile
+        # A commit in between belongs to another key than the one it would be kept under.
+        if snapshot_identity(table.paimon) != identity:
+            continue
+        connection.keep_read(key, read)
+        narrowed, columns = _narrowed(read, relation.names)
+        found = connection.views.find((key, columns))
         if found is not None:
             return found
-        made = connection.views.keep(key, make())
-        # A commit in between belongs to another key than the one it would be kept under.
-        if snapshot_identity(table) == before:
-            return made
-        connection.views.forget(key)
+        plan = _plan(connection, table, narrowed)
+        by_name = {column.name: column for column in narrowed.definition.columns}
+        frame = read_frame(
+            connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
+            narrowed.reader,
+        )  # fmt: skip
+        return connection.views.keep((key, columns), frame)
+    raise UnknownNameError(
+        f"`{table.name}` changes faster than it can be read.",
+        hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
+    )
 
 
-def read_plan(connection: Connection, table: Table) -> ReadPlan:
-    """How the table's latest snapshot is read."""
-    found = scan(table)
+def _narrowed(
+    read: DataRead, names: frozenset[str] | None
+) -> tuple[DataRead, tuple[str, ...] | None]:
+    """The read without columns that no name in the query can mean.
+
+    Only where tasks read: Spark leaves columns out of its own scans by itself.
+    """
+    if names is None or not read.planned.splits:
+        return read, None
+    columns = tuple(name for name in read.reader.columns if name.lower() in names)
+    if len(columns) == len(read.reader.columns):
+        return read, None
+    # One column at least: Spark counts the rows of batches by their columns.
+    columns = columns or read.reader.columns[:1]
+    return read.with_columns(columns), columns
+
+
+def _hold(held: HeldSnapshots, name: TableName, read: DataRead, relation: Relation) -> bool:
+    """Keep what is read from expiring; whether it was still there. Tags keep theirs."""
+    ids = snapshot_ids(read.target)
+    if not ids or read.kept_by_tag:
+        return True
+    return held.hold(replace(name, system_table=None), min(ids))
+
+
+def _table_of(connection: Connection, relation: Relation) -> Table:
+    name = replace(relation.name, system_table=None)
+    branch = dict(relation.options).get("branch")
+    if branch is not None and branch != "main":
+        name = replace(name, branch=branch)
+    return connection.catalog.load(name)
+
+
+def _read(connection: Connection, table: Table, relation: Relation, zone: str) -> DataRead:
+    return plan_data_read(
+        table,
+        view_named(relation.name.system_table) or ViewKind.TABLE,
+        options=dict(relation.options),
+        filters=relation.filters,
+        bound=dict(relation.bound),
+        folder=connection.manifests(table.location, lambda: ManifestFolder(table.paimon)),
+        zone=zone,
+        batch_rows=connection.settings.batch_rows,
+    )
+
+
+def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, DataRead]:
+    """How a table or data system table is read."""
+    table = _table_of(connection, relation)
+    zone = _zone(connection)
+    read = _read(connection, table, relation, zone)
+    return _plan(connection, table, read), read
+
+
+def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
+    shown = set(read.reader.columns)
+    manager = table.paimon.schema_manager
     return plan_read(
-        table.definition.columns,
-        found.schemas,
-        found.splits,
-        snapshot_id=found.snapshot_id,
+        [column for column in read.definition.columns if column.name in shown],
+        {
+            files.schema_id: read.definition.columns
+            if files.schema_id == read.definition.schema_id
+            else definition_of(manager.get_schema(files.schema_id)).columns
+            for files in read.planned.raw
+        },
+        read.planned.raw,
+        read.planned.splits,
+        changed=read.changed_parts,
         slots=connection.slots,
         spark_opens_store=local_path(table.location) is not None
         or table.location.startswith("hdfs:"),
@@ -173,20 +328,3 @@ _FILE_RELATIONS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile"
 
 def _is_file_relation(name: TableName) -> bool:
     return name.database is not None and name.database.lower() in _FILE_RELATIONS
-
-
-def _refuse_clauses(reference: TableReference, statement: str) -> None:
-    if reference.time_travel is not None:
-        raise UnsupportedStatementError(
-            f"Time travel (`{reference.time_travel.kind.upper()} AS OF`) is not offered yet.",
-            hint=f"Read `{reference.name}` at its latest snapshot.",
-            statement=statement,
-            position=reference.range.start,
-        )
-    if reference.options:
-        raise UnsupportedStatementError(
-            f"Read options (`WITH ('{reference.options[0][0]}' = …)`) are not offered yet.",
-            hint=f"Read `{reference.name}` without options.",
-            statement=statement,
-            position=reference.range.start,
-        )

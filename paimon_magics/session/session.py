@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.choosing import (
@@ -30,6 +30,7 @@ from paimon_magics.session.administration import Administration
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
+from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
@@ -239,18 +240,43 @@ class Session:
     def table(self, name: str, **options: str) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
 
-        Raises UnknownNameError for a name that is not there, UnsupportedStatementError for
-        options, of which none is offered yet.
+        `options` are Paimon's read options, such as `**{"incremental-between": "3,7"}`.
+
+        Raises UnknownNameError for a name or option that is not there, InvalidValueError for
+        options that contradict each other.
         """
         self._check_open()
-        if options:
-            shown = ", ".join(f"'{key}'" for key in sorted(options))
-            raise UnsupportedStatementError(
-                f"Read options are not offered yet: {shown}.",
-                hint="Read the table at its latest snapshot.",
-            )
         full = self._connection.full_name(named(name))
-        return frame_of_table(self._connection, full)
+        return frame_of_table(self._connection, full, options)
+
+    def changes(
+        self,
+        name: str,
+        *,
+        from_snapshot: int | None = None,
+        consumer_id: str | None = None,
+        poll_ms: int = 1000,
+        wait: bool = True,
+    ) -> Iterator[SnapshotChanges]:
+        """The changes of each snapshot of a table, its `$audit_log` or `$binlog`, one by one.
+
+        Begins at `from_snapshot`, else where the consumer `consumer_id` was, else with the next
+        snapshot. A consumer keeps what it still needs from expiring; its place moves on when the
+        next changes are asked for. With `wait` the iterator looks for new snapshots every `poll_ms`
+        milliseconds and does not end.
+
+        Raises InvalidValueError for what has no changes, UnknownNameError for a snapshot that has
+        expired.
+        """
+        self._check_open()
+        return follow(
+            self._connection,
+            self._connection.full_name(named(name)),
+            from_snapshot=from_snapshot,
+            consumer_id=consumer_id,
+            poll_ms=poll_ms,
+            wait=wait,
+        )
 
     def write(self, frame: object, name: str, mode: WriteMode = "append") -> Outcome:
         """Write a Spark, pandas or polars DataFrame, or Arrow data, to a table.

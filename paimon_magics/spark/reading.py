@@ -13,9 +13,11 @@ from pyspark.sql import functions as F
 
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import RawScan, ReadPlan
+from paimon_magics.planning.splits import TaskSplit
+from paimon_magics.planning.views import RowView, ViewKind, shown_columns
 from paimon_magics.spark.types import spark_schema, spark_type
 from paimon_magics.statements.names import quoted
-from paimon_magics.tables.native import NativeTable
+from paimon_magics.tables.split_reading import SplitReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,19 +28,28 @@ _DISCOVERY_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def read_frame(
-    spark: SparkSession,
-    plan: ReadPlan,
-    columns: Sequence[Column],
-    table: NativeTable,
-    batch_rows: int,
+    spark: SparkSession, plan: ReadPlan, columns: Sequence[Column], reader: SplitReader
 ) -> DataFrame:
-    """The rows that `plan` reads, with exactly `columns`; nothing runs yet."""
-    frames = [_raw(spark, scan) for scan in plan.raw_scans]
-    if plan.merges:
-        frames.append(_merged(spark, plan, columns, table, batch_rows))
+    """The rows that `plan` reads, `columns` as the reader's view shows them; nothing runs yet."""
+    schema = spark_schema(shown_columns(columns, reader.view))
+    frames = [_shown(_raw(spark, scan), reader.view) for scan in plan.raw_scans]
+    if plan.tasks:
+        work = _ReadTasks(reader, plan.tasks)
+        tasks = len(plan.tasks)
+        frames.append(spark.range(0, tasks, 1, tasks).mapInArrow(work, schema))
     if not frames:
-        return spark.createDataFrame([], schema=spark_schema(columns))
+        return spark.createDataFrame([], schema=schema)
     return reduce(DataFrame.unionAll, frames)
+
+
+def _shown(frame: DataFrame, view: RowView) -> DataFrame:
+    """Rows of an append table, whose kind is always an insert."""
+    if not view.keeps_retracts:
+        return frame
+    columns = [frame[quoted(name)] for name in frame.columns]
+    if view.kind is ViewKind.BINLOG:
+        columns = [F.array(c).alias(n) for c, n in zip(columns, frame.columns, strict=True)]
+    return frame.select(F.lit("+I").alias("rowkind"), *columns)
 
 
 def _raw(spark: SparkSession, scan: RawScan) -> DataFrame:
@@ -65,38 +76,20 @@ def _raw(spark: SparkSession, scan: RawScan) -> DataFrame:
     )
 
 
-def _merged(
-    spark: SparkSession,
-    plan: ReadPlan,
-    columns: Sequence[Column],
-    table: NativeTable,
-    batch_rows: int,
-) -> DataFrame:
-    work = _MergeTasks(
-        table=table,
-        columns=tuple(column.name for column in columns),
-        bodies=tuple(tuple(split.body for split in task) for task in plan.merges),
-        batch_rows=batch_rows,
-    )
-    tasks = len(work.bodies)
-    return spark.range(0, tasks, 1, tasks).mapInArrow(work, spark_schema(columns))
-
-
 @dataclass(frozen=True)
-class _MergeTasks:
+class _ReadTasks:
     """Runs in the task: the row that it is given says which group of splits to read."""
 
-    table: NativeTable
-    columns: tuple[str, ...]
-    bodies: tuple[tuple[bytes, ...], ...]
-    batch_rows: int
+    reader: SplitReader
+    tasks: tuple[tuple[TaskSplit, ...], ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.tables.reading import read_splits
+        from paimon_magics.tables.reading import spark_batches
 
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from read_splits(self.table, self.columns, self.bodies[task], self.batch_rows)
+                rows = (row for split in self.tasks[task] for row in self.reader.rows(split))
+                yield from spark_batches(rows, self.reader.files.batch_rows)
 
 
 @contextmanager

@@ -81,6 +81,7 @@ def _reference(
         alias,
         -1 if _stands_behind_table(relation, cursor) else relation.alias_position,
         relation.options,
+        relation.filters,
     )
 
 

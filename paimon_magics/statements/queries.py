@@ -7,7 +7,10 @@ StatementSyntaxError only where the scan is sure; everything else is left for Sp
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.change_functions import CHANGE_FUNCTIONS, change_reference
 from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.keywords import NOT_A_PATH, QUERY_WORDS, word_set
 from paimon_magics.statements.qualifiers import references_of
@@ -18,23 +21,19 @@ from paimon_magics.statements.references import (
     skip_time_travel,
 )
 from paimon_magics.statements.scanning import scan_relations
-from paimon_magics.statements.statement import QueryText, TextRange
+from paimon_magics.statements.statement import (
+    ColumnFilter,
+    QueryText,
+    TableReference,
+    TextRange,
+)
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS
 from paimon_magics.statements.tree import masked, tree_relations
 
 __all__ = ["at_query", "bind_parameters", "read_query"]
 
-_TABLE_FUNCTIONS = frozenset(
-    {
-        "paimon_incremental_query",
-        "paimon_incremental_between_timestamp",
-        "paimon_incremental_to_auto_tag",
-        "vector_search",
-        "hybrid_search",
-        "full_text_search",
-    }
-)
-"""Paimon's `PaimonTableValuedFunctions`."""
+_SEARCH_FUNCTIONS = frozenset({"vector_search", "hybrid_search", "full_text_search"})
+"""Those of Paimon's `PaimonTableValuedFunctions` that are not offered."""
 
 _NAMES_RELATIONS = frozenset({"FROM", "JOIN", "TABLE"})
 _BEHIND_VALUES = word_set(
@@ -63,9 +62,12 @@ def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText
     parameters = bind_parameters(cursor, cuts)
     _refuse_functions(cursor)
     inner = _without(cursor, cuts)
-    indexes = _relations(inner, end)
-    relations = [read_relation(_at(inner, index)) for index in indexes]
+    found = _relations(inner, end)
+    relations = [replace(read_relation(_at(inner, i)), filters=found[i]) for i in found]
     references = references_of(relations, inner, _other_names(inner))
+    references = tuple(
+        sorted((*references, *_changes(inner)), key=lambda reference: reference.range.start)
+    )
     cursor.index = cursor.stop
     return QueryText(
         TextRange(start, end),
@@ -141,32 +143,44 @@ def _is_values(cursor: Cursor) -> bool:
     return True
 
 
+def _changes(cursor: Cursor) -> tuple[TableReference, ...]:
+    """What the table functions for changes read."""
+    return tuple(
+        change_reference(_at(cursor, index))
+        for index in range(cursor.index, cursor.stop - 1)
+        if cursor.tokens[index].kind in IDENTIFIER_KINDS
+        and cursor.tokens[index].name.lower() in CHANGE_FUNCTIONS
+        and cursor.tokens[index + 1].text == "("
+    )
+
+
 def _refuse_functions(cursor: Cursor) -> None:
     for index in range(cursor.index, cursor.stop - 1):
         token = cursor.tokens[index]
         if cursor.tokens[index + 1].text != "(" or token.kind not in IDENTIFIER_KINDS:
             continue
-        if token.name.lower() in _TABLE_FUNCTIONS:
+        if token.name.lower() in _SEARCH_FUNCTIONS:
             raise RefusedHere(token.name.lower())
         previous = cursor.tokens[index - 1].upper if index else ""
         if token.upper == "IDENTIFIER" and previous in ("FROM", "JOIN", "TABLE", "INTO"):
             raise RefusedHere("IDENTIFIER(…) as a name")
 
 
-def _relations(cursor: Cursor, end: int) -> tuple[int, ...]:
-    """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan."""
+def _relations(cursor: Cursor, end: int) -> dict[int, tuple[ColumnFilter, ...]]:
+    """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan; and
+    what the tree says of their rows."""
     tokens = cursor.tokens[cursor.index : cursor.stop]
     if not any(t.upper in _NAMES_RELATIONS for t in tokens):
-        return ()  # a long VALUES list is not worth a tree
+        return {}  # a long VALUES list is not worth a tree
     if not any(t.upper in ("TABLE", "|>") for t in tokens):
         start = tokens[0].start
-        positions = tree_relations(_masked(cursor, start, end))
-        if positions is not None:
+        relations = tree_relations(_masked(cursor, start, end))
+        if relations is not None:
             by_start = {t.start: i for i, t in enumerate(tokens, cursor.index)}
-            indexes = [by_start.get(p + start, -1) for p in positions]
-            if -1 not in indexes:
-                return tuple(indexes)
-    return scan_relations(_at(cursor, cursor.index))
+            found = {by_start.get(r.start + start, -1): r.filters for r in relations}
+            if -1 not in found:
+                return found
+    return dict.fromkeys(scan_relations(_at(cursor, cursor.index)), ())
 
 
 def _masked(cursor: Cursor, start: int, end: int) -> str:

@@ -12,10 +12,17 @@ from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.keywords import CLAUSE_WORDS
 from paimon_magics.statements.names import name_parts
 from paimon_magics.statements.properties import read_properties
-from paimon_magics.statements.statement import TextRange, TimeTravel
+from paimon_magics.statements.statement import ColumnFilter, TextRange, TimeTravel
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token
 
-__all__ = ["Relation", "at_options", "at_time_travel", "read_relation", "skip_time_travel"]
+__all__ = [
+    "Relation",
+    "at_options",
+    "at_time_travel",
+    "read_alias",
+    "read_relation",
+    "skip_time_travel",
+]
 
 _TIME_TRAVEL = {
     "VERSION": "version",
@@ -37,6 +44,7 @@ class Relation:
     options: tuple[tuple[str, str], ...]
     alias: str | None
     alias_position: int
+    filters: tuple[ColumnFilter, ...] = ()
 
 
 def read_relation(cursor: Cursor) -> Relation:
@@ -61,7 +69,7 @@ def read_relation(cursor: Cursor) -> Relation:
         TextRange(parts[0].start, end),
         time_travel,
         options,
-        _alias(cursor),
+        read_alias(cursor),
         alias_position,
     )
 
@@ -137,7 +145,8 @@ def _operand(cursor: Cursor, wanted: str) -> None:
         cursor.identifier("a type")
 
 
-def _alias(cursor: Cursor) -> str | None:
+def read_alias(cursor: Cursor) -> str | None:
+    """The alias that comes next, without the word AS; None without one."""
     if cursor.accept("AS"):
         return cursor.identifier("an alias")
     token = cursor.peek()

@@ -102,6 +102,28 @@ class TimeTravel:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterValue:
+    """What a column is compared with: `kind` is "number", "string", "date", "boolean" or
+    "parameter"; `text` is the literal without quotes, or the bind name."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFilter:
+    """A condition that every row of a relation must meet to be in the query's result.
+
+    `operator` is one of `=`, `<`, `<=`, `>`, `>=`, `in`, `is null`, `is not null`. The query itself
+    applies it, too: it may be used to read less, and need not be.
+    """
+
+    column: str
+    operator: str
+    values: tuple[FilterValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableReference:
     """One place where a query reads a table that could be Paimon's.
 
@@ -112,7 +134,8 @@ class TableReference:
     `qualifiers` are the places where the table's name stands in front of a column (`shop.orders`
     in `shop.orders.id`) and must become `alias`. `alias_position` is where an alias belongs,
     behind `range` and a TABLESAMPLE clause; -1 where Spark takes none (`TABLE orders`). `options`
-    are those of a `WITH ('k' = 'v')` clause.
+    are those of a `WITH ('k' = 'v')` clause. `filters` are conditions of the query's that speak of
+    this relation alone.
     """
 
     name: TableName
@@ -123,6 +146,7 @@ class TableReference:
     alias: str = ""
     alias_position: int = -1
     options: tuple[tuple[str, str], ...] = ()
+    filters: tuple[ColumnFilter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

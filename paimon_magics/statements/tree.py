@@ -9,14 +9,16 @@ the tree, and which names a CTE shadows; everything else is read from the user's
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from paimon_magics.statements.statement import TextRange
+from paimon_magics.statements.filters import filters_of
+from paimon_magics.statements.statement import ColumnFilter, TextRange
 
-__all__ = ["MASK", "tree_relations"]
+__all__ = ["MASK", "TreeRelation", "masked", "tree_relations"]
 
 MASK = "\N{LATIN LETTER RETROFLEX CLICK}"
 """Stands for `$` in the text that sqlglot reads; a letter that no one uses in a name."""
@@ -24,8 +26,16 @@ MASK = "\N{LATIN LETTER RETROFLEX CLICK}"
 _DIALECT = sqlglot.Dialect.get_or_raise("spark")
 
 
-def tree_relations(masked: str) -> tuple[int, ...] | None:
-    """Positions in `masked` where a table's name begins, CTE names left out, in that order.
+@dataclass(frozen=True, slots=True)
+class TreeRelation:
+    """A table's name that begins at `start`, and the conditions that its rows must meet."""
+
+    start: int
+    filters: tuple[ColumnFilter, ...]
+
+
+def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
+    """The tables in `masked`, CTE names left out, by where their names begin.
 
     None if sqlglot can't read the text as one query.
     """
@@ -35,19 +45,19 @@ def tree_relations(masked: str) -> tuple[int, ...] | None:
         return None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
         return None
-    found: list[int] = []
+    found: list[TreeRelation] = []
     try:
         _visit(trees[0], frozenset(), found)
     except _NoPositionError:
         return None
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=lambda relation: relation.start))
 
 
 class _NoPositionError(Exception):
     """A table of the tree that does not stand in the text: sqlglot rewrote something."""
 
 
-def _visit(node: exp.Expr, visible: frozenset[str], found: list[int]) -> None:
+def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -> None:
     with_ = node.args.get("with_")
     if isinstance(with_, exp.With):
         recursive = bool(with_.args.get("recursive"))
@@ -57,7 +67,7 @@ def _visit(node: exp.Expr, visible: frozenset[str], found: list[int]) -> None:
             visible |= {name}
     match node:
         case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
-            found.append(_start(node))
+            found.append(TreeRelation(_start(node), filters_of(node)))
     for child in _children(node):
         if child is not with_:
             _visit(child, visible, found)

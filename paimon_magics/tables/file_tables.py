@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import bracketed, java_text, texts_map
+from paimon_magics.tables.live_files import undeleted
 from paimon_magics.tables.locations import local_path
-from paimon_magics.tables.manifest_entries import entries, live_files, manifest_files
+from paimon_magics.tables.manifest_entries import entries, manifest_files
 from paimon_magics.tables.table_views import Field, TableView
 
 __all__ = ["file_key_ranges", "files", "manifests"]
@@ -92,7 +93,7 @@ def manifests(view: TableView) -> pa.Table:
 def _read(view: TableView) -> pa.Table:
     if view.snapshot is None:
         return pa.table({f.name: pa.array([], f.type) for f in _entry_schema()})
-    found = live_files(entries(view.paimon, view.snapshot))
+    found = undeleted(entries(view.paimon, view.snapshot))
     return view.in_real_buckets(found).combine_chunks()
 
 

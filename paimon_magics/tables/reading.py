@@ -1,7 +1,4 @@
-"""The Arrow road in a task: the native reader merges splits, rows come out as Spark can take them.
-
-Light to import: tasks load it.
-"""
+"""Batches of rows as Spark's `mapInArrow` takes them. Light to import: tasks load it."""
 
 from __future__ import annotations
 
@@ -10,35 +7,19 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.tables.native import NativeTable
-
-__all__ = ["read_splits", "spark_arrow_type"]
+__all__ = ["spark_arrow_type", "spark_batches"]
 
 
-def read_splits(
-    table: NativeTable, columns: Sequence[str], bodies: Sequence[bytes], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    """The rows of the splits, merged, as batches of about `batch_rows` rows.
-
-    `bodies` are splits in Java's serialised form. Memory is bounded by `batch_rows` and by what
-    the native merge holds of one split.
-    """
-    from pypaimon_rust.datafusion import Split
-
-    reader = table.open().new_read_builder().with_projection(list(columns)).new_read()
+def spark_batches(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of at least `batch_rows` rows but for the last, in Spark's types."""
     pending: list[pa.RecordBatch] = []
     rows = 0
-    for body in bodies:
-        batches = reader.read_arrow([Split.deserialize(body)])
-        try:
-            for batch in batches:
-                pending.append(batch)
-                rows += batch.num_rows
-                if rows >= batch_rows:
-                    yield _joined(pending)
-                    pending, rows = [], 0
-        finally:
-            batches.close()
+    for batch in batches:
+        pending.append(batch)
+        rows += batch.num_rows
+        if rows >= batch_rows:
+            yield _joined(pending)
+            pending, rows = [], 0
     if pending:
         yield _joined(pending)
 

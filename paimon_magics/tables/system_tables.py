@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.errors import UnknownNameError, UnsupportedStatementError, nearest
+from paimon_magics.errors import UnknownNameError, nearest
+from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables import file_tables, layout_tables, version_tables
 from paimon_magics.tables.catalog import Catalog
@@ -52,13 +53,11 @@ _LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
     "tags": version_tables.tags,
 }
 METADATA_TABLES = tuple(sorted(_LOADERS))
+_DATA_TABLES = tuple(kind.value for kind in ViewKind if kind.value)
 TIME_TRAVELLING = frozenset(
     {"file_key_ranges", "files", "manifests", "partitions", "statistics", "table_indexes"}
 )
 """Those that show the snapshot that is asked for; others show what there is now."""
-
-# Paimon's other system tables: known, and not offered yet.
-_NOT_YET = ("audit_log", "binlog", "ro", "row_tracking")
 
 
 def is_catalog_table(name: TableName) -> bool:
@@ -67,8 +66,9 @@ def is_catalog_table(name: TableName) -> bool:
 
 
 def is_metadata(name: TableName) -> bool:
-    """Whether the full name is that of a system table, of a table's or the catalog's."""
-    return name.system_table is not None or is_catalog_table(name)
+    """Whether the full name is that of a table of metadata, of a table's or the catalog's; not one
+    that shows a table's data, as `$audit_log` does."""
+    return view_named(name.system_table) is None or is_catalog_table(name)
 
 
 def metadata_table(
@@ -79,7 +79,7 @@ def metadata_table(
 
     `snapshot_id` shows the tables of TIME_TRAVELLING as they were at that snapshot, which may be
     one that only a tag keeps. Raises UnknownNameError for a table or snapshot that is not there
-    (with the nearest, or all of them), UnsupportedStatementError for one that is not offered yet.
+    (with the nearest, or all of them).
     """
     if is_catalog_table(name):
         return catalog_table(catalog, name.object_name)
@@ -87,16 +87,11 @@ def metadata_table(
         raise ValueError(f"{name} names no system table")
     wanted = name.system_table.lower()
     table = _stored(catalog, replace(name, system_table=None))
-    if wanted in _NOT_YET:
-        raise UnsupportedStatementError(
-            f"The system table `{name.object_name}` is not offered yet.",
-            hint=f"These are: {', '.join(METADATA_TABLES)}.",
-        )
     loader = _LOADERS.get(wanted)
     if loader is None:
         raise UnknownNameError(
             f"There is no system table `{name.object_name}`.",
-            hint=nearest(wanted, (*METADATA_TABLES, *_NOT_YET), what="system tables"),
+            hint=nearest(wanted, (*METADATA_TABLES, *_DATA_TABLES), what="system tables"),
         )
     if snapshot_id is None or wanted not in TIME_TRAVELLING:
         return loader(TableView(table, latest_snapshot(table), table.schema))

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pypaimon.schema import data_types as paimon_types
 
+from paimon_magics.columnar.fields import Field
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import (
@@ -32,6 +33,7 @@ __all__ = [
     "column_from_field",
     "columns_from_arrow",
     "field_from_column",
+    "fields_of",
     "from_arrow_type",
     "from_paimon_type",
     "to_paimon_type",
@@ -87,6 +89,25 @@ def field_from_column(column: Column) -> Any:
     return paimon_types.DataField(
         column.id, column.name, to_paimon_type(column.type, next_id), column.comment, column.default
     )
+
+
+def fields_of(paimon_fields: Iterable[Any]) -> tuple[Field, ...]:
+    """pypaimon's fields with all that is nested in them, as the Arrow kernels take them."""
+    return tuple(_field_of(one.id, one.name, one.type) for one in paimon_fields)
+
+
+def _field_of(field_id: int, name: str, paimon_type: Any) -> Field:
+    match paimon_type:
+        case paimon_types.RowType(fields=inner):
+            parts = fields_of(inner)
+        case paimon_types.ArrayType(element=element):
+            parts = (_field_of(-1, "element", element),)
+        case paimon_types.MapType(key=key, value=value):
+            parts = (_field_of(-1, "key", key), _field_of(-1, "value", value))
+        case _:
+            parts = ()
+    arrow = paimon_types.PyarrowFieldParser.from_paimon_type(paimon_type)
+    return Field(field_id, name, arrow, parts)
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

@@ -140,6 +140,27 @@ def test_the_examples_of_statements_run(session: Session) -> None:
 
 
 @pytest.mark.spark
+def test_the_examples_of_reading_run(session: Session) -> None:
+    session.run(
+        "CREATE DATABASE shop; USE shop;"
+        "CREATE TABLE orders (id BIGINT NOT NULL, amount INT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1');"
+        "INSERT INTO orders VALUES (1, 10)"
+    )
+    for example in examples(read("reading.md")):
+        for statement, _ in split_cell(example):
+            assert str(session.run(statement)), statement
+    (table,) = examples(read("reading.md"), "python")
+    assert eval(table, {"session": session}).count() == 1
+
+
+def test_every_read_option_is_documented() -> None:
+    from paimon_magics.planning.read_points import READ_OPTIONS
+
+    assert [key for key in READ_OPTIONS if f"`{key}`" not in read("reading.md")] == []
+
+
+@pytest.mark.spark
 def test_the_examples_of_what_is_not_offered_are_refused(session: Session) -> None:
     session.run(
         "CREATE DATABASE shop; USE shop;"

@@ -9,7 +9,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.planning.reads import ReadPlan
-from paimon_magics.session.reading import read_plan
+from paimon_magics.session.reading import Relation, read_plan
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.evidence import jobs
@@ -22,7 +22,7 @@ def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
 
 
 def plan(session: Session, name: str = "t") -> ReadPlan:
-    return read_plan(session._connection, session.catalog.load(TableName(name, "default")))
+    return read_plan(session._connection, Relation(TableName(name, "default")))[0]
 
 
 @pytest.mark.cluster

@@ -357,11 +357,6 @@ def test_what_is_no_sql_is_an_error_at_its_place(text, at, words):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("SELECT * FROM paimon_incremental_query('t', 1, 2)", "paimon_incremental_query"),
-        (
-            "SELECT * FROM a JOIN PAIMON_incremental_between_timestamp('t', '1', '2')",
-            "paimon_incremental_between_timestamp",
-        ),
         ("SELECT * FROM vector_search('t', 'c', array(1f), 5)", "vector_search"),
         ("SELECT * FROM IDENTIFIER(:t)", "IDENTIFIER(…) as a name"),
         ("FROM a INSERT INTO b SELECT * INSERT INTO c SELECT *", "FROM … INSERT"),

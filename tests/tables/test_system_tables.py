@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
@@ -99,12 +99,6 @@ def test_an_unknown_system_table_is_answered_with_the_nearest(catalog: Catalog) 
     with pytest.raises(UnknownNameError) as refusal:
         rows_of(catalog, "snapshot")
     assert refusal.value.hint == "Did you mean `snapshots`?"
-
-
-@pytest.mark.parametrize("system_table", ["audit_log", "binlog", "ro", "row_tracking"])
-def test_a_system_table_to_come_is_refused_by_name(catalog: Catalog, system_table: str) -> None:
-    with pytest.raises(UnsupportedStatementError, match=system_table):
-        rows_of(catalog, system_table)
 
 
 def test_tables_that_follow_time_travel_show_the_snapshot_that_is_asked_for(

@@ -1,0 +1,286 @@
+"""The aggregate functions of Paimon's merge engines, on single values.
+
+Source: `org.apache.paimon.mergetree.compact.aggregate`. An aggregator folds one input into an
+accumulator (`agg`), takes one back (`retract`), or folds one that is older than the accumulator
+(`agg_reversed`). Values are Python's, as Arrow's `as_py` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_magics.errors import JobError, UnsupportedStatementError
+
+__all__ = ["Aggregator", "ColumnFunction", "aggregator"]
+
+
+@dataclass(frozen=True)
+class ColumnFunction:
+    """An aggregate function of a column; `options` are those of `fields.<column>.…`, without it."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def flag(self, key: str) -> bool:
+        """A boolean option."""
+        return self.options.get(key, "false").lower() == "true"
+
+
+class Aggregator:
+    """Folds the values of one key's column. `reset` begins another key."""
+
+    def __init__(self, column: str, data_type: pa.DataType, function: ColumnFunction) -> None:
+        self.column = column
+        self.type = data_type
+        self.function = function
+        self._ignores_retracts = function.flag("ignore-retract")
+        self.initialised = False
+
+    def reset(self) -> None:
+        """Begin another key."""
+        self.initialised = False
+
+    def agg(self, accumulator: Any, value: Any) -> Any:
+        """The accumulator with one more value."""
+        found, self.initialised = _AGG[self.function.name](self, accumulator, value)
+        return found
+
+    def agg_reversed(self, accumulator: Any, value: Any) -> Any:
+        """The accumulator with a value that is older than what it has."""
+        if self.function.name in ("collect", "first_value", "first_non_null_value"):
+            if self.function.name == "collect":
+                return self.agg(accumulator, value)
+            return (
+                value if self.function.name == "first_value" or value is not None else (accumulator)
+            )
+        return self.agg(value, accumulator)
+
+    def retract(self, accumulator: Any, value: Any) -> Any:
+        """The accumulator without a value. Raises JobError where the function can't."""
+        if self._ignores_retracts:
+            return accumulator
+        found = _RETRACT.get(self.function.name)
+        if found is None:
+            raise JobError(
+                f"The aggregate function '{self.function.name}' of `{self.column}` can't take back "
+                "a row that was deleted or updated.",
+                hint=f"Set 'fields.{self.column}.ignore-retract' = 'true' to leave such rows out.",
+            )
+        return found(self, accumulator, value)
+
+
+def aggregator(column: str, data_type: pa.DataType, function: ColumnFunction) -> Aggregator:
+    """The aggregator of a column. Raises UnsupportedStatementError for functions not offered."""
+    if function.name not in _AGG:
+        raise UnsupportedStatementError(
+            f"The aggregate function '{function.name}' of `{column}` is not offered for reading.",
+            hint=f"These are: {', '.join(sorted(_AGG))}.",
+        )
+    return Aggregator(column, data_type, function)
+
+
+_Step = Callable[[Aggregator, Any, Any], tuple[Any, bool]]
+
+
+def _of_two(combine: Callable[[Aggregator, Any, Any], Any]) -> _Step:
+    """A function that a NULL does not change."""
+
+    def step(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+        if accumulator is None or value is None:
+            return (value if accumulator is None else accumulator), True
+        return combine(one, accumulator, value), True
+
+    return step
+
+
+_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
+
+
+def _exact(one: Aggregator, value: Any) -> Any:
+    """A number that fits its type: Java's exact arithmetic throws, decimals become NULL."""
+    bits = _BITS.get(str(one.type))
+    if bits is not None:
+        if not -(1 << bits) <= value < 1 << bits:
+            raise JobError(
+                f"The values of `{one.column}` are too large for '{one.function.name}': {value} "
+                f"does not fit {one.type}.",
+                hint="Give the column a wider type.",
+            )
+        return value
+    if isinstance(value, Decimal):
+        scaled = round(value, one.type.scale) if one.type.scale else value.to_integral_value()
+        return scaled if abs(scaled) < 10 ** (one.type.precision - one.type.scale) else None
+    return _single(value) if pa.types.is_float32(one.type) else value
+
+
+def _single(value: float) -> float:
+    import numpy as np
+
+    return float(np.float32(value))
+
+
+def _divided(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    if accumulator is None or value is None:
+        return accumulator
+    if str(one.type) in _BITS:
+        quotient = abs(accumulator) // abs(value)
+        return _exact(one, quotient if (accumulator < 0) == (value < 0) else -quotient)
+    return _exact(one, accumulator / value)
+
+
+def _first(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    return (accumulator if one.initialised else value), True
+
+
+def _first_non_null(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    if one.initialised or value is None:
+        return accumulator, one.initialised
+    return value, True
+
+
+def _listed(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    if value is None or not value.strip():
+        return accumulator, True
+    if accumulator is None or not accumulator.strip():
+        return value, True
+    delimiter = one.function.options.get("list-agg-delimiter", ",")
+    if not one.function.flag("distinct"):
+        return accumulator + delimiter + value, True
+    known = set(accumulator.split(delimiter))
+    for token in value.split(delimiter):
+        if token.strip() and token not in known:
+            known.add(token)
+            accumulator = accumulator + delimiter + token
+    return accumulator, True
+
+
+def _collected(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    if accumulator is None and value is None:
+        return None, True
+    distinct = one.function.flag("distinct")
+    if (accumulator is None or value is None) and not distinct:
+        return (value if accumulator is None else accumulator), True
+    joined = [*(accumulator or []), *(value or [])]
+    if not distinct:
+        return joined, True
+    kept: list[Any] = []
+    for item in joined:
+        if item not in kept:
+            kept.append(item)
+    return kept, True
+
+
+def _uncollected(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    if not accumulator or not value:
+        return accumulator
+    left, kept = list(value), []
+    for item in accumulator:
+        if item in left:
+            left.remove(item)
+        else:
+            kept.append(item)
+    return kept
+
+
+def _unmapped(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    if not accumulator or not value:
+        return accumulator
+    gone = [key for key, _ in value]
+    return [(key, item) for key, item in accumulator if key not in gone]
+
+
+def _mapped(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    merged = dict(accumulator)
+    merged.update(dict(value))
+    return list(merged.items())
+
+
+def _nested(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    if value is None:
+        return accumulator, True
+    limit = int(one.function.options.get("count-limit", 2**31 - 1))
+    keys = _nested_keys(one)
+    if not keys:
+        rows = [row for row in accumulator or [] if row is not None]
+        if accumulator is not None and len(accumulator) >= limit:
+            return accumulator, True
+        room = limit - len(accumulator or [])
+        return rows + [row for row in value if row is not None][:room], True
+    found = {_key(row, keys): row for row in accumulator or [] if row is not None}
+    for row in value:
+        if row is not None and (_key(row, keys) in found or len(found) < limit):
+            found[_key(row, keys)] = row
+    return list(found.values()), True
+
+
+def _unnested(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    if accumulator is None or value is None:
+        return accumulator
+    keys = _nested_keys(one)
+    gone = [row if not keys else _key(row, keys) for row in value if row is not None]
+    return [
+        row
+        for row in accumulator
+        if row is not None and (row if not keys else _key(row, keys)) not in gone
+    ]
+
+
+def _nested_keys(one: Aggregator) -> list[str]:
+    text = one.function.options.get("nested-key", "")
+    return [key.strip() for key in text.split(",") if key.strip()]
+
+
+def _key(row: Mapping[str, Any], keys: list[str]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in keys)
+
+
+_AGG: dict[str, _Step] = {
+    "primary-key": lambda _, __, value: (value, True),
+    "last_value": lambda _, __, value: (value, True),
+    "last_non_null_value": lambda _, old, value: (old if value is None else value, True),
+    "first_value": _first,
+    "first_non_null_value": _first_non_null,
+    "first_not_null_value": _first_non_null,
+    "sum": _of_two(lambda one, old, value: _exact(one, old + value)),
+    "product": _of_two(lambda one, old, value: _exact(one, old * value)),
+    "max": _of_two(lambda _, old, value: value if _order(old) < _order(value) else old),
+    "min": _of_two(lambda _, old, value: old if _order(old) < _order(value) else value),
+    "bool_and": _of_two(lambda _, old, value: old and value),
+    "bool_or": _of_two(lambda _, old, value: old or value),
+    "listagg": _listed,
+    "collect": _collected,
+    "merge_map": _of_two(_mapped),
+    "nested_update": _nested,
+}
+
+
+def _order(value: Any) -> Any:
+    """What compares as Paimon compares: texts by their bytes, NaN above all."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, float):
+        return (value != value, value)
+    return value
+
+
+def _taken_away(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    if value is None:
+        return accumulator
+    return _exact(one, -value if accumulator is None else accumulator - value)
+
+
+_RETRACT: dict[str, Callable[[Aggregator, Any, Any], Any]] = {
+    "primary-key": lambda _, __, value: value,
+    "last_value": lambda _, __, ___: None,
+    "last_non_null_value": lambda _, old, value: old if value is None else None,
+    "sum": _taken_away,
+    "product": _divided,
+    "collect": _uncollected,
+    "merge_map": _unmapped,
+    "nested_update": _unnested,
+}

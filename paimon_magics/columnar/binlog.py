@@ -1,0 +1,85 @@
+"""Rows of changes as `$binlog` shows them: before and after of an update in one row.
+
+On a -U the next row of the split, whatever it is, becomes the row's kind and its second value; a
+last -U stays alone. Arrays are offsets over the values as they are: nothing is copied but the
+sequence numbers. Source: `PackChangelogReader`, `BinlogTable.BinlogRead`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["UPDATE_BEFORE", "pack_updates", "single_rows"]
+
+UPDATE_BEFORE = 1  # Paimon's `RowKind`: +I 0, -U 1, +U 2, -D 3
+
+
+def single_rows(columns: Iterable[pa.Array], rows: int) -> list[pa.Array]:
+    """Every value in an array of its own."""
+    offsets = np.arange(rows + 1, dtype=np.int32)
+    return [_lists(column, offsets) for column in columns]
+
+
+def pack_updates(
+    batches: Iterable[tuple[npt.NDArray[np.int8], list[pa.Array]]], singles: int = 0
+) -> Iterator[tuple[npt.NDArray[np.int8], list[pa.Array]]]:
+    """Kinds and columns of one split, in its order, packed; batches in, batches out.
+
+    The first `singles` columns stay single values: the first row's. A -U at the end of a batch
+    waits for the next one.
+    """
+    waiting: tuple[npt.NDArray[np.int8], list[pa.Array]] | None = None
+    for kinds, columns in batches:
+        if not len(kinds):
+            continue
+        if waiting is not None:
+            kinds = np.concatenate([waiting[0], kinds])
+            columns = [
+                pa.concat_arrays([one, other])
+                for one, other in zip(waiting[1], columns, strict=True)
+            ]
+            waiting = None
+        starts = _starts(kinds)
+        if kinds[starts[-1]] == UPDATE_BEFORE and starts[-1] == len(kinds) - 1:
+            last = len(kinds) - 1
+            waiting = kinds[last:], [column.slice(last) for column in columns]
+            kinds, columns, starts = kinds[:last], [c.slice(0, last) for c in columns], starts[:-1]
+        if len(starts):
+            yield _packed(kinds, columns, starts, singles)
+    if waiting is not None:
+        yield _packed(*waiting, np.zeros(1, dtype=np.int64), singles)
+
+
+def _starts(kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
+    """Where packed rows begin. Of -U rows in a row, every second one is taken by the one before."""
+    before = kinds == UPDATE_BEFORE
+    rows = np.arange(len(kinds))
+    # How many -U rows in a row end just before each row.
+    other = np.where(before, -1, rows)
+    last_other = np.maximum.accumulate(np.concatenate([[-1], other[:-1]]))
+    run = rows - 1 - last_other
+    starts: npt.NDArray[np.int64] = np.flatnonzero(run % 2 == 0)
+    return starts
+
+
+def _packed(
+    kinds: npt.NDArray[np.int8],
+    columns: list[pa.Array],
+    starts: npt.NDArray[np.int64],
+    singles: int,
+) -> tuple[npt.NDArray[np.int8], list[pa.Array]]:
+    ends = np.append(starts[1:], len(kinds))
+    offsets = np.append(starts, len(kinds)).astype(np.int32)
+    kept = [column.take(pa.array(starts)) for column in columns[:singles]]
+    return kinds[ends - 1], kept + [_lists(column, offsets) for column in columns[singles:]]
+
+
+def _lists(column: pa.Array, offsets: npt.NDArray[np.int32]) -> pa.Array:
+    field = pa.field("element", column.type, nullable=True)
+    return pa.Array.from_buffers(
+        pa.list_(field), len(offsets) - 1, [None, pa.py_buffer(offsets.tobytes())], 0, 0, [column]
+    )

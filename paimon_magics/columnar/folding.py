@@ -1,0 +1,338 @@
+"""The merge engines: rows of one key, in their order, into one.
+
+Whatever can be told by the place of a row, of a value or of the last value that is not NULL is told
+for all keys at once. Only keys with several rows in tables with sequence groups or aggregate
+functions are folded row by row. Sources: `DeduplicateMergeFunction`, `FirstRowMergeFunction`,
+`PartialUpdateMergeFunction`, `AggregateMergeFunction`, `ReducerMergeFunctionWrapper`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.aggregators import ColumnFunction, aggregator
+from paimon_magics.columnar.merging import (
+    KIND,
+    SEQUENCE,
+    Groups,
+    RunOrder,
+    first_rows,
+    is_retract,
+    last_rows,
+)
+from paimon_magics.errors import JobError
+
+__all__ = ["MergeRule", "SequenceGroup", "merge_rows"]
+
+_INSERT, _DELETE = 0, 3
+_Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SequenceGroup:
+    """`fields.<columns>.sequence-group`: members change only with columns that are not older."""
+
+    columns: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MergeRule:
+    """How the rows of a key become one.
+
+    `engine` is Paimon's name. `functions` are the aggregate functions of the columns that have one.
+    `removes_on_delete`: a delete ends all that was before. `removing_groups` are columns of
+    sequence groups for which it does so. `in_key_order`: rows come out in the order of their keys.
+    """
+
+    engine: str
+    order: RunOrder
+    ignore_deletes: bool = False
+    removes_on_delete: bool = False
+    functions: Mapping[str, ColumnFunction] = field(default_factory=dict)
+    groups: tuple[SequenceGroup, ...] = ()
+    removing_groups: frozenset[str] = frozenset()
+    in_key_order: bool = False
+
+
+def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
+    """One row for each key, or none; raises JobError for rows that the engine does not take."""
+    match rule.engine:
+        case "deduplicate":
+            yield from _kept(groups, last_rows(groups, ignore_retracts=rule.ignore_deletes), rule)
+        case "first-row":
+            yield from _kept(groups, first_rows(groups), rule)
+        case "partial-update" if not rule.groups and not rule.functions:
+            yield _last_values(groups, rule)
+        case "partial-update" | "aggregation":
+            yield _folded(groups, rule)
+        case engine:
+            raise ValueError(engine)
+
+
+def _kept(groups: Groups, rows: _Ints, rule: MergeRule) -> Iterator[pa.RecordBatch]:
+    if not rule.in_key_order:
+        yield from groups.kept(rows)
+        return
+    names = groups.slices[0].schema.names
+    taken = pa.array(rows)
+    yield pa.RecordBatch.from_arrays(
+        [groups.column(name).take(taken) for name in names], schema=groups.slices[0].schema
+    )
+
+
+def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
+    """Of each column the last value that is not NULL, since the last delete that removed all."""
+    kinds = groups.kinds()[groups.order]
+    retracts = is_retract(kinds)
+    alone = groups.ends - groups.starts == 1
+    since = groups.starts.copy()
+    used = np.ones(len(kinds), dtype=bool)
+    result_kinds = np.where(alone, kinds[groups.starts], _INSERT).astype(np.int8)
+    last = groups.ends - 1
+    if retracts.any():
+        several = np.repeat(~alone, groups.ends - groups.starts)
+        if rule.removes_on_delete:
+            deletes = kinds == _DELETE
+            places = np.maximum.accumulate(np.where(deletes, np.arange(len(kinds)), -1))[last]
+            since = np.maximum(since, places)
+        elif not rule.ignore_deletes and (retracts & several).any():
+            raise JobError(
+                "A table with the merge engine partial-update has rows that delete, and no option "
+                "that says what they do.",
+                hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
+            )
+        # A row that takes something back has no values to give, unless it begins the record.
+        used = ~retracts
+        used[since] = True
+        added = np.add.reduceat(~retracts, groups.starts) > 0
+        removed = rule.removes_on_delete & (kinds[last] == _DELETE)
+        result_kinds = np.where(~alone & (removed | ~added), _DELETE, result_kinds).astype(np.int8)
+    if rule.ignore_deletes and retracts.any():
+        counted = np.maximum.accumulate(np.where(~retracts, np.arange(len(kinds)), -1))[last]
+        last = np.where(counted >= groups.starts, counted, groups.ends - 1)
+    arrays = []
+    schema = groups.slices[0].schema
+    for name in schema.names:
+        if name == KIND:
+            arrays.append(pa.array(result_kinds))
+            continue
+        column = groups.column(name)
+        if name == SEQUENCE or (column.null_count == 0 and used.all()):
+            arrays.append(column.take(pa.array(groups.order[last])))
+            continue
+        valid = np.asarray(column.is_valid())[groups.order] & used
+        places = np.maximum.accumulate(np.where(valid, np.arange(len(valid)), -1))[groups.ends - 1]
+        found = places >= since
+        taken = pa.array(groups.order[np.where(found, places, 0)], mask=~found)
+        arrays.append(column.take(taken))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
+    """Row by row, where a key has several."""
+    schema = groups.slices[0].schema
+    names = [name for name in schema.names if name not in (SEQUENCE, KIND)]
+    folder = (
+        _PartialUpdate(schema, names, rule)
+        if rule.engine == "partial-update"
+        else (_Aggregation(schema, names, rule))
+    )
+    columns = {name: groups.column(name) for name in schema.names}
+    several = np.flatnonzero(groups.ends - groups.starts > 1)
+    rows = np.concatenate(
+        [groups.order[groups.starts[g] : groups.ends[g]] for g in several]
+        or [np.zeros(0, dtype=np.int64)]
+    )
+    values = {name: columns[name].take(pa.array(rows)).to_pylist() for name in schema.names}
+    results: dict[str, list[Any]] = {name: [] for name in schema.names}
+    place = 0
+    for group in several:
+        folder.reset()
+        for _ in range(groups.ends[group] - groups.starts[group]):
+            folder.add([values[name][place] for name in names], values[KIND][place])
+            place += 1
+        row, kind = folder.result()
+        for name, value in zip(names, row, strict=True):
+            results[name].append(value)
+        results[KIND].append(kind)
+        results[SEQUENCE].append(values[SEQUENCE][place - 1])
+    # Folded rows go behind all others, and each key takes its own.
+    sources = groups.order[groups.starts].copy()
+    sources[several] = len(groups.order) + np.arange(len(several))
+    taken = pa.array(sources)
+    arrays = [
+        pa.concat_arrays([columns[f.name], pa.array(results[f.name], type=f.type)]).take(taken)
+        for f in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _Aggregation:
+    """`AggregateMergeFunction`."""
+
+    def __init__(self, schema: pa.Schema, names: list[str], rule: MergeRule) -> None:
+        self._rule = rule
+        self._aggregators = [
+            aggregator(name, schema.field(name).type, _function_of(name, rule)) for name in names
+        ]
+        self.reset()
+
+    def reset(self) -> None:
+        self._row: list[Any] = [None] * len(self._aggregators)
+        self._deleted = False
+        for one in self._aggregators:
+            one.reset()
+
+    def add(self, values: list[Any], kind: int) -> None:
+        self._deleted = self._rule.removes_on_delete and kind == _DELETE
+        if self._deleted:
+            self._row = list(values)
+            return
+        retracts = kind in (1, _DELETE)
+        self._row = [
+            one.retract(old, value) if retracts else one.agg(old, value)
+            for one, old, value in zip(self._aggregators, self._row, values, strict=True)
+        ]
+
+    def result(self) -> tuple[list[Any], int]:
+        return self._row, _DELETE if self._deleted else _INSERT
+
+
+def _function_of(name: str, rule: MergeRule) -> ColumnFunction:
+    if name in rule.order.keys:
+        return ColumnFunction("primary-key")
+    if name in rule.order.sequence_fields:
+        return ColumnFunction("last_value")
+    return rule.functions.get(name, ColumnFunction("last_non_null_value"))
+
+
+class _PartialUpdate:
+    """`PartialUpdateMergeFunction` with sequence groups or aggregate functions."""
+
+    def __init__(self, schema: pa.Schema, names: list[str], rule: MergeRule) -> None:
+        self._rule = rule
+        self._names = names
+        places = {name: place for place, name in enumerate(names)}
+        self._aggregators = {
+            places[name]: aggregator(name, schema.field(name).type, function)
+            for name, function in rule.functions.items()
+            if name in places
+        }
+        for name in rule.order.keys:
+            self._aggregators[places[name]] = aggregator(
+                name, schema.field(name).type, ColumnFunction("primary-key")
+            )
+        self._group_of: dict[int, tuple[int, ...]] = {}
+        for group in rule.groups:
+            columns = tuple(places[name] for name in group.columns if name in places)
+            for name in (*group.members, *group.columns):
+                if name in places and len(columns) == len(group.columns):
+                    self._group_of[places[name]] = columns
+        self._removing = {places[name] for name in rule.removing_groups if name in places}
+        self.reset()
+
+    def reset(self) -> None:
+        self._row: list[Any] = [None] * len(self._names)
+        self._deleted = False
+        self._inserted = False
+        self._filled = False
+        for one in self._aggregators.values():
+            one.reset()
+
+    def add(self, values: list[Any], kind: int) -> None:
+        self._deleted = False
+        if kind in (1, _DELETE):
+            if not self._filled:
+                self._row = list(values)
+                self._filled = True
+            if self._rule.ignore_deletes:
+                return
+            if self._rule.groups:
+                self._retract(values, kind)
+                return
+            if self._rule.removes_on_delete:
+                if kind == _DELETE:
+                    self._deleted = True
+                    self._row = list(values)
+                return
+            raise JobError(
+                "A table with the merge engine partial-update has rows that delete, and no option "
+                "that says what they do.",
+                hint="Set 'ignore-delete' or 'partial-update.remove-record-on-delete' to 'true'.",
+            )
+        self._update(values)
+        self._inserted = self._filled = True
+
+    def result(self) -> tuple[list[Any], int]:
+        return self._row, _DELETE if self._deleted or not self._inserted else _INSERT
+
+    def _update(self, values: list[Any]) -> None:
+        done: set[int] = set()
+        for place, value in enumerate(values):
+            aggregate = self._aggregators.get(place)
+            group = self._group_of.get(place)
+            old = self._row[place]
+            if group is None:
+                if aggregate is not None:
+                    self._row[place] = aggregate.agg(old, value)
+                elif value is not None:
+                    self._row[place] = value
+                continue
+            if place in done:
+                continue
+            if all(values[one] is None for one in group):
+                done.update(group)
+            elif self._is_not_older(values, group):
+                if place in group:
+                    for one in group:
+                        self._row[one] = values[one]
+                    done.update(group)
+                else:
+                    self._row[place] = value if aggregate is None else aggregate.agg(old, value)
+            elif aggregate is not None:
+                self._row[place] = aggregate.agg_reversed(old, value)
+
+    def _retract(self, values: list[Any], kind: int) -> None:
+        done: set[int] = set()
+        for place, value in enumerate(values):
+            group = self._group_of.get(place)
+            if group is None or place in done:
+                continue
+            aggregate = self._aggregators.get(place)
+            if all(values[one] is None for one in group):
+                done.update(group)
+            elif self._is_not_older(values, group):
+                if place in group:
+                    if kind == _DELETE and self._removing.intersection(group):
+                        self._deleted = True
+                        self._row = list(values)
+                        return
+                    for one in group:
+                        self._row[one] = values[one]
+                    done.update(group)
+                elif aggregate is None:
+                    self._row[place] = None
+                else:
+                    self._row[place] = aggregate.retract(self._row[place], value)
+            elif aggregate is not None:
+                self._row[place] = aggregate.retract(self._row[place], value)
+
+    def _is_not_older(self, values: list[Any], group: tuple[int, ...]) -> bool:
+        """Whether the group's columns of a row are at least those that are kept; NULL is least."""
+        for place in group:
+            new, old = values[place], self._row[place]
+            if new == old:
+                continue
+            if new is None or old is None:
+                return bool(old is None)
+            if isinstance(new, str):
+                return bool(new.encode() > old.encode())
+            return bool(new > old)
+        return True

@@ -1,0 +1,277 @@
+"""Sorted runs of a bucket into one record for each key: key first, a block at a time.
+
+Each run yields its rows in the order of their keys. As long as all runs have a block of rows at
+hand, every key up to the least of the blocks' last keys is complete: the rows up to it are cut off,
+sorted once by key and sequence, and handed to the merge. So memory is bounded by the runs' blocks,
+however large the bucket is, and the values of rows that lose are only filtered, never sorted.
+
+Source of the order: `SortMergeReaderWithMinHeap`, `UserDefinedSeqComparator`; of single records:
+`ReducerMergeFunctionWrapper`; of the winners: `DeduplicateMergeFunction`, `FirstRowMergeFunction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = [
+    "KIND",
+    "SEQUENCE",
+    "Groups",
+    "RunOrder",
+    "first_rows",
+    "is_retract",
+    "last_rows",
+    "merge_runs",
+]
+
+SEQUENCE = "_SEQUENCE_NUMBER"
+KIND = "_VALUE_KIND"
+
+_Ints = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """How rows of one key follow each other: by the sequence fields, then by SEQUENCE.
+
+    `keys` are never NULL; in sequence fields NULL comes first, also where they are `descending`.
+    """
+
+    keys: tuple[str, ...]
+    sequence_fields: tuple[str, ...] = ()
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of several runs, by key: `order` sorts `rows` by key and then by sequence; the group of
+    a key are the places from one of `starts` to the next in that order."""
+
+    slices: tuple[pa.RecordBatch, ...]
+    order: _Ints
+    starts: _Ints
+
+    @property
+    def ends(self) -> _Ints:
+        """Where each group ends."""
+        return np.append(self.starts[1:], len(self.order))
+
+    def column(self, name: str) -> pa.Array:
+        """A column of all rows, in the order of the slices."""
+        parts = [batch.column(name) for batch in self.slices]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def kinds(self) -> npt.NDArray[np.int8]:
+        """The rows' kinds, in the order of the slices."""
+        return np.asarray(self.column(KIND)).astype(np.int8, copy=False)
+
+    def kept(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
+        """The rows of those numbers, in any order."""
+        mask = np.zeros(len(self.order), dtype=bool)
+        mask[rows] = True
+        start = 0
+        for batch in self.slices:
+            part = mask[start : start + batch.num_rows]
+            start += batch.num_rows
+            if part.all():
+                yield batch
+            elif part.any():
+                yield batch.filter(pa.array(part))
+
+
+def is_retract(kinds: npt.NDArray[np.int8]) -> _Bools:
+    """Which kinds take something back: -U and -D."""
+    found: _Bools = (kinds == 1) | (kinds == 3)
+    return found
+
+
+def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
+    """The row that is left of each group: the last, or the last that takes nothing back."""
+    ends = groups.ends
+    if not ignore_retracts:
+        return groups.order[ends - 1]
+    adds = ~is_retract(groups.kinds())[groups.order]
+    places = np.where(adds, np.arange(len(adds)), -1)
+    last = np.maximum.accumulate(places)[ends - 1]
+    alone = ends - groups.starts == 1  # a single record is not merged at all
+    last = np.where(alone, groups.starts, last)
+    return groups.order[last[last >= groups.starts]]
+
+
+def first_rows(groups: Groups) -> _Ints:
+    """The first row of each group."""
+    return groups.order[groups.starts]
+
+
+def merge_runs(
+    runs: Sequence[Iterator[pa.RecordBatch]],
+    order: RunOrder,
+    merge: Callable[[Groups], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """The merged rows of runs that overlap.
+
+    The batches of a run follow each other in the order of `order.keys`, have the columns that it
+    names, SEQUENCE and KIND, and are not empty.
+    """
+    cursors = [cursor for cursor in (_Cursor(run, order.keys) for run in runs) if cursor.fill()]
+    while cursors:
+        bound = min(cursor.last_key() for cursor in cursors)
+        slices = tuple(part for cursor in cursors if (part := cursor.cut(bound)).num_rows)
+        yield from merge(_grouped(slices, order))
+        cursors = [cursor for cursor in cursors if cursor.fill()]
+
+
+class _Cursor:
+    """A run's block at hand."""
+
+    def __init__(self, run: Iterator[pa.RecordBatch], keys: tuple[str, ...]) -> None:
+        self._run = run
+        self._keys = keys
+        self._block: pa.RecordBatch | None = None
+        self._columns: list[pa.Array] = []
+
+    def fill(self) -> bool:
+        """Have rows at hand; false at the end of the run."""
+        while self._block is None or not self._block.num_rows:
+            block = next(self._run, None)
+            if block is None:
+                return False
+            self._set(block)
+        return True
+
+    def _set(self, block: pa.RecordBatch) -> None:
+        self._block = block
+        self._columns = [_comparable(block.column(key)) for key in self._keys]
+
+    def _key(self, row: int) -> tuple[Any, ...]:
+        return tuple(column[row].as_py() for column in self._columns)
+
+    def last_key(self) -> tuple[Any, ...]:
+        """The greatest key at hand."""
+        assert self._block is not None
+        return self._key(self._block.num_rows - 1)
+
+    def cut(self, bound: tuple[Any, ...]) -> pa.RecordBatch:
+        """Take the rows whose key is not greater than `bound`."""
+        block = self._block
+        assert block is not None
+        low, high = 0, block.num_rows
+        if self.last_key() <= bound:
+            low = high
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(middle) <= bound:
+                low = middle + 1
+            else:
+                high = middle
+        self._set(block.slice(low))
+        return block.slice(0, low)
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Values whose Python order is Paimon's: texts by their bytes, times as numbers."""
+    data_type = column.type
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return column.cast(pa.large_binary())
+    if pa.types.is_timestamp(data_type):
+        return column.view(pa.int64())
+    return column
+
+
+def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
+    if len(slices) == 1:
+        rows = np.arange(slices[0].num_rows, dtype=np.int64)
+        return Groups(slices, rows, rows)  # a run has every key once
+    if not order.sequence_fields:
+        slices, in_sequence = _by_sequence(slices)
+    else:
+        in_sequence = False
+    keys = [_joined([batch.column(key) for batch in slices]) for key in order.keys]
+    places = _sorted_places(slices, keys, order, in_sequence=in_sequence)
+    taken = pa.array(places)
+    differ = np.zeros(max(len(places) - 1, 0), dtype=bool)
+    for key in keys:
+        values = _plain(key)
+        if values is not None:
+            in_order = values[places]
+            differ |= in_order[1:] != in_order[:-1]
+        else:
+            ordered = key.take(taken)
+            differ |= np.asarray(pc.not_equal(ordered.slice(1), ordered.slice(0, len(ordered) - 1)))
+    starts = np.concatenate([[0], np.flatnonzero(differ) + 1]).astype(np.int64)
+    return Groups(slices, places, starts)
+
+
+def _by_sequence(slices: tuple[pa.RecordBatch, ...]) -> tuple[tuple[pa.RecordBatch, ...], bool]:
+    """The slices by their sequence numbers, and whether all of one follow all of the one before."""
+    ranges = []
+    for batch in slices:
+        numbers = np.asarray(batch.column(SEQUENCE))
+        ranges.append((int(numbers.min()), int(numbers.max())))
+    by_first = sorted(range(len(slices)), key=lambda i: ranges[i])
+    apart = all(ranges[one][1] < ranges[other][0] for one, other in pairwise(by_first))
+    return tuple(slices[i] for i in by_first), apart
+
+
+def _sorted_places(
+    slices: tuple[pa.RecordBatch, ...],
+    keys: list[pa.Array],
+    order: RunOrder,
+    *,
+    in_sequence: bool,
+) -> _Ints:
+    numbers = _plain(keys[0]) if len(keys) == 1 else None
+    if numbers is not None and not order.sequence_fields:
+        if in_sequence:
+            return np.argsort(numbers, kind="stable")  # merges what is sorted already
+        sequence = np.concatenate([np.asarray(batch.column(SEQUENCE)) for batch in slices])
+        return np.lexsort((sequence, numbers))
+    columns = {f"k{i}": key for i, key in enumerate(keys)}
+    sort_keys = [(name, "ascending", "at_end") for name in columns]
+    direction = "descending" if order.descending else "ascending"
+    for i, name in enumerate(order.sequence_fields):
+        columns[f"s{i}"] = _joined([batch.column(name) for batch in slices])
+        sort_keys.append((f"s{i}", direction, "at_start"))
+    if not in_sequence:
+        columns["n"] = _joined([batch.column(SEQUENCE) for batch in slices])
+        sort_keys.append(("n", "ascending", "at_end"))
+    return _stably_sorted(pa.table(columns), sort_keys)
+
+
+def _stably_sorted(table: pa.Table, sort_keys: list[tuple[str, str, str]]) -> _Ints:
+    """Places in the order of the keys. Arrow places NULLs alike for all keys, so that keys that
+    want them elsewhere are sorted by whether they are NULL first."""
+    keys = []
+    for name, direction, nulls in sort_keys:
+        if table.column(name).null_count:
+            first = pc.is_null(table.column(name))
+            table = table.append_column(f"{name}_null", first)
+            keys.append((f"{name}_null", "descending" if nulls == "at_start" else "ascending"))
+        keys.append((name, direction))
+    found: _Ints = np.asarray(pc.sort_indices(table, sort_keys=keys)).astype(np.int64)
+    return found
+
+
+def _joined(parts: list[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _plain(column: pa.Array) -> npt.NDArray[Any] | None:
+    """The values as numbers that sort and compare as Paimon's; None where they are no numbers."""
+    data_type = column.type
+    if pa.types.is_integer(data_type):
+        return np.asarray(column)
+    if pa.types.is_date32(data_type) or pa.types.is_time32(data_type):
+        return np.asarray(column.view(pa.int32()))
+    if pa.types.is_timestamp(data_type):
+        return np.asarray(column.view(pa.int64()))
+    return None

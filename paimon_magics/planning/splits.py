@@ -1,0 +1,235 @@
+"""Which files of a bucket are read together, and which need a merge at all.
+
+Rules: Paimon's `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`, `IntervalPartition`. Keys are
+given as ranks: numbers that compare as the keys do.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+__all__ = [
+    "ColumnsSplit",
+    "Deletions",
+    "DifferenceSplit",
+    "KeyRange",
+    "MergeSplit",
+    "PlainSplit",
+    "RawFiles",
+    "Section",
+    "StoredFile",
+    "TaskSplit",
+    "pack_in_order",
+    "row_groups",
+    "sections",
+]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """Where the deletion vector of a file is: `length` bytes at `offset`, as its metadata says."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A data file as a task reads it.
+
+    `deleted_rows` counts the rows stored in it that take something back, None where its writer did
+    not say. `first_row_id` and `write_columns` are of tables with row tracking and data evolution.
+    """
+
+    path: str
+    format: str
+    schema_id: int
+    rows: int
+    size_bytes: int
+    deleted_rows: int | None = None
+    max_sequence_number: int = 0
+    first_row_id: int | None = None
+    write_columns: tuple[str, ...] | None = None
+    deletions: Deletions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RawFiles:
+    """Files of one schema and format whose rows are the table's as they are stored."""
+
+    schema_id: int
+    format: str
+    paths: tuple[str, ...]
+    row_counts: tuple[int, ...]
+    sizes_bytes: tuple[int, ...]
+
+
+Section = tuple[tuple[StoredFile, ...], ...]  # sorted runs, whose keys may overlap
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSplit:
+    """Sections of one bucket, each merged by key."""
+
+    sections: tuple[Section, ...]
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files of all sections."""
+        return tuple(file for section in self.sections for run in section for file in run)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSplit:
+    """Files that are read one after the other, without a merge."""
+
+    files: tuple[StoredFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceSplit:
+    """The files of one bucket that only the state before, and only the state after, has."""
+
+    before: tuple[Section, ...]
+    after: tuple[Section, ...]
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files of both sides."""
+        return MergeSplit(self.before + self.after).files
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsSplit:
+    """Groups of files that hold different columns of the same rows (data evolution)."""
+
+    groups: tuple[tuple[StoredFile, ...], ...]
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The files of all groups."""
+        return tuple(file for group in self.groups for file in group)
+
+
+TaskSplit = MergeSplit | PlainSplit | DifferenceSplit | ColumnsSplit
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The least and the greatest key of file number `file`, as ranks."""
+
+    file: int
+    least: int
+    greatest: int
+
+
+def sections(files: Sequence[KeyRange]) -> list[list[list[int]]]:
+    """Sections of runs of file numbers.
+
+    Files of two sections share no key. The files of a run follow each other without overlap, in
+    the order of their keys. The runs are in the order in which Java's priority queue holds them,
+    which decides the order of rows where runs are read one after the other.
+    """
+    found: list[list[list[int]]] = []
+    section: list[KeyRange] = []
+    bound = 0
+    for one in sorted(files, key=lambda f: (f.least, f.greatest)):
+        if section and one.least > bound:
+            found.append(_runs(section))
+            section = []
+        bound = max(bound, one.greatest) if section else one.greatest
+        section.append(one)
+    if section:
+        found.append(_runs(section))
+    return found
+
+
+def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
+    """Files with row ids by the rows that they share, the newest of a group first.
+
+    Source: `DataEvolutionSplitGenerator`, `RangeHelper`.
+    """
+    found: list[list[StoredFile]] = []
+    end = 0
+    for file in sorted(files, key=lambda f: (f.first_row_id or 0, -f.max_sequence_number)):
+        first = file.first_row_id or 0
+        if found and first < end:
+            found[-1].append(file)
+        else:
+            found.append([file])
+            end = first
+        end = max(end, first + file.rows)
+    return [tuple(sorted(group, key=lambda f: -f.max_sequence_number)) for group in found]
+
+
+def pack_in_order(
+    items: Sequence[_T], weight: Callable[[_T], int], capacity: int
+) -> list[list[_T]]:
+    """Items in bins of at most `capacity`, in their order; a heavier item has a bin of its own.
+
+    Source: `BinPacking.packForOrdered`.
+    """
+    bins: list[list[_T]] = []
+    bin_: list[_T] = []
+    full = 0
+    for item in items:
+        heavy = weight(item)
+        if bin_ and full + heavy > capacity:
+            bins.append(bin_)
+            bin_, full = [], 0
+        bin_.append(item)
+        full += heavy
+    if bin_:
+        bins.append(bin_)
+    return bins
+
+
+class _Run:
+    """A run in Java's priority queue, ordered by the greatest key so far."""
+
+    def __init__(self, first: KeyRange) -> None:
+        self.files = [first]
+
+    def __lt__(self, other: _Run) -> bool:
+        return self.files[-1].greatest < other.files[-1].greatest
+
+
+def _runs(section: Sequence[KeyRange]) -> list[list[int]]:
+    queue = [_Run(section[0])]
+    for one in section[1:]:
+        top = _poll(queue)
+        if one.least > top.files[-1].greatest:
+            top.files.append(one)
+        else:
+            _offer(queue, _Run(one))
+        _offer(queue, top)
+    return [[one.file for one in run.files] for run in queue]
+
+
+def _offer(queue: list[_Run], run: _Run) -> None:
+    """`PriorityQueue.siftUp`: as heapq's, which stops at equal ones, too."""
+    heapq.heappush(queue, run)
+
+
+def _poll(queue: list[_Run]) -> _Run:
+    """`PriorityQueue.siftDown`: stops as soon as the place is right, where heapq goes to a leaf."""
+    top = queue[0]
+    last = queue.pop()
+    if not queue:
+        return top
+    place = 0
+    while (child := 2 * place + 1) < len(queue):
+        if child + 1 < len(queue) and queue[child + 1] < queue[child]:
+            child += 1
+        if not queue[child] < last:
+            break
+        queue[place] = queue[child]
+        place = child
+    queue[place] = last
+    return top

@@ -1,0 +1,43 @@
+"""`VERSION AS OF` and `TIMESTAMP AS OF` as Paimon's read options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.statement import TimeTravel
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["travel_options"]
+
+
+def travel_options(
+    spark: SparkSession, clause: TimeTravel, bound: Mapping[str, object]
+) -> dict[str, str]:
+    """The option that a clause stands for. Spark evaluates its value, in which bind names may
+    stand; a whole number in TIMESTAMP AS OF counts seconds. Raises InvalidValueError."""
+    is_version = clause.kind == "version"
+    wanted = (
+        f"CAST({clause.value} AS STRING)"
+        if is_version
+        else (f"CAST(unix_millis(CAST({clause.value} AS TIMESTAMP)) AS STRING)")
+    )
+    arguments = {name: value for name, value in bound.items() if f":{name}" in clause.value}
+    try:
+        row = spark.sql(f"SELECT {wanted} AS value", args=arguments or None).head()
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InvalidValueError(
+            f"The value of {clause.kind.upper()} AS OF can't be read: {lines[0]}",
+            hint="Write VERSION AS OF 3, VERSION AS OF 'a-tag', or TIMESTAMP AS OF "
+            "'2026-01-31 12:00:00'.",
+        ) from error
+    if row is None or row["value"] is None:
+        raise InvalidValueError(
+            f"The value of {clause.kind.upper()} AS OF is NULL or no time: {clause.value}.",
+            hint="Write it as '2026-01-31 12:00:00'." if not is_version else "Name a version.",
+        )
+    return {"scan.version" if is_version else "scan.timestamp-millis": str(row["value"])}

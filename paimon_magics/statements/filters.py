@@ -1,0 +1,121 @@
+"""Conditions of a query on the rows of one table, out of sqlglot's tree.
+
+Only what leaves no doubt is taken: a comparison of a column with a literal or bind name, which is
+one of the terms that WHERE joins by AND, in a SELECT whose relations are joined by inner joins
+alone. The query's text applies every condition by itself; these serve to read less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from paimon_magics.statements.statement import ColumnFilter, FilterValue
+
+__all__ = ["filters_of"]
+
+_COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: ("=", "="),
+    exp.LT: ("<", ">"),
+    exp.LTE: ("<=", ">="),
+    exp.GT: (">", "<"),
+    exp.GTE: (">=", "<="),
+}
+"""Each comparison's operator, and the one with its sides exchanged."""
+
+
+def filters_of(table: exp.Table) -> tuple[ColumnFilter, ...]:
+    """What every row of the table must meet to be in the result of the SELECT that reads it."""
+    select = table.parent_select
+    if not isinstance(select, exp.Select) or not _is_joined_inside(table, select):
+        return ()
+    where = select.args.get("where")
+    if not isinstance(where, exp.Where):
+        return ()
+    alone = not select.args.get("joins")
+    name = table.alias_or_name.lower()
+    return tuple(
+        one
+        for term in _terms(where.this)
+        for column, one in _filters(term)
+        if (column.table.lower() == name if column.table else alone) and not column.args.get("db")
+    )
+
+
+def _is_joined_inside(table: exp.Table, select: exp.Select) -> bool:
+    """Whether the table is directly in the SELECT's FROM or in an inner join, and no other join is
+    of another kind."""
+    if select.args.get("laterals") or table.args.get("pivots") or table.args.get("sample"):
+        return False
+    joins = select.args.get("joins") or []
+    if any(join.side or join.kind not in ("", "INNER", "CROSS") for join in joins):
+        return False
+    from_ = select.args.get("from_")
+    return (from_ is not None and from_.this is table) or any(join.this is table for join in joins)
+
+
+def _terms(condition: exp.Expr) -> Iterator[exp.Expr]:
+    condition = condition.unnest()
+    if isinstance(condition, exp.And):
+        yield from _terms(condition.left)
+        yield from _terms(condition.right)
+    else:
+        yield condition
+
+
+def _filters(term: exp.Expr) -> Iterator[tuple[exp.Column, ColumnFilter]]:
+    negated = isinstance(term, exp.Not)
+    inner = term.this.unnest() if negated else term
+    if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+        column = _column(inner.this)
+        if column is not None:
+            yield column, ColumnFilter(column.name, "is not null" if negated else "is null")
+        return
+    if negated:
+        return
+    operators = _COMPARISONS.get(type(term))
+    if operators is not None and isinstance(term, exp.Binary):
+        for side, other, operator in (
+            (term.left, term.right, operators[0]),
+            (term.right, term.left, operators[1]),
+        ):
+            column, value = _column(side), _value(other)
+            if column is not None and value is not None:
+                yield column, ColumnFilter(column.name, operator, (value,))
+    elif isinstance(term, exp.Between):
+        column = _column(term.this)
+        low, high = _value(term.args["low"]), _value(term.args["high"])
+        if column is not None and low is not None and high is not None:
+            yield column, ColumnFilter(column.name, ">=", (low,))
+            yield column, ColumnFilter(column.name, "<=", (high,))
+    elif isinstance(term, exp.In) and term.expressions and not term.args.get("query"):
+        column = _column(term.this)
+        values = [_value(item) for item in term.expressions]
+        if column is not None and all(value is not None for value in values):
+            found = tuple(value for value in values if value is not None)
+            yield column, ColumnFilter(column.name, "in", found)
+
+
+def _column(node: exp.Expr) -> exp.Column | None:
+    node = node.unnest()
+    return node if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) else None
+
+
+def _value(node: exp.Expr) -> FilterValue | None:
+    node = node.unnest()
+    match node:
+        case exp.Literal(is_string=True):
+            return FilterValue("string", node.name)
+        case exp.Literal():
+            return FilterValue("number", node.name)
+        case exp.Neg(this=exp.Literal(is_string=False)):
+            return FilterValue("number", f"-{node.this.name}")
+        case exp.Boolean():
+            return FilterValue("boolean", "true" if node.this else "false")
+        case exp.Placeholder() if node.name:
+            return FilterValue("parameter", node.name)
+        case exp.Cast(this=exp.Literal(is_string=True)) if node.to.is_type("date"):
+            return FilterValue("date", node.this.name)
+        case _:
+            return None

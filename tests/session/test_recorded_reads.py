@@ -1,0 +1,179 @@
+"""Reads that Paimon's Spark connector was recorded with, through sessions: options, SQL, zones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
+
+pytestmark = pytest.mark.spark
+
+# One state and one window of each kind of table, in each of the views. That all recorded reads are
+# equal is tested without Spark; here, that Spark gets the same rows.
+TABLES = ("a1.s01", "a1.s05", "a1.s07", "a1.s09", "a1.s10", "a2.s02", "a2.s16", "e1.e6", "e3.cx")
+
+
+def chosen() -> Iterator[RecordedRead]:
+    seen = set()
+    for read in recorded_reads():
+        table, _, view = read.table.partition("$")
+        if table not in TABLES or view not in ("", "audit_log", "binlog", "ro") or not read.rows:
+            continue
+        mode = read.options.get("incremental-between-scan-mode", sorted(read.options)[:1] or "")
+        if (table, view, str(mode)) not in seen:
+            seen.add((table, view, str(mode)))
+            yield read
+
+
+READS = list(chosen())
+
+
+@pytest.fixture
+def recorded(spark: SparkSession, recorded_warehouse: Path) -> Iterator[Session]:
+    with paimon_magics.connect(recorded_warehouse, spark=spark) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("read", READS, ids=[read.id for read in READS])
+def test_spark_gets_the_rows_that_paimon_reads(recorded: Session, read: RecordedRead) -> None:
+    frame = recorded.table(read.table, **read.options)
+    if read.select is not None:
+        frame = frame.select(*read.select)
+    assert_same_rows(read, frame.toArrow())
+
+
+def rows(session: Session, query: str, **bound: Any) -> list[tuple[Any, ...]]:
+    found = session.run(query, bound).to_arrow()
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "VERSION AS OF 1",
+        "VERSION AS OF '1'",
+        "FOR SYSTEM_VERSION AS OF 1",
+        "VERSION AS OF :version",
+        "WITH ('scan.snapshot-id' = '1')",
+    ],
+)
+def test_a_past_state_is_read_by_its_number(recorded: Session, clause: str) -> None:
+    bound = {"version": 1} if ":version" in clause else {}
+    assert rows(recorded, f"SELECT * FROM a1.s05 {clause} AS t", **bound) == [(1, "a"), (2, "b")]
+    query = f"SELECT rowkind, v FROM a1.s05$audit_log {clause} WHERE k = 1"
+    assert rows(recorded, query, **bound) == [("+I", "a")]
+
+
+def test_a_past_state_is_read_by_its_time(recorded: Session) -> None:
+    times = rows(recorded, "SELECT snapshot_id, commit_time FROM a1.s05$snapshots")
+    (moment,) = [time for number, time in times if number == 1]
+    text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    expected = [(1, "a"), (2, "b")]
+    for value in (f"'{text}'", f"TIMESTAMP '{text}'", f"CAST('{text}' AS TIMESTAMP)"):
+        assert rows(recorded, f"SELECT * FROM a1.s05 TIMESTAMP AS OF {value}") == expected
+    with pytest.raises(UnknownNameError, match="its first snapshot is of"):
+        recorded.run("SELECT * FROM a1.s05 TIMESTAMP AS OF '2001-01-01'")
+    with pytest.raises(InvalidValueError, match="TIMESTAMP AS OF"):
+        recorded.run("SELECT * FROM a1.s05 TIMESTAMP AS OF 'noon'")
+
+
+def test_an_older_state_has_the_columns_of_its_time(recorded: Session) -> None:
+    first = recorded.run("SELECT * FROM a2.s12 VERSION AS OF 1").to_arrow()
+    latest = recorded.run("SELECT * FROM a2.s12").to_arrow()
+    assert first.column_names != latest.column_names
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        ("paimon_incremental_query('a1.s05$audit_log', 0, 4)", {"incremental-between": "0,4"}),
+        ("paimon_incremental_query('a1.s05', '0', '4')", {"incremental-between": "0,4"}),
+    ],
+)
+def test_the_table_functions_read_changes(
+    recorded: Session, function: str, options: dict[str, str]
+) -> None:
+    name = function.split("'")[1]
+    by_options = sorted(tuple(row) for row in recorded.table(name, **options).collect())
+    assert rows(recorded, f"SELECT c.* FROM {function} AS c") == by_options
+    assert rows(recorded, f"SELECT * FROM {function}") == by_options
+
+
+def test_conditions_and_columns_do_not_change_what_is_read(recorded: Session) -> None:
+    for table in ("a1.s05", "a1.s05$audit_log", "a1.s09", "a1.s07", "a2.s02"):
+        everything = recorded.run(f"SELECT * FROM {table}").to_arrow()
+        key = everything.column_names[-2]
+        for value in [v for v in everything.column(key).to_pylist() if v is not None][:3]:
+            literal = repr(value)
+            found = recorded.run(f"SELECT * FROM {table} WHERE {key} = {literal}").to_arrow()
+            expected = everything.filter(pa.compute.equal(everything[key], value))
+            assert _sorted(found) == _sorted(expected)
+        for name in everything.column_names:
+            found = recorded.run(f"SELECT {name} FROM {table}").to_arrow()
+            assert _sorted(found) == _sorted(everything.select([name]))
+
+
+def _sorted(table: pa.Table) -> list[str]:
+    return sorted(map(repr, table.to_pylist()))
+
+
+def test_a_point_on_the_key_opens_only_files_that_may_have_it(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '4'); "
+        "INSERT INTO t SELECT id, id FROM range(100); "
+        "INSERT INTO t SELECT id, -id FROM range(1000, 1100)"
+    )
+    shown = str(session.explain("SELECT v FROM t WHERE k = 7"))
+    assert "all files: 8 files of 4 buckets" in shown
+    assert "keys: 1 file of 1 buckets" in shown or "1 file" in shown
+    assert rows(session, "SELECT v FROM t WHERE k = 7") == [(7,)]
+    assert rows(session, "SELECT v FROM t WHERE k = 1007") == [(-1007,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT * FROM a1.s05 VERSION AS OF 99", "no snapshot 99"),
+        ("SELECT * FROM a1.s05 VERSION AS OF 'nope'", "no tag 'nope'"),
+        ("SELECT * FROM a1.s05 WITH ('scan.snapshot' = '1')", "no read option 'scan.snapshot'"),
+        (
+            "SELECT * FROM a1.s05 WITH ('scan.snapshot-id' = '1', 'scan.tag-name' = 'x')",
+            "contradict each other",
+        ),
+        ("SELECT * FROM a1.s05 WITH ('bucket' = '1')", "can't be given for one read"),
+        ("SELECT * FROM paimon_incremental_query('a1.s05', 4, 2)", "can't end at snapshot 2"),
+        ("SELECT * FROM paimon_incremental_query('a1.s05', 0, 99)", "all changes from snapshot"),
+        ("SELECT * FROM paimon_incremental_query('a1.s05', 'a', 'b')", "neither two tags nor"),
+    ],
+)
+def test_what_a_table_does_not_have_is_told_by_name(
+    recorded: Session, query: str, told: str
+) -> None:
+    with pytest.raises(StatementError) as error:
+        recorded.run(query)
+    assert told in error.value.message
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+def test_the_zone_of_the_session_does_not_change_what_is_stored(
+    recorded: Session, zone: str
+) -> None:
+    before = recorded.spark.conf.get("spark.sql.session.timeZone")
+    query = "SELECT CAST(unix_micros(ts) AS STRING), CAST(nt AS STRING) FROM e3.cx$ro"
+    expected = rows(recorded, query)
+    recorded.spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        assert rows(recorded, query) == expected
+    finally:
+        recorded.spark.conf.set("spark.sql.session.timeZone", before)

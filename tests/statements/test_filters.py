@@ -1,0 +1,74 @@
+"""Which conditions of a query are taken to speak of one table's rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.statement import Query
+
+
+def filters(query: str, table: str = "t") -> list[str]:
+    (statement,) = parse_cell(query)
+    assert isinstance(statement, Query)
+    (reference,) = [one for one in statement.query.references if one.name.table == table]
+    return [
+        " ".join([one.column, one.operator, *(f"{v.kind}:{v.text}" for v in one.values)])
+        for one in reference.filters
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("a = 1", ["a = number:1"]),
+        ("1 < a", ["a > number:1"]),
+        ("a >= -5 AND b <= 'x'", ["a >= number:-5", "b <= string:x"]),
+        ("(a = 1) AND (b = 2 AND c = 3)", ["a = number:1", "b = number:2", "c = number:3"]),
+        ("a BETWEEN 1 AND 2", ["a >= number:1", "a <= number:2"]),
+        ("a IN (1, 2)", ["a in number:1 number:2"]),
+        ("a IS NULL", ["a is null"]),
+        ("a IS NOT NULL", ["a is not null"]),
+        ("NOT a IS NULL", ["a is not null"]),
+        ("d = DATE '2026-01-31'", ["d = date:2026-01-31"]),
+        ("a = :wanted", ["a = parameter:wanted"]),
+        ("b = true", ["b = boolean:true"]),
+        ("t.a = 1", ["a = number:1"]),
+        ("a = 1 OR b = 2", []),
+        ("NOT a = 1", []),
+        ("a NOT IN (1)", []),
+        ("a + 1 = 2", []),
+        ("a = b", []),
+        ("a <> 1", []),
+        ("u.a = 1", []),
+        ("s.a.b = 1", []),
+        ("a IN (SELECT x FROM y)", []),
+        ("upper(a) = 'X'", []),
+        ("a = 1 AND b > rand()", ["a = number:1"]),
+    ],
+)
+def test_a_term_is_taken_where_it_leaves_no_doubt(where: str, expected: list[str]) -> None:
+    assert filters(f"SELECT * FROM t WHERE {where}") == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM t JOIN u ON t.k = u.k WHERE t.a = 1 AND u.b = 2", ["a = number:1"]),
+        ("SELECT * FROM t, u WHERE t.a = 1", ["a = number:1"]),
+        ("SELECT * FROM t x JOIN u ON x.k = u.k WHERE x.a = 1 AND t.a = 2", ["a = number:1"]),
+        ("SELECT * FROM t JOIN u ON t.k = u.k WHERE a = 1", []),
+        ("SELECT * FROM u LEFT JOIN t ON t.k = u.k WHERE t.a IS NULL", []),
+        ("SELECT * FROM t FULL JOIN u ON t.k = u.k WHERE t.a = 1", []),
+        ("SELECT * FROM (SELECT * FROM t) WHERE a = 1", []),
+        ("SELECT * FROM (SELECT * FROM t WHERE a = 1)", ["a = number:1"]),
+        ("SELECT * FROM t TABLESAMPLE (10 ROWS) WHERE a = 1", []),
+        ("SELECT * FROM u WHERE EXISTS (SELECT 1 FROM t WHERE t.a = 1)", ["a = number:1"]),
+        ("SELECT a FROM t GROUP BY a HAVING a = 1", []),
+        ("WITH c AS (SELECT * FROM t WHERE a = 1) SELECT * FROM c WHERE b = 2", ["a = number:1"]),
+    ],
+)
+def test_a_condition_counts_only_for_the_relation_that_it_filters(
+    query: str, expected: list[str]
+) -> None:
+    assert filters(query) == expected

@@ -1,0 +1,52 @@
+"""The names in a query, from which it follows which columns need not be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.statement import Query
+from paimon_magics.statements.used_columns import used_names
+
+
+def names(text: str) -> frozenset[str] | None:
+    (statement,) = parse_cell(text)
+    assert isinstance(statement, Query)
+    return used_names(text, statement.query)
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("SELECT a, t.B FROM t WHERE c > 1 ORDER BY d", {"a", "b", "c", "d"}),
+        ("SELECT count(*) FROM t", set()),
+        ("SELECT a * b, 2 * c FROM t", {"a", "b", "c"}),
+        ("SELECT (a) * (b) FROM t", {"a", "b"}),
+        ("SELECT `a b` FROM t", {"a b"}),
+        ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.x = t.y)", {"a", "x", "y"}),
+    ],
+)
+def test_columns_that_are_named_are_found(query: str, columns: set[str]) -> None:
+    found = names(query)
+    assert found is not None
+    assert columns <= found
+    assert "z" not in found
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t",
+        "SELECT t.* FROM t",
+        "SELECT DISTINCT * FROM t",
+        "SELECT a, * FROM t",
+        "SELECT struct(*) FROM t",
+        "SELECT a FROM (SELECT * FROM t)",
+        "FROM t |> WHERE a > 1",
+        "TABLE t",
+        "SELECT a FROM t NATURAL JOIN u",
+        "SELECT * FROM t PIVOT (sum(a) FOR b IN (1, 2))",
+    ],
+)
+def test_a_query_that_may_be_about_any_column_says_so(query: str) -> None:
+    assert names(query) is None
