@@ -17,6 +17,7 @@ __all__ = ["check_file_format"]
 
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _MICROSECONDS = 6
+_LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
 
 
 def check_file_format(name: TableName, definition: TableDefinition) -> None:
@@ -31,7 +32,15 @@ def check_file_format(name: TableName, definition: TableDefinition) -> None:
             "yet.",
             hint="Tables with 'file.format' = 'parquet' can be written.",
         )
+    legacy = (definition.stored_option(_LTZ_LEGACY) or "true").lower() != "false"
     for column in definition.columns:
+        if file_format == "orc" and legacy and _has_instants(column.type):
+            raise UnsupportedStatementError(
+                f"Column `{column.name}` of `{name}` can't be written to ORC files: Paimon's Java "
+                "library reads TIMESTAMP_LTZ there in the time zone of its machine.",
+                hint=f"Set '{_LTZ_LEGACY}' = 'false' for the table, use TIMESTAMP_NTZ, or "
+                "'file.format' = 'parquet'.",
+            )
         reason = _reason(file_format, column.type)
         if reason is not None:
             raise UnsupportedStatementError(
@@ -60,6 +69,12 @@ def _reason(file_format: str, data_type: DataType) -> str | None:
         if part is not data_type and _digits(part) > 0:
             return "nested timestamps with fractions of seconds are not safe there before 1970"
     return None
+
+
+def _has_instants(data_type: DataType) -> bool:
+    return any(
+        isinstance(part, AtomicType) and part.name == "TIMESTAMP_LTZ" for part in _parts(data_type)
+    )
 
 
 def _digits(data_type: DataType) -> int:

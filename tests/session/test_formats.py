@@ -45,7 +45,8 @@ def test_a_format_holds_a_type_so_that_everyone_reads_it_or_refuses_it(
         try:
             session.run(
                 f"CREATE TABLE {name} (k INT, c {text}) "
-                f"TBLPROPERTIES ('file.format' = '{file_format}')"
+                f"TBLPROPERTIES ('file.format' = '{file_format}', "
+                "'orc.timestamp-ltz.legacy.type' = 'false')"
             )
             session.run(f"INSERT INTO {name} VALUES {values}")
         except (InvalidTableError, UnsupportedStatementError) as error:
@@ -63,6 +64,16 @@ def test_a_format_holds_a_type_so_that_everyone_reads_it_or_refuses_it(
             wrong[text] = (expected, bad)
     assert wrong == {}, "\n".join(f"{k}: {v}" for k, v in wrong.items())
     assert refused == REFUSED[file_format]
+
+
+@pytest.mark.parametrize("column", ["TIMESTAMP", "ARRAY<TIMESTAMP_LTZ(3)>"])
+def test_instants_that_java_would_read_in_its_own_zone_are_refused_in_orc(
+    session: Session, column: str
+) -> None:
+    session.run(f"CREATE TABLE t (k INT, c {column}) TBLPROPERTIES ('file.format' = 'orc')")
+    with pytest.raises(UnsupportedStatementError, match="time zone of its machine") as error:
+        session.run("INSERT INTO t VALUES (1, NULL)")
+    assert "orc.timestamp-ltz.legacy.type" in error.value.hint
 
 
 def _odd(value: object, file_format: str, text: str) -> bool:
