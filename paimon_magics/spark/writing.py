@@ -12,9 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from paimon_magics.spark.row_hashes import with_row_hash
+from paimon_magics.spark.transfer import is_oversized, small_batches
+from paimon_magics.statements.names import quoted
 from paimon_magics.tables.writing import WriteTask, Written
 
 if TYPE_CHECKING:
@@ -23,7 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["JobWritten", "write_frame"]
 
 _OWNER = "__paimon_magics_owner"
+_HASH = "__paimon_magics_hash"
 _ORDINAL = "__paimon_magics_ordinal"
+
+_SPREAD_MODULUS = 1_000_003  # keeps sums of partition numbers far from overflow
 
 _WRITTEN = spark_types.StructType(
     [
@@ -53,8 +60,17 @@ def write_frame(
     of a key must win. Raises what Spark raises; then every file of the job is to be removed.
     """
     placed, bucket_column = _place(frame, task, slots=slots, keep_order=keep_order)
-    rows = placed.mapInArrow(_WriteTasks(task, bucket_column), _WRITTEN).collect()
-    speculative = (spark.conf.get("spark.speculation", "false") or "false") == "true"
+    hash_column = _HASH if _HASH in placed.columns else None
+    job = placed.mapInArrow(_WriteTasks(task, bucket_column, hash_column), _WRITTEN)
+    repeated = (spark.conf.get("spark.speculation", "false") or "false") == "true"
+    try:
+        with small_batches(spark, frame.schema):
+            rows = job.collect()
+    except Exception as error:
+        if not is_oversized(error):
+            raise
+        repeated = True  # the files of the first try are not among the messages
+        rows = job.collect()
     return JobWritten(
         written=Written(
             messages=tuple(bytes(message) for row in rows for message in row["messages"]),
@@ -64,7 +80,7 @@ def write_frame(
                 one for row in rows for one in pickle.loads(bytes(row["index_files"]))
             ),
         ),
-        repeated_attempts=speculative or any(row["attempt"] > 0 for row in rows),
+        repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
     )
 
 
@@ -73,56 +89,109 @@ def _place(
 ) -> tuple[DataFrame, str | None]:
     """The frame with its rows where they are to be written, and the column with their bucket where
     that is settled by then."""
-    partitions = list(task.partition_keys)
-    dynamic = task.dynamic_buckets
+    partitions = [quoted(key) for key in task.partition_keys]
     if task.single_writer_rows_max is not None:
-        schema = _with_columns(frame)
-        # (Coalescing instead would give all source partitions one number, and run them in turn.)
-        ordered = frame.mapInArrow(_OwnerTasks(task), schema).repartition(1)
-        return ordered.sortWithinPartitions(_ORDINAL), None
-    if task.bucket_rule is None and dynamic is None:
+        return _in_order(frame).repartition(1).sortWithinPartitions(_ORDINAL), None
+    if task.bucket_rule is None and task.dynamic_buckets is None:
         if not partitions:
-            return frame, None
+            # Not more writers than run at once: each makes a file of its own.
+            return frame.coalesce(slots), None
         # Spark sizes the partitions itself and splits skewed ones: several writers may share a
         # partition of an append table.
         return frame.hint("rebalance", *partitions).sortWithinPartitions(*partitions), None
-    schema = _with_columns(frame)
-    owners = [*partitions, _OWNER]
-    routed = frame.mapInArrow(_OwnerTasks(task), schema).repartition(slots, *owners)
-    assigned = dynamic is not None and bool(dynamic.index)
-    if assigned:
+    spread = _spread(frame, task.partition_keys)
+    routed = _to_owners(
+        _with_owners(_in_order(frame) if keep_order else frame, task), spread, slots
+    )
+    dynamic = task.dynamic_buckets
+    bucket_column: str | None = _OWNER if dynamic is None else None
+    if dynamic is not None and dynamic.index:
         # A known key may live in a bucket of another assigner: once more to the bucket's owner.
         # Where there is no index yet, all that an assigner places is its own.
-        routed = routed.mapInArrow(_AssignTasks(task), schema).repartition(slots, *owners)
-    order = [*owners, _ORDINAL] if keep_order else partitions
-    placed = routed.sortWithinPartitions(*order) if order else routed
-    return placed, _OWNER if assigned else None
+        assigned = routed.mapInArrow(_AssignTasks(task, _HASH, _OWNER), routed.schema)
+        routed = _to_owners(assigned, spread, slots)
+        bucket_column = _OWNER
+    # Partitions one after the other; the buckets of one are told apart batch by batch.
+    order = [*partitions, _ORDINAL] if keep_order else partitions
+    return routed.sortWithinPartitions(*order) if order else routed, bucket_column
 
 
-def _with_columns(frame: DataFrame) -> spark_types.StructType:
+def _in_order(frame: DataFrame) -> DataFrame:
+    """With the statement's order of rows, which a shuffle loses: (source partition, position)."""
+    return frame.withColumn(_ORDINAL, F.monotonically_increasing_id())
+
+
+def _with_owners(frame: DataFrame, task: WriteTask) -> DataFrame:
+    """With each row's owner, and its key hash where buckets are dynamic: rows of a partition with
+    the same owner must meet in one task. The owner is the bucket, or the assigner."""
+    rule, dynamic = task.bucket_rule, task.dynamic_buckets
+    schema = task.arrow_schema()
+    if dynamic is not None:
+        return _with_hash(frame, task, dynamic.keys).withColumn(
+            _OWNER, F.abs(F.col(_HASH) % F.lit(dynamic.assigners))
+        )
+    assert rule is not None
+    if rule.function == "default" and not rule.by_partition:
+        hashed = with_row_hash(frame, [schema.field(key) for key in rule.keys], _HASH)
+        if hashed is not None:
+            return hashed.withColumn(_OWNER, F.abs(F.col(_HASH) % F.lit(rule.buckets))).drop(_HASH)
+    return frame.mapInArrow(_OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
+
+
+def _with_hash(frame: DataFrame, task: WriteTask, keys: tuple[str, ...]) -> DataFrame:
+    schema = task.arrow_schema()
+    hashed = with_row_hash(frame, [schema.field(key) for key in keys], _HASH)
+    if hashed is not None:
+        return hashed
+    return frame.mapInArrow(_OwnerTasks(task, _HASH), _with_column(frame, _HASH))
+
+
+def _to_owners(frame: DataFrame, spread: Column, slots: int) -> DataFrame:
+    """Each owner's rows in one of `slots` tasks; the owners of a partition in different ones."""
+    return frame.repartitionById(slots, F.pmod(spread + F.col(_OWNER), F.lit(slots)).cast("int"))
+
+
+def _spread(frame: DataFrame, partition_keys: tuple[str, ...]) -> Column:
+    """A number for each partition, such that the tasks get as many of them each, nearly.
+
+    A hash would give one of two tasks three of four partitions as often as not. Partitions tend
+    to follow each other, so numbers, days and the last digits of texts are taken as they are.
+    """
+    total = F.lit(0).cast("long")
+    for key in partition_keys:
+        value = F.col(quoted(key))
+        match frame.schema[key].dataType:
+            case spark_types.IntegralType():
+                number = F.pmod(value.cast("long"), F.lit(_SPREAD_MODULUS))
+            case spark_types.DateType():
+                number = F.unix_date(value).cast("long")
+            case spark_types.StringType():
+                tens = F.ascii(F.substring(value, -2, 1)) * F.lit(10)
+                before = F.hash(F.substring(value, F.lit(1), F.length(value) - 2))
+                number = before.cast("long") + tens + F.ascii(F.substring(value, -1, 1))
+            case _:
+                number = F.hash(value).cast("long")
+        total = total + F.coalesce(number, F.lit(0).cast("long"))
+    return total
+
+
+def _with_column(frame: DataFrame, name: str) -> spark_types.StructType:
     return spark_types.StructType(
-        [
-            *frame.schema.fields,
-            spark_types.StructField(_OWNER, spark_types.IntegerType()),
-            spark_types.StructField(_ORDINAL, spark_types.LongType()),
-        ]
+        [*frame.schema.fields, spark_types.StructField(name, spark_types.IntegerType())]
     )
 
 
 @dataclass(frozen=True)
 class _OwnerTasks:
-    """Runs in the task: computes each row's owner and ordinal."""
+    """Runs in the task: computes each row's owner, or the hash that it follows from."""
 
     task: WriteTask
+    name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
         from paimon_magics.tables.writing import with_owners
 
-        context = TaskContext.get()
-        assert context is not None
-        yield from with_owners(batches, self.task, (_OWNER, _ORDINAL), context.partitionId())
+        yield from with_owners(batches, self.task, self.name)
 
 
 @dataclass(frozen=True)
@@ -130,11 +199,13 @@ class _AssignTasks:
     """Runs in the task: turns the rows' assigner into their bucket."""
 
     task: WriteTask
+    hash_column: str
+    owner_column: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.tables.writing import with_assigned_buckets
 
-        yield from with_assigned_buckets(batches, self.task, _OWNER)
+        yield from with_assigned_buckets(batches, self.task, self.hash_column, self.owner_column)
 
 
 @dataclass(frozen=True)
@@ -143,6 +214,7 @@ class _WriteTasks:
 
     task: WriteTask
     bucket_column: str | None
+    hash_column: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -156,6 +228,7 @@ class _WriteTasks:
             self.task,
             batches,
             bucket_column=self.bucket_column,
+            hash_column=self.hash_column,
             in_partition_order=self.task.single_writer_rows_max is None,
         )
         yield pa.RecordBatch.from_pydict(

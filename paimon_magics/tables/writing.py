@@ -32,6 +32,8 @@ __all__ = [
     "write_batches",
 ]
 
+_BATCH_ROWS = 65_536
+_BATCH_BYTES = 16 * 2**20
 _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
 
 
@@ -75,32 +77,27 @@ class Written:
 
 
 def with_owners(
-    batches: Iterable[pa.RecordBatch], task: WriteTask, names: tuple[str, str], source: int
+    batches: Iterable[pa.RecordBatch], task: WriteTask, name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Each batch with two more columns: the row's owner (int32) and its ordinal (int64).
-
-    Rows with equal owners in one partition must meet in one task: the owner is the bucket, or the
-    assigner of dynamic buckets. The ordinal orders rows by (`source`, position): the statement's
-    order, which a shuffle loses.
-    """
-    owner_name, ordinal_name = names
-    rule = task.bucket_rule or task.dynamic_buckets
+    """Each batch with one more column (int32): the row's bucket, or the hash of its key where
+    buckets are dynamic."""
+    rule, dynamic = task.bucket_rule, task.dynamic_buckets
+    keys = dynamic.keys if dynamic is not None else rule.keys if rule is not None else ()
     # Only these columns must have Paimon's exact types.
-    wanted = list(dict.fromkeys([*rule.keys, *task.partition_keys])) if rule is not None else []
+    wanted = list(dict.fromkeys([*keys, *task.partition_keys]))
     schema = task.arrow_schema().empty_table().select(wanted).schema
-    position = source << 33
-    for batch in batches:
-        if rule is None:
-            owners = pa.array(np.zeros(batch.num_rows, dtype=np.int32))
+    for batch in _gathered(batches):
+        conformed = conform(batch, schema)
+        if dynamic is not None:
+            numbers = dynamic.hashes(conformed)
         else:
-            owners = pa.array(rule.owners(conform(batch, schema), task.partition_keys))
-        ordinals = pa.array(np.arange(position, position + batch.num_rows, dtype=np.int64))
-        position += batch.num_rows
-        yield batch.append_column(owner_name, owners).append_column(ordinal_name, ordinals)
+            assert rule is not None
+            numbers = rule.owners(conformed, task.partition_keys)
+        yield batch.append_column(name, pa.array(numbers))
 
 
 def with_assigned_buckets(
-    batches: Iterable[pa.RecordBatch], task: WriteTask, name: str
+    batches: Iterable[pa.RecordBatch], task: WriteTask, hash_column: str, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Each batch with its column `name` made the bucket of the row, by the hash index.
 
@@ -109,11 +106,11 @@ def with_assigned_buckets(
     dynamic = task.dynamic_buckets
     assert dynamic is not None
     assign = dynamic.assigner()
-    wanted = list(dict.fromkeys([*dynamic.keys, *task.partition_keys]))
-    schema = task.arrow_schema().empty_table().select(wanted).schema
-    for batch in batches:
-        keys = conform(batch, schema)
-        buckets = _assigned(keys, task.partition_keys, dynamic.hashes(keys), assign)
+    schema = task.arrow_schema().empty_table().select(list(task.partition_keys)).schema
+    for batch in _gathered(batches):
+        keys = conform(batch, schema) if task.partition_keys else batch
+        hashes = np.asarray(batch.column(hash_column))
+        buckets = _assigned(keys, task.partition_keys, hashes, assign)
         position = batch.schema.get_field_index(name)
         yield batch.set_column(position, name, pa.array(buckets))
 
@@ -123,11 +120,13 @@ def write_batches(
     batches: Iterable[pa.RecordBatch],
     *,
     bucket_column: str | None = None,
+    hash_column: str | None = None,
     in_partition_order: bool = False,
 ) -> Written:
     """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
 
-    `bucket_column` has the bucket of each row where it was assigned before. With
+    `bucket_column` and `hash_column` (of dynamic buckets) have the bucket and the key's hash of
+    each row where they were computed before. With
     `in_partition_order` rows of a partition arrive one after the other, so that memory does not
     grow with the number of partitions.
 
@@ -136,7 +135,8 @@ def write_batches(
     """
     with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
         try:
-            return _write_batches(task, batches, running, bucket_column, in_partition_order)
+            groups = _Groups(task, running, bucket_column, hash_column)
+            return _write_batches(task, batches, running, groups, in_partition_order)
         except BaseException as error:
             # The native writer's panics are no Exceptions, and would pass by everything that
             # turns a failure into an error of ours.
@@ -149,16 +149,15 @@ def _write_batches(
     task: WriteTask,
     batches: Iterable[pa.RecordBatch],
     running: Attempt | None,
-    bucket_column: str | None,
+    groups: _Groups,
     in_partition_order: bool,
 ) -> Written:
     schema = task.arrow_schema()
-    groups = _Groups(task, running, bucket_column)
     writer = _Writer(task, running, in_partition_order)
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     try:
-        for batch in batches:
+        for batch in _gathered(batches):
             conformed = conform(batch, schema)
             if not conformed.num_rows:
                 continue
@@ -235,10 +234,17 @@ class _Groups:
     Notes every folder for the attempt before anything is written there.
     """
 
-    def __init__(self, task: WriteTask, running: Attempt | None, bucket_column: str | None) -> None:
+    def __init__(
+        self,
+        task: WriteTask,
+        running: Attempt | None,
+        bucket_column: str | None,
+        hash_column: str | None,
+    ) -> None:
         self._task = task
         self._running = running
         self._bucket_column = bucket_column
+        self._hash_column = hash_column
         dynamic = task.dynamic_buckets
         self._index = IndexWriter(dynamic, running) if dynamic is not None else None
         self._assign = dynamic.assigner() if dynamic is not None else None
@@ -254,12 +260,15 @@ class _Groups:
         keys = conformed.select(list(task.partition_keys))
         hashes, buckets = None, None
         if dynamic is not None:
-            hashes = dynamic.hashes(conformed)
-            if self._bucket_column is not None:
-                buckets = np.asarray(batch.column(self._bucket_column))
+            if self._hash_column is not None:
+                hashes = np.asarray(batch.column(self._hash_column))
             else:
-                assert self._assign is not None
-                buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
+                hashes = dynamic.hashes(conformed)
+        if self._bucket_column is not None:
+            buckets = np.asarray(batch.column(self._bucket_column))
+        elif hashes is not None:
+            assert self._assign is not None
+            buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
         elif task.bucket_rule is not None:
             buckets = task.bucket_rule.owners(conformed, task.partition_keys)
         if self._running is not None:
@@ -292,6 +301,21 @@ class _Groups:
         """Delete the index files."""
         if self._index is not None:
             self._index.abort(written)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: each costs some milliseconds whatever it holds."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= _BATCH_ROWS or size_bytes >= _BATCH_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _assigned(

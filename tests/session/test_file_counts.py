@@ -1,0 +1,73 @@
+"""How many files a statement writes, and of what size: few, whatever tasks its rows come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paimon_magics import Session
+
+pytestmark = pytest.mark.spark
+
+TASKS = 24
+PARTITIONS = 70  # more than a writer keeps open
+
+
+def sizes(warehouse: Path) -> list[int]:
+    return [path.stat().st_size for path in warehouse.glob("default.db/t/**/*.parquet")]
+
+
+@pytest.mark.parametrize(
+    ("options", "files"),
+    [
+        ("", PARTITIONS),
+        ("'primary-key' = 'k, p', 'bucket' = '1'", PARTITIONS),
+        ("'primary-key' = 'k, p', 'bucket' = '2'", 2 * PARTITIONS),
+    ],
+    ids=["append", "one bucket", "two buckets"],
+)
+def test_many_tasks_write_a_file_for_each_partition_and_bucket(
+    session: Session, warehouse: Path, options: str, files: int
+) -> None:
+    properties = f"TBLPROPERTIES ({options})" if options else ""
+    session.run(f"CREATE TABLE t (k BIGINT NOT NULL, p INT) PARTITIONED BY (p) {properties}")
+    outcome = session.run(
+        f"INSERT INTO t SELECT id, CAST(id % {PARTITIONS} AS INT) FROM range(0, 7000, 1, {TASKS})"
+    )
+    assert len(sizes(warehouse)) == files
+    assert outcome.files_written == files
+    found = session.run("SELECT count(*), sum(k), count(DISTINCT p) FROM t").to_arrow()
+    assert [*found.to_pylist()[0].values()] == [7000, 7000 * 6999 // 2, PARTITIONS]
+
+
+def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
+    session: Session, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE t (k BIGINT)")
+    session.run(f"INSERT INTO t SELECT id FROM range(0, 1000, 1, {TASKS})")
+    assert 1 <= len(sizes(warehouse)) <= session._connection.slots
+    assert session.run("SELECT sum(k) FROM t").to_arrow()["sum(k)"].to_pylist() == [499_500]
+
+
+def test_files_of_an_append_come_near_their_target_on_disk(
+    session: Session, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE t (k BIGINT, v STRING) TBLPROPERTIES ('target-file-size' = '1 mb')")
+    # Text that compresses to half of what it takes in memory.
+    session.run("INSERT INTO t SELECT id, sha2(string(id), 256) FROM range(0, 120000, 1, 1)")
+    *full, _last = sorted(sizes(warehouse), reverse=True)
+    assert len(full) >= 2
+    assert all(0.5 * 2**20 < size < 1.6 * 2**20 for size in full)
+
+
+def test_a_bucket_of_a_primary_key_table_is_written_by_one_task(
+    session: Session, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k BIGINT NOT NULL, v BIGINT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '3')"
+    )
+    session.run(f"INSERT INTO t SELECT 7, id FROM range(0, 900, 1, {TASKS})")
+    assert len(sizes(warehouse)) == 1
+    assert session.run("SELECT v FROM t").to_arrow()["v"].to_pylist() == [899]
