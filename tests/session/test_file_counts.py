@@ -53,12 +53,12 @@ def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
 def test_files_of_an_append_come_near_their_target_on_disk(
     session: Session, warehouse: Path
 ) -> None:
-    session.run("CREATE TABLE t (k BIGINT, v STRING) TBLPROPERTIES ('target-file-size' = '1 mb')")
+    session.run("CREATE TABLE t (k BIGINT, v STRING) TBLPROPERTIES ('target-file-size' = '4 mb')")
     # Text that compresses to half of what it takes in memory.
-    session.run("INSERT INTO t SELECT id, sha2(string(id), 256) FROM range(0, 120000, 1, 1)")
+    session.run("INSERT INTO t SELECT id, sha2(string(id), 256) FROM range(0, 300000, 1, 1)")
     *full, _last = sorted(sizes(warehouse), reverse=True)
     assert len(full) >= 2
-    assert all(0.5 * 2**20 < size < 1.6 * 2**20 for size in full)
+    assert all(0.5 * 2**22 < size < 1.5 * 2**22 for size in full)
 
 
 def test_a_bucket_of_a_primary_key_table_is_written_by_one_task(
