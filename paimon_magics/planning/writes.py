@@ -141,8 +141,8 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
     for key in definition.partition_keys:
         if definition.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
             raise UnsupportedStatementError(
-                f"Partition column `{key}` of `{name}` is binary or floating-point; Paimon's engines "
-                "do not agree on the names of such partitions' folders.",
+                f"Partition column `{key}` of `{name}` is binary or floating-point; Paimon's "
+                "engines do not agree on the names of such partitions' folders.",
                 hint="Partition by a string, integer, decimal or date column.",
             )
 
