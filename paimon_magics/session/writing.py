@@ -61,7 +61,7 @@ from paimon_magics.tables.bucket_counts import (
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import committed_files, latest_snapshot_id
 from paimon_magics.tables.dynamic_buckets import dynamic_buckets, with_index_files
-from paimon_magics.tables.native import given_bucket_options, native_table
+from paimon_magics.tables.native import buffer_options, given_bucket_options, native_table
 from paimon_magics.tables.python_writing import python_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, Written, write_batches
@@ -339,6 +339,8 @@ def _write_task(
         "changelog-file.prefix": transaction.file_prefix + "changelog-",
         **_statistics_options(definition),
     }
+    if definition.is_primary_key_table:
+        options |= buffer_options(definition, slots)
     base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
     rule, dynamic = None, None
     match definition.bucket_mode:

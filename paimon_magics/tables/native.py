@@ -14,13 +14,24 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.option_values import memory_size_bytes
 from paimon_magics.tables.object_store import s3_access
 from paimon_magics.tables.stores import S3_SCHEMES
 
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog import Table
 
-__all__ = ["NativeTable", "NativeWriter", "given_bucket_options", "native_table"]
+__all__ = [
+    "NativeTable",
+    "NativeWriter",
+    "buffer_options",
+    "given_bucket_options",
+    "native_table",
+]
+
+_BUFFER_BYTES = 128 * 2**20  # a writer of one bucket then takes 700 MB at most
+_BUFFER_BYTES_MIN = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,22 @@ def given_bucket_options() -> dict[str, str]:
     """Options under which the native writer takes the buckets that it is given, whatever layout
     the table has, and leaves a hash index to the caller."""
     return {"bucket": "32767"}  # the most that Paimon can number
+
+
+def buffer_options(definition: TableDefinition, slots: int) -> dict[str, str]:
+    """Options that bound the memory of a writer of primary-key rows: Paimon's `write-buffer-size`,
+    under the native writer's own name for it.
+
+    It holds for each bucket that a writer has open. Fixed buckets of a table are shared by `slots`
+    writers, and so is what a writer may take.
+    """
+    given = definition.option("write-buffer-size")
+    if given is not None:
+        size_bytes = memory_size_bytes("write-buffer-size", given)
+    else:
+        together = max(1, -(-definition.bucket // slots))
+        size_bytes = max(_BUFFER_BYTES // together, _BUFFER_BYTES_MIN)
+    return {"write.parquet-buffer-size": f"{size_bytes} b"}
 
 
 def native_table(table: Table, options: Mapping[str, str] | None = None) -> NativeTable:

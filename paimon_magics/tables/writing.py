@@ -35,6 +35,7 @@ __all__ = [
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 2**20
 _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
+_OPEN_BYTES_MAX = 128 * 2**20  # and may hold so much until it is finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class _Writer:
     """One engine's writer, of which an open partition takes memory until it is finished.
 
     Where rows arrive in the order of their partitions, it is finished and begun anew after so many
-    of them; a partition that is over never comes back.
+    of them, or so many bytes; a partition that is over never comes back.
     """
 
     def __init__(self, task: WriteTask, running: Attempt | None, in_partition_order: bool) -> None:
@@ -196,19 +197,20 @@ class _Writer:
         self._writers = [self._begun()]
         self._in_partition_order = in_partition_order
         self._last: Partition | None = None
-        self._open = 0
+        self._open = self._open_bytes = 0
         self._messages: list[bytes] = []
 
     def write(self, partition: Partition | None, bucket: int | None, rows: pa.RecordBatch) -> None:
         """Take rows of one bucket (None: the writer finds it) of one partition (None: of any)."""
         if self._in_partition_order and partition != self._last:
-            if self._open >= _OPEN_PARTITIONS_MAX:
+            if self._open >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
                 self._messages += self._writers[-1].messages()
                 self._writers[-1].close()
                 self._writers.append(self._begun())
-                self._open = 0
+                self._open = self._open_bytes = 0
             self._open += 1
             self._last = partition
+        self._open_bytes += rows.nbytes
         self._writers[-1].write(_unsliced(rows), bucket)
 
     def finish(self) -> tuple[bytes, ...]:

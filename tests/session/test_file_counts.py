@@ -71,3 +71,18 @@ def test_a_bucket_of_a_primary_key_table_is_written_by_one_task(
     session.run(f"INSERT INTO t SELECT 7, id FROM range(0, 900, 1, {TASKS})")
     assert len(sizes(warehouse)) == 1
     assert session.run("SELECT v FROM t").to_arrow()["v"].to_pylist() == [899]
+
+
+def test_a_writer_keeps_no_more_than_the_write_buffer_and_the_last_row_still_wins(
+    session: Session, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k BIGINT NOT NULL, v BIGINT, w STRING) TBLPROPERTIES "
+        "('primary-key' = 'k', 'bucket' = '1', 'write-buffer-size' = '2 mb')"
+    )
+    session.run(
+        "INSERT INTO t SELECT id % 1000, id, sha2(string(id), 256) FROM range(0, 300000, 1, 2)"
+    )
+    assert len(sizes(warehouse)) >= 3
+    wrong = session.run("SELECT count(*), sum(v - k) FROM t").to_arrow().to_pylist()[0]
+    assert [*wrong.values()] == [1000, 299_000 * 1000]
