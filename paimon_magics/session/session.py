@@ -22,6 +22,7 @@ from paimon_magics.coordinator.choosing import (
     remote_coordinator,
 )
 from paimon_magics.errors import (
+    JobError,
     PaimonMagicsError,
     SetupError,
     UnsupportedStatementError,
@@ -211,7 +212,11 @@ class Session:
             return dry_run_of(self._connection, text, statements, values)
         for statement in statements:
             started = time.monotonic()
-            outcome = self._run(statement, values)
+            try:
+                outcome = self._run(statement, values)
+            except Exception as error:
+                self._check_spark(error)
+                raise
             outcome.seconds = time.monotonic() - started
         if limit is not None and outcome.dataframe is not None:
             outcome = _limited(outcome, limit)
@@ -331,6 +336,15 @@ class Session:
             raise SetupError(
                 "This session is closed.", hint="Open one with paimon_magics.connect()."
             )
+
+    def _check_spark(self, error: Exception) -> None:
+        """Raise SetupError in place of an error that came because Spark's JVM is gone."""
+        is_ours = isinstance(error, PaimonMagicsError) and not isinstance(error, JobError)
+        if not is_ours and not is_alive(self.spark):
+            raise SetupError(
+                "Spark has ended, so the statement could not be run.",
+                hint="Connect again, which starts Spark anew: paimon_magics.connect().",
+            ) from error
 
     def _run(self, statement: Statement, parameters: dict[str, object]) -> Outcome:
         connection = self._connection

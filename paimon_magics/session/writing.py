@@ -298,17 +298,17 @@ def _transact(
         with cancellable(connection.spark):
             job = write(task)
         messages = _completed(table, task, job.written, transaction.base_snapshot_id)
+        properties = provenance(
+            statement,
+            connection.spark.version,
+            rows=job.written.rows,
+            files=len(committed_files(table, job.written.messages)),
+        )
     except BaseException as error:
         connection.committer.abort(transaction)
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
-    properties = provenance(
-        statement,
-        connection.spark.version,
-        rows=job.written.rows,
-        files=len(committed_files(table, job.written.messages)),
-    )
     request = CommitRequest(transaction, change, messages, properties)
     receipt = _commit(connection, request)
     if job.repeated_attempts:

@@ -75,15 +75,11 @@ def newer_bucket_counts(
     of a table whose option was ever changed.
     """
     definition = table.definition
-    if (
-        definition.bucket_mode != "HASH_FIXED"
-        or definition.schema_id == 0
-        or not _was_changed(table, definition)
-    ):
+    if definition.bucket_mode != "HASH_FIXED" or definition.schema_id == 0:
         return lambda latest: None
 
     def check(latest: Any) -> None:
-        if latest is None or latest.id <= base_snapshot_id:
+        if latest is None or latest.id <= base_snapshot_id or not _was_changed(table, definition):
             return
         counts = bucket_counts(table, latest.id)
         for message in messages:

@@ -118,6 +118,9 @@ def test_attempts_that_fail_or_die_do_not_count(
         expected[name] += Counter((k, "new", k % 3) for k in range(first, first + 1000))
         assert content(catalog, name) == expected[name], (name, fault)
         wait_until(lambda name=name: nothing_is_left(catalog, name))  # type: ignore[misc]
+    cluster.kill_jvm()
+    for statement in ("INSERT INTO plain VALUES (1, 'x', 1)", "SELECT 1"):
+        assert cluster.run(statement)["error"] == "SetupError"
 
 
 @dataclass
