@@ -6,6 +6,7 @@ statement that the session runs.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -35,6 +36,7 @@ _NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^
 _ID = re.compile(r"[0-9a-f]{32}")
 _COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
 _DRAIN_SECONDS_MAX = 86_400
+_TAIL_WORDS = ("from", "consumer", "snapshots")
 _BEGINS_SQL = re.compile(
     r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
 )
@@ -160,6 +162,50 @@ def _describe(magics: PaimonMagics, argument: str) -> object:
 
 def _history(magics: PaimonMagics, argument: str) -> object:
     return magics.session().history(_name(argument, "history", "a table"))
+
+
+def _tail(magics: PaimonMagics, argument: str) -> object:
+    from paimon_magics.session.outcome import Outcome
+
+    words = split_words(argument)
+    name = _name(words[0] if words else "", "tail", "a table")
+    given = dict(_tail_word(word) for word in words[1:])
+    session = magics.session()
+    count = _whole(given.get("snapshots"), "snapshots")
+    changes = session.changes(
+        name,
+        from_snapshot=_whole(given.get("from"), "from"),
+        consumer_id=given.get("consumer"),
+        wait=count is None,
+    )
+    shown_max = session.settings.display_rows
+    try:
+        for change in itertools.islice(changes, count):
+            rows = Outcome(name, "SELECT", dataframe=change.dataframe, display_rows=shown_max)
+            print(f"snapshot {change.snapshot_id} ({change.commit_kind})\n{rows}\n")
+    except KeyboardInterrupt:
+        print(f"{name} is not followed any more.")
+    return None
+
+
+def _tail_word(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if key not in _TAIL_WORDS or not equals or not value:
+        raise UnknownNameError(
+            f"`%paimon tail` has no `{word}`.",
+            hint="Behind the table stand from=N, consumer=ID, snapshots=N.",
+        )
+    return key, value
+
+
+def _whole(text: str | None, word: str) -> int | None:
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise InvalidValueError(
+            f"`{word}={text}` is no number of snapshots.", hint=f"As in: {word}=3"
+        )
+    return int(text)
 
 
 def _coordinator(magics: PaimonMagics, argument: str) -> object:
@@ -331,6 +377,12 @@ VERBS = (
     Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
     Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
     Verb("history", "history TABLE", "list a table's snapshots and who made them", _history),
+    Verb(
+        "tail",
+        "tail TABLE [from=N] [consumer=ID] [snapshots=N]",
+        "show each snapshot's changes as they are committed, until interrupted",
+        _tail,
+    ),
     Verb(
         "coordinator",
         "coordinator [WORD …]",

@@ -246,7 +246,8 @@ def _funnel(read: DataRead) -> list[str]:
     if len(steps) < 2:
         return []
     shown = " → ".join(
-        f"{one.step}: {_files(one.files)} of {one.buckets} buckets, {one.size_bytes:,} bytes"
+        f"{one.step}: {_files(one.files)} of {_counted(one.buckets, 'bucket')}, "
+        f"{one.size_bytes:,} bytes"
         for one in steps
     )
     conditions = ", ".join(f"{one.column} {one.operator}" for one in read.predicates)
@@ -331,4 +332,8 @@ def _columns(number: int) -> str:
 
 
 def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number:,} files"
+    return _counted(number, "file")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"

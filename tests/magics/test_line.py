@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
+    StatementError,
     StatementSyntaxError,
     UnknownNameError,
 )
@@ -165,6 +166,21 @@ def test_a_wrong_option_leaves_the_connection_open(connected: InteractiveShell) 
 
 
 @pytest.mark.spark
+def test_changes_are_shown_snapshot_by_snapshot(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("%paimon tail orders$audit_log from=1 snapshots=1")
+    shown = capsys.readouterr().out
+    assert shown.startswith("snapshot 1 (APPEND)\nrowkind")
+    assert "+I" in shown
+
+
+@pytest.mark.parametrize("word", ["since=1", "from", "from=", "from=x", "snapshots=0"])
+def test_what_tail_does_not_have_is_told(run: Run, word: str) -> None:
+    with pytest.raises(StatementError, match=word.partition("=")[0]):
+        run(f"%paimon tail orders {word}")
+
+
 def test_the_history_of_a_table_tells_its_snapshots(run: Run) -> None:
     shown = str(run("%paimon history orders"))
     assert "snapshot_id" in shown and "APPEND" in shown

@@ -150,7 +150,7 @@ def test_the_examples_of_reading_run(session: Session) -> None:
     for example in examples(read("reading.md")):
         for statement, _ in split_cell(example):
             assert str(session.run(statement)), statement
-    (table,) = examples(read("reading.md"), "python")
+    _, table = examples(read("reading.md"), "python")
     assert eval(table, {"session": session}).count() == 1
 
 
