@@ -34,7 +34,8 @@ SELECT = (
 LAYOUTS = {
     "append": "",
     "fixed buckets": "'primary-key' = 'k,part', 'bucket' = '2'",
-    "dynamic buckets": "'primary-key' = 'k,part'",
+    # Without the number of assigners the connector takes one for each of 200 shuffle partitions.
+    "dynamic buckets": "'primary-key' = 'k,part', 'dynamic-bucket.assigner-parallelism' = '2'",
 }
 SLOTS = 2
 
@@ -92,6 +93,7 @@ def connect(folder: str) -> paimon_magics.Session:
             "org.apache.paimon.spark.extensions.PaimonSparkSessionExtensions",
         )
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     return paimon_magics.connect(folder, spark=spark, coordinator="in-process")
