@@ -35,7 +35,6 @@ from paimon_magics.tables.rest_documents import (
 )
 from paimon_magics.tables.snapshot_chain import (
     create_tag,
-    delete_tag,
     latest_snapshot,
     list_snapshots,
     list_tags,
@@ -45,6 +44,7 @@ from paimon_magics.tables.snapshot_chain import (
     tag_document,
 )
 from paimon_magics.tables.stored_tables import StoredTable
+from paimon_magics.tables.tag_deletion import remove_tag
 
 __all__ = ["VERSION_ENDPOINTS"]
 
@@ -221,8 +221,10 @@ def _create_tag(context: Context, call: Call) -> Any:
 
 def _delete_tag(context: Context, call: Call) -> Any:
     name = safe_name(call.names["tag"], "tag")
-    if not delete_tag(_table(context, call), name):
-        raise not_found("TAG", name)
+    table = _table(context, call)
+    with context.turn(table.location):
+        if not remove_tag(context.catalog.load(table.name), name):
+            raise not_found("TAG", name)
 
 
 # ---- branches ----

@@ -17,7 +17,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.planning.expiry import ExpiryRules
 from paimon_magics.tables.catalog import Table
-from paimon_magics.tables.kept_files import KeptFiles, data_file
+from paimon_magics.tables.kept_files import DataFile, KeptFiles, data_file
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.metadata_files import manifest_folder
 
@@ -58,6 +58,26 @@ class ExpiredFiles:
                 continue
             if not self._kept.has(data_file(entry), snapshot.id):
                 paths.append(path)
+                paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
+        return paths
+
+    def of_data(self, snapshot: Any, needed: Collection[DataFile]) -> list[str]:
+        """The data files that a snapshot has, without those in `needed`."""
+        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        entries = self._entries([meta for name in lists for meta in self._read_list(name)])
+        levels: dict[DataFile, dict[int, Any]] = {}
+        for entry in entries:
+            levels.setdefault(data_file(entry), {})
+        for entry in sorted(entries, key=lambda one: one.kind):  # what is added, then what goes
+            at = levels[data_file(entry)]
+            if entry.kind == _ADD:
+                at[entry.file.level] = entry
+            else:
+                at.pop(entry.file.level, None)
+        paths = []
+        for file, at in levels.items():
+            for entry in [] if file in needed else [*at.values()][:1]:
+                paths.append(self._path_of(entry, entry.file.file_name))
                 paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
         return paths
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pypaimon.common.json_util import JSON
@@ -20,7 +20,7 @@ from pypaimon.tag.tag_manager import TagManager
 
 from paimon_magics.tables.catalog import Table
 
-__all__ = ["DataFile", "KeptFiles", "data_file"]
+__all__ = ["DataFile", "KeptFiles", "data_file", "snapshot_of_tag"]
 
 DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
@@ -34,7 +34,8 @@ def data_file(entry: Any) -> DataFile:
 
 
 class KeptFiles:
-    """The tags and branches of a table, as they were when this was made.
+    """The tags and branches of a table, as they were when this was made; `tags` are those of the
+    main branch, the oldest first.
 
     A tag or branch that is made later is of a snapshot that stays.
     """
@@ -43,7 +44,7 @@ class KeptFiles:
         self._table = table
         self._lists = ManifestListManager(table.paimon)
         self._manifests = ManifestFileManager(table.paimon)
-        self._tags = _tags(table, "main")
+        self.tags = _tags(table, "main")
         branches = [str(name) for name in table.paimon.branch_manager().branches()]
         snapshots = table.paimon.snapshot_manager()
         self._branches = [snapshots.copy_with_branch(name).list_snapshots() for name in branches]
@@ -56,8 +57,25 @@ class KeptFiles:
 
         A file that an earlier tag has is in the last tag before its deletion, too.
         """
-        before = [tag for tag in self._tags if tag.id < deleted_in]
+        before = [tag for tag in self.tags if tag.id < deleted_in]
         return file in self._branched() or (bool(before) and file in self._tagged(before[-1]))
+
+    def data_beside(self, snapshot_id: int) -> frozenset[DataFile]:
+        """The data files of branches, and of the tags next to a snapshot that has none: of its own
+        files, those that any tag has."""
+        before = [tag for tag in self.tags if tag.id < snapshot_id][-1:]
+        after = [tag for tag in self.tags if tag.id > snapshot_id][:1]
+        return self._branched().union(*(self._tagged(tag) for tag in [*before, *after]))
+
+    def data_of(self, snapshots: Sequence[Any]) -> set[DataFile]:
+        """All that the first of some snapshots has, and what later ones added: whichever of them is
+        read, it is there."""
+        found: set[DataFile] = set()
+        for snapshot in snapshots[:1]:
+            found |= self._live(snapshot)
+        for snapshot in snapshots[1:]:
+            found |= self._added(snapshot)
+        return found
 
     def metadata(
         self, begin: int, end: int, others: Iterable[Any], changelogs: Iterable[Any] = ()
@@ -65,8 +83,8 @@ class KeptFiles:
         """The names of manifests, lists, index and statistics files that the expiry of snapshots
         (or changelogs) from `begin` to before `end` must keep: what tags, branches, the snapshots
         `others` and what is left of `changelogs` lead to."""
-        earlier = [tag for tag in self._tags if tag.id <= begin][-1:]
-        between = [tag for tag in self._tags if begin < tag.id < end]
+        earlier = [tag for tag in self.tags if tag.id <= begin][-1:]
+        between = [tag for tag in self.tags if begin < tag.id < end]
         branched = [snapshot for snapshots in self._branches for snapshot in snapshots]
         names: set[str] = set()
         for snapshot in [*earlier, *between, *branched, *self._branch_tags, *others]:
@@ -83,17 +101,13 @@ class KeptFiles:
         return self._of_tags[tag.id]
 
     def _branched(self) -> frozenset[DataFile]:
-        """All that the earliest snapshot of a branch has, and what later ones added: whichever of
-        them is read, it is there."""
+        """All data files that are in any snapshot or tag of a branch."""
         if self._of_branches is None:
             found: set[DataFile] = set()
             for tag in self._branch_tags:
                 found |= self._live(tag)
             for snapshots in self._branches:
-                for snapshot in snapshots[:1]:
-                    found |= self._live(snapshot)
-                for snapshot in snapshots[1:]:
-                    found |= self._added(snapshot)
+                found |= self.data_of(snapshots)
             self._of_branches = frozenset(found)
         return self._of_branches
 
@@ -121,6 +135,13 @@ class KeptFiles:
         return names
 
 
+def snapshot_of_tag(content: bytes) -> Any:
+    """The snapshot in a tag's file, which has keys of its own beside."""
+    document = json.loads(content)
+    trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
+    return JSON.from_json(json.dumps(trimmed), Snapshot)
+
+
 def _tags(table: Table, branch: str) -> list[Any]:
     """The tagged snapshots of a branch, the oldest first."""
     folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
@@ -128,7 +149,5 @@ def _tags(table: Table, branch: str) -> list[Any]:
     for name in table.store.names(folder, "tag-"):
         content = table.store.read(f"{folder}/{name}")
         if content is not None:  # else it was deleted meanwhile
-            document = json.loads(content)
-            trimmed = {k: v for k, v in document.items() if not k.startswith("tag")}
-            found.append(JSON.from_json(json.dumps(trimmed), Snapshot))
+            found.append(snapshot_of_tag(content))
     return sorted(found, key=lambda tag: int(tag.id))

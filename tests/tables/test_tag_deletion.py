@@ -1,0 +1,98 @@
+"""A deleted tag takes along what it alone led to, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.tables.branches import create_branch
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.snapshot_chain import create_tag
+from paimon_magics.tables.tag_deletion import remove_tag
+from tests.tables.manifests import create
+from tests.tables.reachability import files, missing, unreachable
+from tests.tables.test_committing import keys
+from tests.tables.test_expiring import CHANGELOGS, SQL, expire, filled, stored
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Eight snapshots; the fourth and the seventh replace everything."""
+    return filled(create(tmp_path, SQL))
+
+
+def tag(table: Table, name: str, snapshot_id: int) -> None:
+    made = create_tag(
+        stored(table), name, table.store.create, snapshot_id=snapshot_id, time_retained=None
+    )
+    assert made
+
+
+def keys_of(table: Table, name: str) -> list[int]:
+    return keys(dataclasses.replace(table, paimon=table.paimon.copy({"scan.tag-name": name})))
+
+
+def test_the_files_of_a_tag_go_unless_another_tag_or_a_snapshot_has_them(table: Table) -> None:
+    for name, snapshot_id in {"two": 2, "three": 3, "five": 5}.items():
+        tag(table, name, snapshot_id)
+    assert expire(table) == 7
+    assert remove_tag(table, "three")
+    assert missing(table) == unreachable(table) == set()
+    assert (keys_of(table, "two"), keys_of(table, "five")) == ([0, 1], [3, 4])
+    before = files(table)
+    assert remove_tag(table, "two")
+    assert missing(table) == unreachable(table) == set()
+    assert len(before - files(table)) > 3, "its data and its manifests"
+    assert remove_tag(table, "five")
+    assert missing(table) == unreachable(table) == set()
+    assert keys(table) == [6, 7]
+    assert not remove_tag(table, "five")
+
+
+def test_a_tag_of_a_snapshot_that_is_there_takes_nothing_along(table: Table) -> None:
+    tag(table, "seven", 7)
+    before = files(table)
+    assert remove_tag(table, "seven")
+    assert before - files(table) == {"tag/tag-seven"}
+
+
+def test_the_second_of_two_tags_on_one_snapshot_keeps_its_files(table: Table) -> None:
+    tag(table, "one", 5)
+    tag(table, "other", 5)
+    assert expire(table) == 7
+    before = files(table)
+    assert remove_tag(table, "one")
+    assert before - files(table) == {"tag/tag-one"}
+    assert keys_of(table, "other") == [3, 4]
+
+
+def test_what_a_branch_rests_on_stays(table: Table) -> None:
+    tag(table, "three", 3)
+    assert create_branch(stored(table), "b", table.store.create, tag="three")
+    assert expire(table) == 7
+    before = files(table)
+    assert remove_tag(table, "three")
+    assert before - files(table) == {"tag/tag-three"}
+
+
+def test_where_changelogs_are_kept_longer_the_files_stay(tmp_path: Path) -> None:
+    options = ", ".join(f"'{key}' = '{value}'" for key, value in CHANGELOGS.items())
+    table = filled(create(tmp_path, SQL.replace("'3')", f"'3', {options})")))
+    tag(table, "three", 3)
+    assert expire(table, options=CHANGELOGS) > 0
+    before = files(table)
+    assert remove_tag(table, "three")
+    assert before - files(table) == {"tag/tag-three"}
+
+
+def test_what_can_not_be_found_out_stays(table: Table) -> None:
+    tag(table, "three", 3)
+    tag(table, "five", 5)
+    assert expire(table) == 7
+    for manifest in (Path(table.location) / "manifest").glob("manifest-list-*"):
+        manifest.unlink()
+    before = files(table)
+    assert remove_tag(table, "three")
+    assert before - files(table) == {"tag/tag-three"}
