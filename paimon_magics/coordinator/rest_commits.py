@@ -23,7 +23,7 @@ from paimon_magics.tables.prepared_snapshots import check_snapshot, publish_prep
 from paimon_magics.tables.snapshot_publishers import publishes_itself
 from paimon_magics.tables.stored_tables import StoredTable
 
-__all__ = ["commit_prepared"]
+__all__ = ["commit_prepared", "publication_of"]
 
 Document = Mapping[str, Any]
 
@@ -77,27 +77,31 @@ def commit_prepared(
         )
 
 
+def publication_of(table: StoredTable, snapshot: Document) -> Publication:
+    """What is to be remembered of a snapshot that was published outside transactions."""
+    return Publication(
+        id=uuid.uuid4().hex,
+        table=table.name,
+        location=table.location,
+        snapshot_id=snapshot["id"],
+        manifest_list=snapshot["deltaManifestList"],
+        commit_user=snapshot["commitUser"],
+        commit_identifier=snapshot["commitIdentifier"],
+        commit_kind=snapshot["commitKind"],
+        published_at_ms=int(time.time() * 1000),
+        is_transaction=False,
+        changelog_list=snapshot.get("changelogManifestList"),
+        properties=tuple((snapshot.get("properties") or {}).items()),
+        rows=snapshot.get("deltaRecordCount"),
+    )
+
+
 class _Ledger:
     """Remembers one commit of a client's."""
 
     def __init__(self, watch: Watch, table: StoredTable, snapshot: Document) -> None:
         self._watch = watch
-        self._publication = Publication(
-            id=uuid.uuid4().hex,
-            table=table.name,
-            location=table.location,
-            snapshot_id=snapshot["id"],
-            manifest_list=snapshot["deltaManifestList"],
-            commit_user=snapshot["commitUser"],
-            commit_identifier=snapshot["commitIdentifier"],
-            commit_kind=snapshot["commitKind"],
-            published_at_ms=int(time.time() * 1000),
-            is_transaction=False,
-            changelog_list=snapshot.get("changelogManifestList"),
-            properties=tuple((snapshot.get("properties") or {}).items()),
-            rows=snapshot.get("deltaRecordCount"),
-            certain=False,
-        )
+        self._publication = replace(publication_of(table, snapshot), certain=False)
 
     def knows(self, changes: str | None) -> bool:
         """See `Ledger.knows`."""

@@ -132,6 +132,20 @@ def test_commits_to_a_branch_are_watched_too(client: Both, outside: OutsideWrite
     assert owner.rows() == of(OLD)
 
 
+def test_what_a_fast_forward_has_brought_is_watched(client: Both, outside: OutsideWriter) -> None:
+    owner, engine = client
+    assert engine.post("t/tags", {"tagName": "x", "snapshotId": 1}).is_success
+    assert engine.post("t/branches", {"branch": "b", "fromTag": "x"}).is_success
+    engine.commit(OURS, table="default.t$branch_b")
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    assert engine.post("t/branches/b/forward", {}).is_success
+    assert owner.rows() == of(OLD, OURS)
+    outside.go_on()
+    assert owner.rows() == of(OLD, THEIRS)
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
 def test_a_stopped_table_tells_a_client_why(client: Both, outside: OutsideWriter) -> None:
     owner, engine = client
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
