@@ -35,6 +35,7 @@ from paimon_magics.statements.version_changes import (
 )
 from paimon_magics.tables.rest_version_changes import change_version_by_server
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.tag_deletion import remove_tag
 from paimon_magics.tables.version_changes import VersionReceipt, change_version
 
 __all__ = ["change_versions", "version_route"]
@@ -76,6 +77,7 @@ def change_versions(
                 lambda branch: load_stored(
                     context.catalog, TableName(main.table, main.database, branch=branch)
                 ),
+                lambda tag: remove_tag(context.catalog.load(name), tag),
                 repeated=repeated,
             )
         except OSError as error:

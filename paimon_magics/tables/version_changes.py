@@ -42,7 +42,6 @@ from paimon_magics.tables.branches import (
 from paimon_magics.tables.snapshot_chain import (
     Document,
     create_tag,
-    delete_tag,
     latest_snapshot,
     list_snapshots,
     list_tags,
@@ -81,10 +80,12 @@ def change_version(
     change: VersionChange,
     publish: Publish,
     branch_of: Callable[[str], StoredTable],
+    remove_tag: Callable[[str], bool],
     *,
     repeated: bool = False,
 ) -> VersionReceipt:
-    """Carry a change out. `branch_of` loads a branch of the table.
+    """Carry a change out. `branch_of` loads a branch of the table, `remove_tag` deletes a tag with
+    what it alone led to, and says whether there was one.
 
     Raises UnknownNameError for a tag, branch or snapshot that is not there (with the nearest),
     InvalidTableError for a name that is taken or not allowed and for a change that would lose
@@ -92,7 +93,7 @@ def change_version(
     """
     match change:
         case CreateTag() | ReplaceTag() | CreateTagFromTimestamp() | DeleteTags() | RenameTag():
-            return _change_tags(table, change, publish, repeated)
+            return _change_tags(table, change, publish, remove_tag, repeated)
         case CreateBranch() | DeleteBranches() | RenameBranch() | FastForward():
             return _change_branches(table, change, publish, branch_of, repeated)
         case _:
@@ -106,6 +107,7 @@ def _change_tags(
     table: StoredTable,
     change: CreateTag | ReplaceTag | CreateTagFromTimestamp | DeleteTags | RenameTag,
     publish: Publish,
+    remove_tag: Callable[[str], bool],
     repeated: bool,
 ) -> VersionReceipt:
     match change:
@@ -138,7 +140,7 @@ def _change_tags(
                 watermark=found.get("watermark"),
             )
         case DeleteTags(tags=tags):
-            return VersionReceipt(tuple(tag for tag in tags if delete_tag(table, tag)))
+            return VersionReceipt(tuple(tag for tag in tags if remove_tag(tag)))
         case RenameTag(tag=tag, new_name=new_name):
             _check_tag_name(new_name)
             if repeated and load_tag(table, tag) is None and load_tag(table, new_name) is not None:

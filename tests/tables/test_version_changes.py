@@ -44,6 +44,7 @@ from paimon_magics.tables.snapshot_chain import (
     snapshot_by_id,
 )
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.tag_deletion import remove_tag
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.version_changes import VersionReceipt, change_version
 
@@ -75,8 +76,14 @@ class Versions:
     def change(
         self, change: VersionChange, branch: str | None = None, *, repeated: bool = False
     ) -> VersionReceipt:
+        name = TableName("t", "default", branch=branch)
         return change_version(
-            self.table(branch), change, self.catalog.publish, self.table, repeated=repeated
+            self.table(branch),
+            change,
+            self.catalog.publish,
+            self.table,
+            lambda tag: remove_tag(self.catalog.load(name), tag),
+            repeated=repeated,
         )
 
     def ids(self, branch: str | None = None) -> list[int]:
