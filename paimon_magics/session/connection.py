@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 _FOLDERS_MAX = 8
+_READS_MAX = 8  # each may list a hundred thousand files
 
 
 @dataclass
@@ -51,7 +52,7 @@ class Connection:
         """Keep the plan of a read for the next query on the same snapshot."""
         self.reads[key] = read
         self.reads.move_to_end(key)
-        while len(self.reads) > max(self.settings.kept_views_max, 1):
+        while len(self.reads) > _READS_MAX:
             self.reads.popitem(last=False)
 
     def manifests(self, location: str, make: Callable[[], ManifestFolder]) -> ManifestFolder:

@@ -17,6 +17,8 @@ def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
     (`createDataFrame` alone would make instants of them)."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if not rows.num_rows:
+        rows = rows.schema.empty_table()  # PySpark can't take a column without any chunk
     return spark.createDataFrame(
         rows, schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     )
