@@ -28,6 +28,8 @@ __all__ = ["adopt", "is_alive", "slots", "start"]
 
 _SLOTS_UNKNOWN = 8
 _LOOPBACK = "127.0.0.1"
+# A socket's path has 107 characters at most, of which PySpark's name for it takes 43.
+_SOCKET_FOLDER_CHARACTERS_MAX = 60
 
 
 def start(settings: Settings) -> SparkSession:
@@ -50,8 +52,9 @@ def start(settings: Settings) -> SparkSession:
         .config("spark.driver.memory", settings.driver_memory)
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(settings.batch_rows))
-        .config("spark.python.unix.domain.socket.enabled", "true")
     )
+    if len(tempfile.gettempdir()) <= _SOCKET_FOLDER_CHARACTERS_MAX:
+        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     folder = Path(tempfile.mkdtemp(prefix="paimon-magics-"))
     if settings.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)

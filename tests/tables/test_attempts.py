@@ -175,7 +175,10 @@ def aborted_after_first(
     return asked
 
 
-def test_an_attempt_that_outlives_its_transaction_removes_its_files(place: Place) -> None:
+def test_an_attempt_that_outlives_its_transaction_removes_its_files(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paimon_magics.tables.writing._BATCH_ROWS", 1)  # each is written at once
     place.create(PARTITIONED)
     before = place.files()
     same_folder = [[{"k": k, "p": "a"}] for k in range(4)]
