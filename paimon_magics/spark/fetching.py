@@ -7,7 +7,8 @@ Nested types are fetched by `toArrow`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
@@ -26,7 +27,6 @@ _NESTED = (spark_types.ArrayType, spark_types.MapType, spark_types.StructType)
 def fetched(frame: DataFrame) -> pa.Table:
     """All rows of `frame`, whose columns have names of their own; raises what Spark raises."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     if any(isinstance(field.dataType, _NESTED) for field in frame.schema):
         return frame.toArrow()
@@ -37,7 +37,7 @@ def fetched(frame: DataFrame) -> pa.Table:
             for name in frame.columns
         )
     ).collect()
-    schema = to_arrow_schema(frame.schema, timezone="UTC")
+    schema = _arrow_schema(frame.schema)
     arrays = []
     for position, field in enumerate(schema):
         values = [row[position] for row in rows]
@@ -46,3 +46,12 @@ def fetched(frame: DataFrame) -> pa.Table:
         else:
             arrays.append(pa.array(values, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:
+    """The Arrow schema of Spark's, instants in UTC: older versions take no zone, and mean UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    takes_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    options: dict[str, Any] = {"timezone": "UTC"} if takes_zone else {}
+    return to_arrow_schema(schema, **options)
