@@ -231,7 +231,8 @@ def _roads(plan: ReadPlan, read: DataRead) -> str:
         parts.append(f"{_files(plan.raw_file_count)} by Spark's own scan")
     if plan.merge_file_count:
         parts.append(
-            f"{_files(plan.merge_file_count)} by the native reader in {len(plan.tasks)} tasks "
+            f"{_files(plan.merge_file_count)} by the native reader in "
+            f"{_counted(len(plan.tasks), 'task')} "
             "(they overlap, hold deletes, have types or schemas that Spark's scan does not read, "
             "or lie in a store that it does not open)"
         )
