@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.bucket_hash import is_bytes
+
 __all__ = ["decode_rows"]
 
 _ARITY_BYTES = 4
@@ -75,7 +77,7 @@ def _decode(layout: _Layout, position: int, data_type: pa.DataType) -> pa.Array:
     if not len(layout):
         return pa.array([], type=data_type)
     nulls = layout.nulls(position)
-    if _is_bytes(data_type):
+    if is_bytes(data_type):
         return _texts(layout, position, nulls, data_type)
     if pa.types.is_decimal(data_type):
         return _decimals(layout, position, nulls, data_type)
@@ -132,16 +134,6 @@ def _decimals(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataT
         digits = tuple(int(digit) for digit in str(abs(unscaled)))
         found.append(None if null else Decimal((unscaled < 0, digits, -data_type.scale)))
     return pa.array(found, type=data_type)
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(data_type)
-        or pa.types.is_large_string(data_type)
-        or pa.types.is_binary(data_type)
-        or pa.types.is_large_binary(data_type)
-        or pa.types.is_fixed_size_binary(data_type)
-    )
 
 
 def _texts(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataType) -> pa.Array:

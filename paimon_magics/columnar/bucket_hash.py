@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["binary_row_hash", "default_bucket", "mod_bucket"]
+__all__ = ["binary_row_hash", "default_bucket", "is_bytes", "mod_bucket"]
 
 SEED = 42
 _INLINE_BYTES_MAX = 7  # longer strings live in the variable part
@@ -87,7 +87,7 @@ def _write_field(
         return _wide_decimal(slot, column, nulls, cursor)
     if pa.types.is_timestamp(data_type) and data_type.unit in ("us", "ns"):
         return _wide_timestamp(slot, column, nulls, cursor)
-    if _is_bytes(data_type):
+    if is_bytes(data_type):
         return _bytes_field(slot, column, nulls, cursor)
     _store(slot, _fixed_width(column), nulls)
     return None
@@ -179,7 +179,8 @@ def _wide_timestamp(
     return np.ascontiguousarray(millis).view(np.uint8), starts, length, where
 
 
-def _is_bytes(data_type: pa.DataType) -> bool:
+def is_bytes(data_type: pa.DataType) -> bool:
+    """Whether values are texts or bytes, which rows keep in their variable part."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_large_string(data_type)

@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.planning.views import SEQUENCE_NUMBER
+
 __all__ = [
     "KIND",
     "SEQUENCE",
@@ -32,7 +34,7 @@ __all__ = [
     "merge_runs",
 ]
 
-SEQUENCE = "_SEQUENCE_NUMBER"
+SEQUENCE = SEQUENCE_NUMBER
 KIND = "_VALUE_KIND"
 
 _Ints = npt.NDArray[np.int64]
