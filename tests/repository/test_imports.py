@@ -56,6 +56,7 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
         ("statements", "import paimon_magics.planning"),
         ("planning", "import time"),
         ("coordinator/core", "import uuid"),
+        ("coordinator/group/queueing.py", "import time"),
         ("planning", "def f() -> None:\n    import pyarrow"),
         ("session", "import pyspark"),
         ("spark", "import pypaimon"),
@@ -72,6 +73,9 @@ def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text:
         (tmp_path / "paimon_magics" / package.name / "__init__.py").touch()
     (tmp_path / "paimon_magics/coordinator/core").mkdir()
     (tmp_path / "paimon_magics/coordinator/core/__init__.py").touch()
+    (tmp_path / "paimon_magics/coordinator/group").mkdir()
+    for name in ("__init__", "queueing", "records"):
+        (tmp_path / f"paimon_magics/coordinator/group/{name}.py").touch()
     for name in ("__init__", "errors", "faults", "settings"):
         (tmp_path / "paimon_magics" / f"{name}.py").touch()
     (tmp_path / "paimon_widgets").mkdir()

@@ -1,0 +1,189 @@
+"""The form of the log: records, and the segments that they are kept in. Pure.
+
+A record is one acknowledged request. Its number, the lsn, is dense within its table: 1, 2, 3, …
+Records that became durable together are one segment, whichever store it lies in:
+
+    segment  magic "PMG1" | first lsn u64 | records u32 | chain before u32 | crc32 of these u32
+    record   length u32 | chain u32 | body
+    body     format u8 | schema id u32 | rows u32 | at ms u64 | offset i64 | key u16+text
+             | digest u8+bytes | payload
+
+All numbers are big-endian. `chain` is the crc32 of the record's length and body that goes on from
+the chain of the record before, across segments: a record that was changed, lost or moved breaks it,
+and with it everything that follows. Reading gives the records that were written, or DamagedError.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["DamagedError", "Format", "Record", "Segment", "read_segment", "read_segments", "seal"]
+
+_MAGIC = b"PMG1"
+_HEADER = struct.Struct(">4sQII")
+_CRC = struct.Struct(">I")
+_FRAME = struct.Struct(">II")
+_BODY = struct.Struct(">BIIQqHB")
+_HEADER_BYTES = _HEADER.size + _CRC.size
+
+
+class Format(IntEnum):
+    """What a record's payload is: a JSON request as it was sent, or an Arrow IPC stream."""
+
+    JSON = 1
+    ARROW = 2
+
+
+class DamagedError(Exception):
+    """What is stored is not what was written, from record `lsn` on."""
+
+    def __init__(self, lsn: int, why: str) -> None:
+        super().__init__(f"record {lsn}: {why}")
+        self.lsn = lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One acknowledged request. `schema_id` is the table's schema that its rows were checked
+    against, `key` its label or channel ("" for none), `offset` its place in the channel (-1 for
+    none), `digest` what a repeat must equal."""
+
+    lsn: int
+    format: Format
+    schema_id: int
+    rows: int
+    at_ms: int
+    payload: bytes
+    key: str = ""
+    offset: int = -1
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Records that became durable together: `first` to `last`. `chain` is that of the last one."""
+
+    first: int
+    last: int
+    chain: int
+    body: bytes
+
+
+def seal(records: Sequence[Record], chain: int) -> Segment:
+    """The segment of some records that follow the one whose chain is given (0 before the first)."""
+    first = records[0].lsn
+    header = _HEADER.pack(_MAGIC, first, len(records), chain)
+    parts = [header, _CRC.pack(zlib.crc32(header))]
+    for expected, record in enumerate(records, first):
+        if record.lsn != expected:
+            raise ValueError(f"record {record.lsn} where {expected} comes next")
+        body = _body(record)
+        length = len(body).to_bytes(4, "big")
+        chain = zlib.crc32(body, zlib.crc32(length, chain))
+        parts += (length, _CRC.pack(chain), body)
+    return Segment(first, records[-1].lsn, chain, b"".join(parts))
+
+
+def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Record], int]:
+    """The records of a segment that begins with `first`, and the chain of the last one.
+
+    `chain` is that of the record before, None where that is not known. Raises DamagedError.
+    """
+    found_first, count, before = _header(content, first)
+    if found_first != first:
+        raise DamagedError(first, f"the segment begins with record {found_first}")
+    if chain is not None and before != chain:
+        raise DamagedError(first, "it does not follow the record before")
+    chain = before
+    records = []
+    at = _HEADER_BYTES
+    for lsn in range(first, first + count):
+        if at + _FRAME.size > len(content):
+            raise DamagedError(lsn, "the segment ends before it")
+        length, stored = _FRAME.unpack_from(content, at)
+        body = content[at + _FRAME.size : at + _FRAME.size + length]
+        chain = zlib.crc32(body, zlib.crc32(content[at : at + 4], chain))
+        if len(body) != length:
+            raise DamagedError(lsn, "the segment ends within it")
+        if chain != stored:
+            raise DamagedError(lsn, "its checksum is wrong")
+        records.append(_record(lsn, body))
+        at += _FRAME.size + length
+    if at != len(content):
+        raise DamagedError(first + count, "the segment goes on after its last record")
+    return records, chain
+
+
+def read_segments(
+    segments: Iterable[tuple[int, bytes]], after: int, chain: int | None = None
+) -> tuple[list[Record], int | None]:
+    """The records with lsn above `after` of segments, given by their first lsn, in order; and the
+    chain of the last one.
+
+    `chain` is that of record `after`, if it is known. The first segment may begin at or before
+    `after`. Raises DamagedError for what is damaged, and for records that are missing.
+    """
+    records: list[Record] = []
+    expected = None
+    for first, content in segments:
+        if expected is None:
+            if first > after + 1:
+                raise DamagedError(after + 1, f"it is missing: the log goes on with {first}")
+            expected = first
+            known = chain if first == after + 1 else None
+        elif first != expected:
+            raise DamagedError(expected, f"it is missing: the log goes on with {first}")
+        else:
+            known = chain
+        found, chain = read_segment(content, first, known)
+        expected = first + len(found)
+        records += [record for record in found if record.lsn > after]
+    return records, chain
+
+
+def _header(content: bytes, first: int) -> tuple[int, int, int]:
+    if len(content) < _HEADER_BYTES:
+        raise DamagedError(first, "the segment has no whole header")
+    magic, found_first, count, before = _HEADER.unpack_from(content)
+    (crc,) = _CRC.unpack_from(content, _HEADER.size)
+    if magic != _MAGIC or crc != zlib.crc32(content[: _HEADER.size]):
+        raise DamagedError(first, "the segment's header is damaged")
+    return found_first, count, before
+
+
+def _body(record: Record) -> bytes:
+    key = record.key.encode()
+    fixed = _BODY.pack(
+        record.format,
+        record.schema_id,
+        record.rows,
+        record.at_ms,
+        record.offset,
+        len(key),
+        len(record.digest),
+    )
+    return b"".join((fixed, key, record.digest, record.payload))
+
+
+def _record(lsn: int, body: bytes) -> Record:
+    try:
+        number, schema_id, rows, at_ms, offset, key_bytes, digest_bytes = _BODY.unpack_from(body)
+        key_end = _BODY.size + key_bytes
+        digest_end = key_end + digest_bytes
+        return Record(
+            lsn,
+            Format(number),
+            schema_id,
+            rows,
+            at_ms,
+            body[digest_end:],
+            body[_BODY.size : key_end].decode(),
+            offset,
+            body[key_end:digest_end],
+        )
+    except (struct.error, ValueError) as error:
+        raise DamagedError(lsn, f"it can't be read: {error}") from error

@@ -1,0 +1,273 @@
+"""What a log has taken is there again, whatever happens to its process or its disk."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import apsw
+import pytest
+
+from paimon_magics.coordinator.database import Database, StoreUnavailableError
+from paimon_magics.coordinator.group.database_log import DatabaseLog
+from paimon_magics.coordinator.group.logs import (
+    Appended,
+    DeadLetter,
+    Keyed,
+    Log,
+    Remembered,
+    StoredFlush,
+    StoredTable,
+)
+from paimon_magics.coordinator.group.records import (
+    DamagedError,
+    Format,
+    Record,
+    Segment,
+    read_segments,
+    seal,
+)
+from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.errors import SetupError
+
+PLACE = "/warehouse/default.db/t"
+OTHER = "/warehouse/default.db/u"
+
+
+def database(folder: Path, address: str | None) -> Database:
+    if address is None:
+        return SqliteDatabase(folder / "log.sqlite")
+    from paimon_magics.coordinator.postgres_database import PostgresDatabase
+
+    return PostgresDatabase(address)
+
+
+@pytest.fixture
+def log(tmp_path: Path, store_address: str | None) -> Iterator[Log]:
+    opened = DatabaseLog(database(tmp_path, store_address))
+    yield opened
+    opened.close()
+
+
+def segment(first: int, count: int, chain: int) -> Segment:
+    records = [
+        Record(lsn, Format.JSON, 0, 1, 1_000 + lsn, f"row {lsn} ".encode() * 9)
+        for lsn in range(first, first + count)
+    ]
+    return seal(records, chain)
+
+
+def fill(log: Log, *counts: int, place: str = PLACE, keys: Sequence[Keyed] = ()) -> list[Segment]:
+    """Append segments of so many records; the keys with the last one."""
+    segments: list[Segment] = []
+    for number, count in enumerate(counts):
+        previous = segments[-1] if segments else Segment(0, 0, 0, b"")
+        segments.append(segment(previous.last + 1, count, previous.chain))
+        given = tuple(keys) if number == len(counts) - 1 else ()
+        log.append([Appended(place, "default.t", segments[-1], given, 50)])
+    return segments
+
+
+def lsns(log: Log, after: int = 0, chain: int | None = None) -> list[int]:
+    records, _ = read_segments(log.read(PLACE, after + 1, 2**62), after, chain)
+    return [record.lsn for record in records]
+
+
+def test_what_was_appended_is_there_when_it_is_opened_again(
+    log: Log, tmp_path: Path, store_address: str | None
+) -> None:
+    segments = fill(log, 1, 3, 2)
+    fill(log, 4, place=OTHER)
+    log.close()
+    again = DatabaseLog(database(tmp_path, store_address))
+    assert again.id == log.id
+    assert again.tables() == [
+        StoredTable(PLACE, "default.t", 0, 0, 6),
+        StoredTable(OTHER, "default.t", 0, 0, 4),
+    ]
+    assert again.read(PLACE, 1, 6) == [(s.first, s.body) for s in segments]
+    assert [first for first, _ in again.read(PLACE, 3, 5)] == [2, 5]
+    assert lsns(again, 3) == [4, 5, 6]
+    again.close()
+
+
+def test_published_records_go_and_the_chain_stays_known(log: Log) -> None:
+    segments = fill(log, 2, 3, 2)
+    log.publish(PLACE, 3, 77, 12)
+    assert log.tables() == [StoredTable(PLACE, "default.t", 3, 77, 7, snapshot_id=12)]
+    assert lsns(log, 3) == [4, 5, 6, 7]  # the second segment stays whole
+    log.publish(PLACE, 5, segments[1].chain, None)
+    assert lsns(log, 5, segments[1].chain) == [6, 7]
+    assert log.tables()[0].snapshot_id == 12
+
+
+def test_labels_and_channels_are_remembered_with_their_answers(log: Log) -> None:
+    keys = [
+        Keyed("l:a", -1, 1, b"xx"),
+        Keyed("c:one", 7, 2, b"7"),
+        Keyed("c:two", 1, 3, b"t"),
+        Keyed("c:one", 8, 4, b"8"),
+    ]
+    first = fill(log, 4, keys=keys)[0]
+    later = segment(5, 1, first.chain)
+    log.append([Appended(PLACE, "default.t", later, (Keyed("c:one", 9, 5, b"9"),), 60)])
+    assert log.remembered(PLACE, ["l:a", "c:one", "l:b"]) == {
+        "l:a": Remembered({-1: (1, b"xx")}, None),
+        "c:one": Remembered({7: (2, b"7"), 8: (4, b"8"), 9: (5, b"9")}, 9),
+    }
+    assert log.remembered(OTHER, ["l:a"]) == {}
+    log.publish(PLACE, 5, later.chain, 1)
+    assert log.remembered(PLACE, ["c:one"]) == {"c:one": Remembered({9: (5, b"9")}, 9)}
+    assert "l:a" in log.remembered(PLACE, ["l:a"])
+    log.forget(60)
+    assert set(log.remembered(PLACE, ["l:a", "c:one", "c:two"])) == {"c:one"}
+
+
+def test_many_keys_are_asked_for_at_once(log: Log) -> None:
+    keys = [Keyed(f"l:{n}", -1, n + 1, b"d") for n in range(500)]
+    fill(log, 500, keys=keys)
+    found = log.remembered(PLACE, [one.key for one in keys] + ["l:none"])
+    assert {key: known.inserts[-1][0] for key, known in found.items()} == {
+        one.key: one.lsn for one in keys
+    }
+
+
+def test_a_flush_and_its_dead_letters_are_noted_together(log: Log) -> None:
+    fill(log, 3)
+    flush = StoredFlush(1, 3, 5, "id", {"commit_user": "u"})
+    dead = DeadLetter(PLACE, 2, "no such column", 9, b"body")
+    log.begin_flush(PLACE, flush, [dead])
+    assert log.tables()[0].flush == flush
+    assert log.dead_letters() == log.dead_letters(PLACE) == [dead]
+    assert log.dead_letters(OTHER) == []
+    log.drop_flush(PLACE)
+    assert log.tables()[0].flush is None
+    log.begin_flush(PLACE, flush, [dead])
+    log.publish(PLACE, 3, 5, 1)
+    assert log.tables()[0].flush is None
+    log.drop_dead_letter(PLACE, 2)
+    assert log.dead_letters() == []
+
+
+def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -> None:
+    fill(log, 3)
+    log.close_table(PLACE, "lost")
+    assert log.tables()[0].closed == "lost"
+    log.accept_loss(PLACE, "default.t", 3)
+    assert log.tables() == [StoredTable(PLACE, "default.t", 3, 0, 3)]
+    assert log.read(PLACE, 1, 9) == []
+
+
+def test_a_group_of_several_tables_is_all_there_or_not_at_all(tmp_path: Path) -> None:
+    log = DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite"))
+    whole = segment(1, 2, 0)
+    log.append([Appended(PLACE, "default.t", whole, (), 1)])
+    again = Appended(PLACE, "default.t", whole, (), 1)  # breaks: these lsns are taken
+    with pytest.raises(Exception, match="UNIQUE"):
+        log.append([Appended(OTHER, "default.u", whole, (), 1), again])
+    assert [table.location for table in log.tables()] == [PLACE]
+    log.close()
+
+
+def test_a_full_disk_is_told_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    sqlite = SqliteDatabase(tmp_path / "log.sqlite")
+    log = DatabaseLog(sqlite)
+    first = fill(log, 2)[0]
+    pages = sqlite._connection.pragma("page_count")
+    sqlite._connection.pragma("max_page_count", pages)
+    large = seal([Record(3, Format.JSON, 0, 1, 0, b"x" * 100_000)], first.chain)
+    with pytest.raises(StoreUnavailableError) as raised:
+        log.append([Appended(PLACE, "default.t", large, (), 1)])
+    assert not raised.value.unclear
+    sqlite._connection.pragma("max_page_count", 1_000_000)
+    log.append([Appended(PLACE, "default.t", large, (), 1)])
+    assert lsns(log) == [1, 2, 3]
+    log.close()
+
+
+class Cut:
+    """Copies of a log's files as they were when each record had just been acknowledged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = DatabaseLog(SqliteDatabase(folder / "log.sqlite"))
+        self.wal = folder / "log.sqlite-wal"
+        self.acknowledged: list[int] = []  # the length of the write-ahead log after each record
+        chain = 0
+        for lsn in range(1, 6):
+            one = segment(lsn, 1, chain)
+            chain = one.chain
+            self.log.append([Appended(PLACE, "default.t", one, (), 1)])
+            self.acknowledged.append(self.wal.stat().st_size)
+
+    def recovered(self, folder: Path, wal: bytes, database: bytes | None = None) -> list[int]:
+        """What a log finds in these files; raises as it would at its start."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        file = folder / "log.sqlite"
+        file.write_bytes(
+            (self.folder / "log.sqlite").read_bytes() if database is None else database
+        )
+        (folder / "log.sqlite-wal").write_bytes(wal)
+        log = DatabaseLog(SqliteDatabase(file))
+        try:
+            tables = log.tables()
+            if not tables:
+                return []
+            found = lsns(log, tables[0].published, tables[0].chain)
+            assert tables[0].acknowledged == (found[-1] if found else 0)
+            return found
+        finally:
+            log.close()
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Iterator[Cut]:
+    (tmp_path / "log").mkdir()
+    made = Cut(tmp_path / "log")
+    yield made
+    made.log.close()
+
+
+def test_after_a_power_cut_all_that_was_acknowledged_is_there_and_nothing_torn(
+    cut: Cut, tmp_path: Path
+) -> None:
+    whole = cut.wal.read_bytes()
+    # Every byte of the last record's part, and a sample of what is before it.
+    begin = cut.acknowledged[-2]
+    ends = [*range(0, begin, 997), *range(begin, len(whole), 41), len(whole)]
+    for end in ends:
+        found = cut.recovered(tmp_path / "again", whole[:end])
+        expected = sum(length <= end for length in cut.acknowledged)
+        assert found == list(range(1, expected + 1)), end
+
+
+def test_a_flipped_bit_of_the_log_gives_a_prefix_or_an_error(cut: Cut, tmp_path: Path) -> None:
+    whole = cut.wal.read_bytes()
+    for place in range(0, len(whole), 499):
+        changed = bytearray(whole)
+        changed[place] ^= 0x10
+        try:
+            found = cut.recovered(tmp_path / "again", bytes(changed))
+        except (SetupError, DamagedError, apsw.Error):
+            continue
+        assert found == list(range(1, len(found) + 1)), place
+
+
+def test_a_flipped_bit_of_the_database_gives_a_prefix_or_an_error(cut: Cut, tmp_path: Path) -> None:
+    cut.log.close()  # all is in the database file then
+    whole = (cut.folder / "log.sqlite").read_bytes()
+    outcomes = []
+    for place in range(0, len(whole), 211):
+        changed = bytearray(whole)
+        changed[place] ^= 0x04
+        try:
+            found = cut.recovered(tmp_path / "again", b"", bytes(changed))
+        except (SetupError, DamagedError, apsw.Error, AssertionError, UnicodeDecodeError):
+            outcomes.append("error")
+            continue
+        outcomes.append("prefix")
+        assert found == list(range(1, len(found) + 1)), place
+    assert "error" in outcomes
+    cut.log = DatabaseLog(SqliteDatabase(cut.folder / "log.sqlite"))
