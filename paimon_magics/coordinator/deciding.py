@@ -41,6 +41,7 @@ from paimon_magics.coordinator.core import (
     LookUpCommit,
     Phase,
     Reply,
+    Republish,
     Republished,
     RunCommit,
     Save,
@@ -302,6 +303,8 @@ class Decider:
                 self._store.drop_all_publications(table)
             case CutPublications(table=table, branch=branch, above=above):
                 self._store.drop_publications(table, branch, above)
+            case Republish(publication=publication):
+                self._store.begin_repetition(publication, _now_ms())
             case SaveStopped(table=table, stopped=stopped):
                 self._store.save_stopped(table, stopped)
             case SavePause(pause=pause):

@@ -86,10 +86,10 @@ class Leases:
         return earliest is not None and snapshot_id >= earliest
 
     @contextlib.contextmanager
-    def closing(self, location: str, now_ms: int) -> Iterator[int | None]:
-        """Hold still what is read of a table: the body may move its EARLIEST hint up to the
-        snapshot that is given; None where nothing may expire yet."""
-        with self._turns(location):
+    def closing(self, table: Table, now_ms: int) -> Iterator[int | None]:
+        """Hold still what is read of a table (or branch): the body may move its EARLIEST hint up to
+        the snapshot that is given; None where nothing may expire yet."""
+        with self._turns(table.location):
             if now_ms < self._quiet_until_ms:
                 yield None
                 return
@@ -98,8 +98,8 @@ class Leases:
                 ids = [
                     snapshot_id
                     for held in self._holders.values()
-                    for (_, snapshot_id), where in held.leases.items()
-                    if where == location
+                    for (name, snapshot_id), where in held.leases.items()
+                    if where == table.location and name.branch == table.name.branch
                 ]
             yield min(ids, default=NO_FLOOR)
 

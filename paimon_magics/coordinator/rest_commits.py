@@ -93,6 +93,7 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
         changelog_list=snapshot.get("changelogManifestList"),
         properties=tuple((snapshot.get("properties") or {}).items()),
         rows=snapshot.get("deltaRecordCount"),
+        base_list=snapshot["baseManifestList"],
     )
 
 

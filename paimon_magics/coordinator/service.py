@@ -65,6 +65,7 @@ from paimon_magics.coordinator.documents import (
 )
 from paimon_magics.coordinator.leases import Leases
 from paimon_magics.coordinator.opening import open_transaction
+from paimon_magics.coordinator.overwritten import Overwritten
 from paimon_magics.coordinator.ownership import Ownership
 from paimon_magics.coordinator.recent_errors import RecentErrors
 from paimon_magics.coordinator.rest_context import Turns
@@ -152,6 +153,14 @@ class Coordinator:
             self.leases,
             self._first_needed,
             limits.expire_every_ms,
+            Overwritten(
+                catalog,
+                store,
+                self.turns,
+                limits.cleanup_grace_ms,
+                watched=lambda: self.state.watched,
+                check=(lambda: None) if ownership is None else ownership.check,
+            ),
             check=None if ownership is None else ownership.check,
             waits=lambda: self.state.pause is not None,
         )
@@ -407,15 +416,19 @@ class Coordinator:
         self._decider.opened.pop(held.id)
         return True
 
-    def _first_needed(self, location: str) -> int:
-        """The first snapshot of a table that a transaction, or the watch over publications, may
-        still look at."""
+    def _first_needed(self, location: str, branch: str | None) -> int:
+        """The first snapshot of a table's branch that a transaction, or the watch over what was
+        published, may still look at."""
         state = self._decider.state
         opened = [
             self._decider.opened.get(id) for id, one in state.held.items() if one.table == location
         ]
-        needed = [transaction.base_snapshot_id for transaction in opened if transaction is not None]
-        needed += [publication.snapshot_id for publication in state.watched.get(location, ())]
+        needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]
+        needed += [
+            publication.snapshot_id
+            for publication in state.watched.get(location, ())
+            if publication.table.branch == branch
+        ]
         return min(needed, default=NO_FLOOR)
 
     # ---- what follows from an event ----
@@ -440,6 +453,7 @@ class Coordinator:
             case CheckTable(table=table):
                 self._run(self.watching.check, table)
             case Republish(publication=publication):
+                self.upkeep.wrote_over()
                 self._run(self.watching.republish, publication)
             case _:
                 pass

@@ -33,7 +33,8 @@ _SCHEMES = ("postgresql://", "postgres://")
 # is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
 # which never change; `request` what was asked to be committed, once it was; `runs` how often that
 # was begun, with files named by the number of the run. `watched` is 1 while something can be lost
-# by writing over a publication.
+# by writing over a publication. `repetitions` are publications as they were when somebody wrote
+# over them, `runs` and `begun_at_ms` how often publishing them again was begun, and when last.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS transactions ("
@@ -47,6 +48,9 @@ _TABLES = (
     "watched {integer} NOT NULL, kept_until_ms {integer} NOT NULL, body TEXT NOT NULL){table_end}",
     "CREATE INDEX IF NOT EXISTS publications_by_user ON publications (location, commit_user)",
     "CREATE INDEX IF NOT EXISTS publications_by_end ON publications (watched, kept_until_ms)",
+    "CREATE TABLE IF NOT EXISTS repetitions ("
+    "id TEXT NOT NULL, snapshot_id {integer} NOT NULL, runs {integer} NOT NULL, "
+    "begun_at_ms {integer} NOT NULL, body TEXT NOT NULL, PRIMARY KEY (id, snapshot_id)){table_end}",
     "CREATE TABLE IF NOT EXISTS stopped ("
     "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
@@ -233,6 +237,37 @@ class Store:
     def drop_all_publications(self, location: str) -> None:
         """Delete the publications of a table and its branches."""
         self._write("DELETE FROM publications WHERE location = ?", location)
+
+    def begin_repetition(self, publication: Publication, now_ms: int) -> None:
+        """Store that another run begins to publish an overwritten commit again."""
+        # Done twice it skips a number, which is as good.
+        self._write(
+            "INSERT INTO repetitions (id, snapshot_id, runs, begun_at_ms, body) "
+            "VALUES (?, ?, 1, ?, ?) ON CONFLICT (id, snapshot_id) DO UPDATE SET "
+            "runs = repetitions.runs + 1, begun_at_ms = excluded.begun_at_ms",
+            *(publication.id, publication.snapshot_id, now_ms, json.dumps(asdict(publication))),
+        )
+
+    def repetitions(self) -> list[tuple[Publication, int, int]]:
+        """The overwritten publications of which files may be left, as they were: each with the
+        number of runs that published it again, and when the last began."""
+        rows = self._read("SELECT body, runs, begun_at_ms FROM repetitions ORDER BY begun_at_ms")
+        return [(_publication(body), runs, begun_ms) for body, runs, begun_ms in rows]
+
+    def repetition_runs(self, publication: Publication) -> int:
+        """How often publishing an overwritten commit again was begun."""
+        rows = self._read(
+            "SELECT runs FROM repetitions WHERE id = ? AND snapshot_id = ?",
+            *(publication.id, publication.snapshot_id),
+        )
+        return int(rows[0][0]) if rows else 0
+
+    def drop_repetition(self, publication: Publication) -> None:
+        """Store that nothing is left of an overwritten publication."""
+        self._write(
+            "DELETE FROM repetitions WHERE id = ? AND snapshot_id = ?",
+            *(publication.id, publication.snapshot_id),
+        )
 
     def stopped(self) -> list[tuple[str, Stopped]]:
         """The tables that take no commits, by their locations."""

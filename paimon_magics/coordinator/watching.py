@@ -46,6 +46,7 @@ from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.fenced_commits import commit_fenced
 from paimon_magics.tables.fencing import DeposedError, Fence
 from paimon_magics.tables.lineage import Changed
+from paimon_magics.tables.overwritten_metadata import repetition_token
 from paimon_magics.tables.publication_checks import examine, made_since, moved
 from paimon_magics.tables.republishing import changed_by_request, repetition
 from paimon_magics.tables.snapshot_publishers import publishes_itself
@@ -232,7 +233,8 @@ class Watching:
         table = self._catalog.load(publication.table)
         request = repetition(table, publication, self._request_of(publication))
         fence = None if self._fence is None else self._fence()
-        receipt = commit_fenced(table, request, self._catalog.publish, fence)
+        token = repetition_token(publication, self._store.repetition_runs(publication))
+        receipt = commit_fenced(table, request, self._catalog.publish, fence, token=token)
         return moved(publication, receipt, _now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:

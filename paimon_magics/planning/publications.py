@@ -22,10 +22,11 @@ class Publication:
 
     `id` is the transaction's where it was one's commit (`is_transaction`). `location` is where the
     table lies; `manifest_list` the name of the snapshot's delta manifest list, which tells it from
-    any other of the same id. Of a commit through the REST catalog, `changelog_list` is the list of
-    its changelog, `properties` are the snapshot's, `changes` is a digest of its files, and
-    `changes_index` tells that it changed the table's index files, `rows` by how many rows it made
-    the table larger. Until `certain`, the snapshot may not have been published after all.
+    any other of the same id. Of a commit through the REST catalog, `base_list` is its other list of
+    manifests, `changelog_list` that of its changelog, `properties` are the snapshot's, `changes` is
+    a digest of its files, and `changes_index` tells that it changed the table's index files, `rows`
+    by how many rows it made the table larger. Until `certain`, the snapshot may not have been
+    published after all.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Publication:
     certain: bool = True
     kept_until_ms: int = 0
     rows: int | None = None
+    base_list: str | None = None
 
 
 class Verdict(StrEnum):

@@ -1,5 +1,5 @@
 """Removing snapshots that are no longer to be kept, and the files that only they lead to: Paimon's
-`ExpireSnapshotsImpl` and `ExpireChangelogImpl`, on the main branch.
+`ExpireSnapshotsImpl` and `ExpireChangelogImpl`, on any branch.
 
 In two parts. `decide` says which snapshots go, and moves the EARLIEST hint past them: from then on
 they are no part of the chain, and nobody may begin to use one. `carry_out` removes data files, then
@@ -53,9 +53,8 @@ class Expiry:
 
 
 def can_expire(table: Table) -> bool:
-    """Whether snapshots are removed here: not those of branches, whose files the main branch may
-    share, and not where the table's catalog looks after them."""
-    return table.name.branch is None and not publishes_itself(table)
+    """Whether snapshots are removed here: not where the table's catalog looks after them."""
+    return not publishes_itself(table)
 
 
 def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry | None:
@@ -69,7 +68,7 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
     latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
     if latest is None or earliest is None:
         return None
-    floor = min(floor, _consumers_floor(table, rules, now_ms))
+    floor = min(floor, _consumers_floor(table, rules, now_ms), _forward_floor(table))
 
     def time_of(snapshot_id: int) -> int | None:
         snapshot = read_snapshot(paimon, snapshot_id)
@@ -177,6 +176,18 @@ def _metadata(
         paths |= files.of_index(snapshot, kept)
         paths |= files.of_statistics(snapshot, kept)
     return paths
+
+
+def _forward_floor(table: Table) -> int:
+    """Of a branch that the main one can be taken forward to, the first snapshot that this takes:
+    the main branch's latest one."""
+    if table.name.branch is None:
+        return NO_FLOOR
+    main = latest_snapshot(table.paimon, "main")
+    if main is None:
+        return 1
+    same = read_snapshot(table.paimon, main.id)
+    return main.id if same is not None and same.uuid == main.uuid else NO_FLOOR
 
 
 def _consumers_floor(table: Table, rules: ExpiryRules, now_ms: int) -> int:

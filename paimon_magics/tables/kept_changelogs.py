@@ -21,7 +21,7 @@ from paimon_magics.tables.kept_files import KeptFiles
 from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshot_publishers import write_hint
 
-__all__ = ["expire_changelogs", "keep_changelog"]
+__all__ = ["expire_changelogs", "keep_changelog", "kept_changelogs"]
 
 
 def keep_changelog(table: Table, snapshot: Any) -> None:
@@ -32,6 +32,14 @@ def keep_changelog(table: Table, snapshot: Any) -> None:
         table.store.create(f"{folder}/changelog-{snapshot.id}", content)
         write_hint(table.store, f"{folder}/LATEST", snapshot.id)
         reach("expiry.changelog_kept")
+
+
+def kept_changelogs(table: Table) -> list[Any]:
+    """All changelogs that are stored, the oldest first."""
+    names = table.store.names(_folder(table), "changelog-")
+    ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
+    found = (_read(table, changelog_id) for changelog_id in ids)
+    return [changelog for changelog in found if changelog is not None]
 
 
 def expire_changelogs(

@@ -1,5 +1,5 @@
 """What expiry must keep although the snapshots that it removes lead to it: the files of tags, of
-branches, and of the snapshot that becomes the earliest.
+the table's other branches, and of the snapshot that becomes the earliest.
 
 Read only when something is to be removed that they might have.
 """
@@ -19,12 +19,14 @@ from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.tag.tag_manager import TagManager
 
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.latest_snapshots import usable_snapshots
 
 __all__ = ["DataFile", "KeptFiles", "data_file", "snapshot_of_tag"]
 
 DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
 
+_MAIN = "main"
 _ADD = 0  # Paimon's FileKind
 
 
@@ -34,8 +36,9 @@ def data_file(entry: Any) -> DataFile:
 
 
 class KeptFiles:
-    """The tags and branches of a table, as they were when this was made; `tags` are those of the
-    main branch, the oldest first.
+    """The tags and the other branches of a table (or of one of its branches), as they were when
+    this was made; `tags` are its own, the oldest first. To a branch the main one is another;
+    `beside` are the snapshots and tags of the others.
 
     A tag or branch that is made later is of a snapshot that stays.
     """
@@ -44,16 +47,18 @@ class KeptFiles:
         self._table = table
         self._lists = ManifestListManager(table.paimon)
         self._manifests = ManifestFileManager(table.paimon)
-        self.tags = _tags(table, "main")
-        branches = [str(name) for name in table.paimon.branch_manager().branches()]
-        snapshots = table.paimon.snapshot_manager()
-        self._branches = [snapshots.copy_with_branch(name).list_snapshots() for name in branches]
+        own = table.name.branch or _MAIN
+        self.tags = _tags(table, own)
+        every = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
+        branches = [name for name in every if name != own]
+        self._branches = [usable_snapshots(table.paimon, table.store, name) for name in branches]
         self._branch_tags = [tag for name in branches for tag in _tags(table, name)]
+        self.beside = [*(one for chain in self._branches for one in chain), *self._branch_tags]
         self._of_tags: dict[int, frozenset[DataFile]] = {}
         self._of_branches: frozenset[DataFile] | None = None
 
     def has(self, file: DataFile, deleted_in: int) -> bool:
-        """Whether a tag or a branch has a data file that snapshot `deleted_in` deleted.
+        """Whether a tag or another branch has a data file that snapshot `deleted_in` deleted.
 
         A file that an earlier tag has is in the last tag before its deletion, too.
         """
@@ -61,8 +66,8 @@ class KeptFiles:
         return file in self._branched() or (bool(before) and file in self._tagged(before[-1]))
 
     def data_beside(self, snapshot_id: int) -> frozenset[DataFile]:
-        """The data files of branches, and of the tags next to a snapshot that has none: of its own
-        files, those that any tag has."""
+        """The data files of other branches, and of the tags next to a snapshot that has none: of
+        its own files, those that any tag has."""
         before = [tag for tag in self.tags if tag.id < snapshot_id][-1:]
         after = [tag for tag in self.tags if tag.id > snapshot_id][:1]
         return self._branched().union(*(self._tagged(tag) for tag in [*before, *after]))
@@ -81,13 +86,12 @@ class KeptFiles:
         self, begin: int, end: int, others: Iterable[Any], changelogs: Iterable[Any] = ()
     ) -> set[str]:
         """The names of manifests, lists, index and statistics files that the expiry of snapshots
-        (or changelogs) from `begin` to before `end` must keep: what tags, branches, the snapshots
-        `others` and what is left of `changelogs` lead to."""
+        (or changelogs) from `begin` to before `end` must keep: what tags, other branches, the
+        snapshots `others` and what is left of `changelogs` lead to."""
         earlier = [tag for tag in self.tags if tag.id <= begin][-1:]
         between = [tag for tag in self.tags if begin < tag.id < end]
-        branched = [snapshot for snapshots in self._branches for snapshot in snapshots]
         names: set[str] = set()
-        for snapshot in [*earlier, *between, *branched, *self._branch_tags, *others]:
+        for snapshot in [*earlier, *between, *self.beside, *others]:
             names |= self._metadata_of(snapshot)
         for changelog in changelogs:
             for name in (changelog.base_manifest_list, changelog.delta_manifest_list):
@@ -101,7 +105,7 @@ class KeptFiles:
         return self._of_tags[tag.id]
 
     def _branched(self) -> frozenset[DataFile]:
-        """All data files that are in any snapshot or tag of a branch."""
+        """All data files that are in any snapshot or tag of another branch."""
         if self._of_branches is None:
             found: set[DataFile] = set()
             for tag in self._branch_tags:

@@ -13,19 +13,26 @@ from pypaimon.snapshot.snapshot import Snapshot
 
 from paimon_magics.tables.stores import Store
 
-__all__ = ["earliest_snapshot_id", "latest_snapshot", "read_snapshot", "snapshot_identity"]
+__all__ = [
+    "earliest_snapshot_id",
+    "latest_snapshot",
+    "read_snapshot",
+    "snapshot_identity",
+    "usable_snapshots",
+]
 
 _STEPS_MAX = 100
 
 
-def latest_snapshot(paimon: Any) -> Any:
-    """pypaimon's value of the latest snapshot, None for a table without any."""
-    manager = paimon.snapshot_manager()
+def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
+    """pypaimon's value of the latest snapshot of a table, or of another branch of it; None where
+    there is none."""
+    manager = _manager(paimon, branch)
     if paimon.catalog_environment.supports_version_management:
         return manager.get_latest_snapshot()
     found = _hinted(paimon, manager)
     for _ in range(_STEPS_MAX if found is not None else 0):
-        following = read_snapshot(paimon, found.id + 1)
+        following = _read(paimon, manager, found.id + 1)
         if following is None:
             return found
         found = following
@@ -45,11 +52,7 @@ def snapshot_identity(paimon: Any) -> tuple[int, str] | None:
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
     """pypaimon's value of a snapshot, None where there is none (or none any more)."""
-    path = paimon.snapshot_manager().get_snapshot_path(snapshot_id)
-    try:
-        return JSON.from_json(paimon.file_io.read_file_utf8(path), Snapshot)
-    except FileNotFoundError:
-        return None
+    return _read(paimon, paimon.snapshot_manager(), snapshot_id)
 
 
 def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
@@ -57,14 +60,43 @@ def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
 
     The EARLIEST hint, or the least that is stored where that is missing or names none.
     """
+    return _earliest(paimon, paimon.snapshot_manager(), store)
+
+
+def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> list[Any]:
+    """pypaimon's values of all snapshots of a table, or of another branch of it, that may be used,
+    the oldest first: not of those that a cut expiry has left below EARLIEST."""
+    manager = _manager(paimon, branch)
+    earliest = _earliest(paimon, manager, store)
+    ids = sorted(id for id in _stored(manager, store) if earliest is None or id >= earliest)
+    found = (_read(paimon, manager, id) for id in ids)
+    return [snapshot for snapshot in found if snapshot is not None]
+
+
+def _manager(paimon: Any, branch: str | None) -> Any:
     manager = paimon.snapshot_manager()
+    return manager if branch is None else manager.copy_with_branch(branch)
+
+
+def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
+    try:
+        text = paimon.file_io.read_file_utf8(manager.get_snapshot_path(snapshot_id))
+    except FileNotFoundError:
+        return None
+    return JSON.from_json(text, Snapshot)
+
+
+def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
     hint = store.read(f"{manager.snapshot_dir}/EARLIEST")
     text = b"" if hint is None else hint.strip()
-    if text.isdigit() and read_snapshot(paimon, int(text)) is not None:
+    if text.isdigit() and _read(paimon, manager, int(text)) is not None:
         return int(text)
+    return min(_stored(manager, store), default=None)
+
+
+def _stored(manager: Any, store: Store) -> list[int]:
     names = store.names(manager.snapshot_dir, "snapshot-")
-    ids = [int(name[9:]) for name in names if name[9:].isdigit()]
-    return min(ids, default=None)
+    return [int(name[9:]) for name in names if name[9:].isdigit()]
 
 
 def _hinted(paimon: Any, manager: Any) -> Any:
@@ -72,4 +104,4 @@ def _hinted(paimon: Any, manager: Any) -> Any:
         text = paimon.file_io.read_file_utf8(manager.latest_file).strip()
     except FileNotFoundError:
         return None
-    return read_snapshot(paimon, int(text)) if text.isdigit() else None
+    return _read(paimon, manager, int(text)) if text.isdigit() else None

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["MetadataNames", "manifest_folder", "remove_metadata"]
+__all__ = ["MetadataNames", "manifest_folder", "remove_metadata", "token_of"]
 
 _KINDS = ("manifest", "manifest-list", "index-manifest")
 
@@ -45,6 +45,12 @@ class MetadataNames:
     def _next(self, kind: str) -> str:
         self.given.append(f"{kind}-{self._token}-{len(self.given)}")
         return self.given[-1]
+
+
+def token_of(manifest_list: str) -> str | None:
+    """The token in the name of a list of manifests; None for a name of another form."""
+    token, _, number = manifest_list.removeprefix("manifest-list-").rpartition("-")
+    return token if token and number.isdigit() else None
 
 
 def remove_metadata(paimon: Any, token: str, keep: Collection[str]) -> int:

@@ -1,13 +1,13 @@
 """Deleting a tag, and the files that it alone still led to: Paimon's `TagDeletion`.
 
 A tag keeps the files of its snapshot when that expires. With the tag's own file gone, nobody leads
-to those that are in no other tag, no snapshot and no branch; they are removed: data files first,
-then manifests. The snapshots of the main branch and all tags and branches are read for it, so that
-the cost is theirs; folders of data are never listed.
+to those that are in no other tag, snapshot or branch; they are removed: data files first, then
+manifests. All snapshots, tags and branches of the table are read for it, so that the cost is
+theirs; folders of data are never listed.
 
 If the process dies after the tag's own file is removed, files of it stay behind that nothing leads
-to: they are in nobody's way. So do they where the tag is a branch's, where a table is `write-only`,
-or keeps changelogs for longer than snapshots, which lead to data files in ways of their own.
+to: they are in nobody's way. So do they where a table is `write-only`, or keeps changelogs for
+longer than snapshots, which lead to data files in ways of their own.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ def remove_tag(table: Table, name: str) -> bool:
         return False
     tagged = snapshot_of_tag(content)
     table.store.delete([path])
-    if table.name.branch is not None:
-        return True  # its files are the main branch's, too
     rules = ExpiryRules.of(table.definition) if can_expire(table) else None
     if rules is None or rules.keeps_changelogs:
         return True

@@ -7,7 +7,7 @@ which is with the next commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
+from tests.faults.owner import until
 from tests.tables.reachability import missing, unreachable
 
 ONE = (
@@ -66,13 +67,6 @@ def snapshots(catalog: Catalog) -> list[int]:
 
 def keys(catalog: Catalog) -> list[object]:
     return sorted(row["k"] for row in read(catalog))  # type: ignore[type-var]
-
-
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.05)
 
 
 def test_what_is_old_enough_expires_after_a_commit(process: Process, catalog: Catalog) -> None:

@@ -25,8 +25,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Makes a coordinator, with a table that has one commit of one row."""
     owners: list[Owner] = []
 
-    def make(sql: str, watch_every_ms: int = 600_000) -> Owner:
-        owner = Owner(tmp_path, watch_every_ms)
+    def make(sql: str, watch_every_ms: int = 600_000, grace_ms: int = 600_000) -> Owner:
+        owner = Owner(tmp_path, watch_every_ms, grace_ms)
         owners.append(owner)
         create_table(owner.warehouse, sql)
         owner.commit([OLD])

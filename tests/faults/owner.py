@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,14 @@ Rows = Sequence[Mapping[str, object]]
 class Owner:
     """A coordinator in this process, and what a client does with it."""
 
-    def __init__(self, folder: Path, watch_every_ms: int = 600_000) -> None:
+    def __init__(
+        self, folder: Path, watch_every_ms: int = 600_000, grace_ms: int = 600_000
+    ) -> None:
         self.warehouse = folder / "warehouse"
         self.state = folder / "state"
-        self.limits = Limits(watch_every_ms=watch_every_ms)
+        self.limits = Limits(
+            watch_every_ms=watch_every_ms, cleanup_grace_ms=grace_ms, expire_every_ms=20
+        )
         self.catalog = Catalog.open({"warehouse": str(self.warehouse)})
         self.start()
 
@@ -64,6 +69,14 @@ class Owner:
 
     def latest(self) -> int:
         return int(self.catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot().id)
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
 
 
 def row(k: int, v: str) -> dict[str, object]:

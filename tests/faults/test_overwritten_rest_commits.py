@@ -18,7 +18,8 @@ from paimon_magics.planning.commits import OverwritePartitions
 from tests.coordinator.process import TABLE, Process, create_table, read
 from tests.coordinator.rest_server import TOKEN, client_options, served
 from tests.faults.outside_writer import OutsideWriter
-from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Owner, Start, of
+from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Owner, Start, of, until
+from tests.tables.reachability import files, missing, unreachable
 
 
 class Client:
@@ -50,7 +51,7 @@ class Client:
 @pytest.fixture
 def client(start: Start, request: pytest.FixtureRequest) -> Iterator[tuple[Owner, Client]]:
     """An owner with a table, and a client of its REST catalog; an indirect parameter is its SQL."""
-    owner = start(getattr(request, "param", APPEND))
+    owner = start(getattr(request, "param", APPEND), grace_ms=1)
     options = {"warehouse": str(owner.warehouse)}
     with served(options, owner.catalog.publish, coordinator=owner.coordinator) as url:
         yield owner, Client(url, owner)
@@ -77,6 +78,11 @@ def test_a_clients_overwritten_commit_is_there_again_once(
     before = owner.snapshot(2)
     outside.go_on()
     assert owner.rows() == of(OLD, THEIRS)
+    overwritten = {
+        f"manifest/{before.base_manifest_list}",
+        f"manifest/{before.delta_manifest_list}",
+    }
+    assert overwritten <= unreachable(owner.catalog.load(TABLE))
     engine.commit(LATER)
     assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
     again = owner.snapshot(3)
@@ -86,6 +92,9 @@ def test_a_clients_overwritten_commit_is_there_again_once(
     assert owner.latest() == 4
     assert owner.look() == Done()
     assert owner.latest() == 4
+    table = owner.catalog.load(TABLE)
+    until(lambda: not overwritten & files(table))
+    assert missing(table) == set()
 
 
 def test_a_roll_back_through_the_catalog_is_no_loss(client: Both) -> None:

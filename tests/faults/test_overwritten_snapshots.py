@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Committed, Done, Halted, Overwritten
+from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import (
     Append,
@@ -20,7 +20,8 @@ from paimon_magics.planning.commits import (
 )
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.outside_writer import OutsideWriter
-from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Start, of, row
+from tests.faults.owner import APPEND, KEYED, LATER, OLD, OURS, THEIRS, Start, of, row, until
+from tests.tables.reachability import missing, unreachable
 
 
 @pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
@@ -44,6 +45,42 @@ def test_an_overwritten_commit_is_there_again_once(
     assert owner.coordinator.republished == 1
     assert owner.commit([LATER])[1].snapshot_id == 4
     assert owner.rows() == of(OLD, OURS, THEIRS, LATER)
+
+
+@pytest.mark.parametrize("sql", [APPEND, KEYED], ids=["append", "upsert"])
+def test_nothing_is_left_of_an_overwritten_snapshot(
+    start: Start, outside: OutsideWriter, sql: str
+) -> None:
+    owner = start(sql, grace_ms=1)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    table = owner.catalog.load(TABLE)
+    outside.go_on()
+    overwritten = unreachable(table)
+    assert len(overwritten) >= 4, "the data file, its manifest, and two lists"
+    assert owner.look() == Done()
+    until(lambda: not unreachable(table))
+    assert missing(table) == set()
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_what_is_left_of_an_overwritten_snapshot_stays_for_the_grace_period(
+    start: Start, outside: OutsideWriter
+) -> None:
+    owner = start(APPEND, grace_ms=3_600_000)
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS])
+    table = owner.catalog.load(TABLE)
+    outside.go_on()
+    assert owner.look() == Done()
+    left = unreachable(table)
+    assert left
+    owner.coordinator.stop()
+    assert unreachable(table) == left
+    owner.limits = Limits(watch_every_ms=600_000, cleanup_grace_ms=1, expire_every_ms=20)
+    owner.start()
+    until(lambda: not unreachable(table))
+    assert owner.rows() == of(OLD, OURS, THEIRS)
 
 
 def test_a_commit_finds_out_before_it_is_published(start: Start, outside: OutsideWriter) -> None:
@@ -282,6 +319,7 @@ def test_a_table_that_was_dropped_and_made_again_has_nothing_to_come_back(
 
 STEPS = (
     "watch.found",
+    "manifest.written",
     "commit.prepared",
     "publish.linked",
     "republish.published",
@@ -294,7 +332,8 @@ STEPS = (
 def test_a_coordinator_killed_while_it_publishes_again_does_so_once(
     tmp_path: Path, outside: OutsideWriter, step: str
 ) -> None:
-    process = Process(tmp_path / "warehouse", tmp_path / "state", "--watch-every-ms=100")
+    settings = ("--watch-every-ms=100", "--cleanup-grace-ms=500", "--expire-every-ms=20")
+    process = Process(tmp_path / "warehouse", tmp_path / "state", *settings)
     process.start()
     try:
         catalog = create_table(process.warehouse, APPEND)
@@ -315,5 +354,7 @@ def test_a_coordinator_killed_while_it_publishes_again_does_so_once(
         assert sorted(tuple(row.values()) for row in read(catalog)) == of(OURS, THEIRS)
         snapshots = catalog.load(TABLE).paimon.snapshot_manager()
         assert snapshots.get_latest_snapshot().id == 2
+        until(lambda: not unreachable(catalog.load(TABLE)), 60)
+        assert missing(catalog.load(TABLE)) == set()
     finally:
         process.close()

@@ -52,7 +52,7 @@ def reachable(table: Table) -> set[str]:
 def _snapshots(root: Path) -> list[tuple[Any, bool]]:
     found = []
     for pattern in ("snapshot/snapshot-*", "tag/tag-*", "changelog/changelog-*"):
-        for path in root.glob(pattern):
+        for path in [*root.glob(pattern), *root.glob(f"branch/*/{pattern}")]:
             document = json.loads(path.read_text())
             for key in ("tagCreateTime", "tagTimeRetained"):
                 document.pop(key, None)

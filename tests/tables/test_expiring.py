@@ -187,6 +187,75 @@ def test_files_that_a_forwarded_branch_shares_with_the_main_one_stay(tmp_path: P
     assert [keys_at(branch, n) for n in (2, 3, 4)] == [[0, 1], [0, 1, 50], [51]]
 
 
+def branched(table: Table, *numbers: int) -> Table:
+    """A branch from snapshot 3, whose tag in the main branch is gone, with a commit for each of
+    `numbers`; what is divisible by ten replaces everything."""
+    main = stored(table)
+    create_tag(main, "start", table.store.create, snapshot_id=3, time_retained=None)
+    create_branch(main, "b", table.store.create, tag="start")
+    (Path(table.location) / "tag" / "tag-start").unlink()
+    catalog = Catalog.open({"warehouse": warehouse_of(table)})
+    branch = catalog.load(TableName("t", "default", branch="b"))
+    for number in numbers:
+        change = Append() if number % 10 else OverwritePartitions()
+        ours(branch, change, written(branch, rows_of(branch, number)), f"branch {number}")
+    return branch
+
+
+def test_snapshots_of_a_branch_expire_with_their_files(table: Table) -> None:
+    branch = branched(table, 51, 52, 60, 61, 70, 71)
+    (branch_folder,) = (Path(table.location) / "branch").iterdir()
+    (branch_folder / "tag" / "tag-start").unlink()
+    assert expire(branch) == 6
+    assert snapshots(branch) == [9]
+    assert keys(branch) == [70, 71]
+    assert snapshots(table) == list(range(1, 9))
+    assert [keys_at(table, n) for n in (3, 6, 8)] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+    assert expire(table) == 7
+    assert (keys(branch), keys(table)) == ([70, 71], [6, 7])
+    assert missing(table) == unreachable(table) == set()
+
+
+def test_a_branch_keeps_what_its_own_tags_lead_to(table: Table) -> None:
+    branch = branched(table, 51, 60)
+    assert expire(table) == 7
+    assert expire(branch) == 2
+    tagged = branch.paimon.copy({"scan.tag-name": "start"})
+    assert keys(dataclasses.replace(branch, paimon=tagged)) == [0, 1, 2]
+    assert keys(branch) == [60]
+    assert missing(table) == unreachable(table) == set()
+
+
+def test_a_branch_keeps_what_the_main_one_can_be_taken_forward_by(tmp_path: Path) -> None:
+    table = filled(create(tmp_path, SQL), 3)
+    branch = branched(table, 51, 60, 61)
+    assert expire(branch) == 0
+    forward_to_branch(stored(table), stored(branch), table.store.create)
+    assert keys(table) == [60, 61]
+    assert expire(branch) == 3
+    assert keys_at(table, 4) == [0, 1, 2, 51], "the main branch has these snapshots now"
+    assert expire(table) == 5
+    assert (keys(branch), keys(table)) == ([60, 61], [60, 61])
+    assert missing(table) == unreachable(table) == set()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_expiry_of_a_branch_that_was_cut_short_is_in_nobodys_way(
+    table: Table, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branch = branched(table, 51, 60, 61)
+    monkeypatch.setitem(faults._actions, step, "raise")
+    with pytest.raises(OSError, match="armed"):
+        expire(branch)
+    assert keys(branch) == [60, 61]
+    assert expire(table) == 7
+    assert keys(table) == [6, 7]
+    filled(branch, 1)
+    expire(branch)
+    assert len(snapshots(branch)) == 1
+    assert missing(table) == unreachable(table) == set()
+
+
 def test_a_roll_back_to_a_tag_meanwhile_is_not_undone(table: Table) -> None:
     create_tag(stored(table), "kept", table.store.create, snapshot_id=5, time_retained=None)
     expiry = decided(table)

@@ -126,7 +126,8 @@ class CheckTable:
 
 @dataclass(frozen=True, slots=True)
 class Republish:
-    """Publish an overwritten commit again; Republished or RepublishUnclear comes back."""
+    """Publish an overwritten commit again, once it is stored that a run of that begins; Republished
+    or RepublishUnclear comes back."""
 
     publication: Publication
 
