@@ -7,7 +7,6 @@ ends. The jar comes through Spark, which fetches it once into its per-user cache
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import re
 import subprocess
@@ -15,15 +14,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["hdfs_cluster"]
+from tests.backends.maven import fetched_jar
 
-_FETCH = """
-import sys
-from pyspark.sql import SparkSession
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-builder = builder.config("spark.jars.packages", sys.argv[1])
-builder.config("spark.jars.ivySettings", sys.argv[2]).getOrCreate().stop()
-"""
+__all__ = ["hdfs_cluster"]
 
 
 @contextlib.contextmanager
@@ -53,14 +46,7 @@ def _jar() -> str:
     (client,) = jars.glob("hadoop-client-api-*.jar")
     found = re.fullmatch(r"hadoop-client-api-(.+)\.jar", client.name)
     assert found is not None
-    artifact = "hadoop-client-minicluster"
-    pattern = os.path.expanduser(f"~/.ivy2*/jars/org.apache.hadoop_{artifact}-{found[1]}.jar")
-    if not glob.glob(pattern):
-        settings = Path(__file__).parents[1] / "oracle" / "ivysettings.xml"
-        package = f"org.apache.hadoop:{artifact}:{found[1]}"
-        command = [sys.executable, "-c", _FETCH, package, str(settings)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return glob.glob(pattern)[0]
+    return fetched_jar(f"org.apache.hadoop:hadoop-client-minicluster:{found[1]}")
 
 
 def main(folder: str) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
@@ -397,9 +397,11 @@ def test_it_ends_by_a_signal_and_leaves_its_database_whole(process: Process) -> 
     assert [one["phase"] for one in listed.json()["transactions"]] == ["active"]
 
 
-def commit_many(address: str, token: str, warehouse: str, writer: int, commits: int) -> None:
+def commit_many(
+    address: str, token: str, options: Mapping[str, str], writer: int, commits: int
+) -> None:
     client = RemoteCoordinator(At(address, token))
-    catalog = Catalog.open({"warehouse": warehouse})
+    catalog = Catalog.open(options)
     for number in range(commits):
         transaction = client.begin(TABLE)
         rows = [{"k": writer * 1000 + number}]
@@ -409,7 +411,8 @@ def commit_many(address: str, token: str, warehouse: str, writer: int, commits: 
 @pytest.mark.slow
 def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
-    arguments = (process.address, process.token(), str(process.warehouse))
+    options = {"warehouse": str(process.warehouse)}
+    arguments = (process.address, process.token(), options)
     writers = [
         FORKING.Process(target=commit_many, args=(*arguments, writer, 50)) for writer in range(8)
     ]
@@ -424,17 +427,13 @@ def test_eight_processes_with_fifty_commits_each_lose_and_double_nothing(process
     assert latest is not None and latest.id == 400
 
 
-def commit_over_rest(address: str, token: str, warehouse: str, writer: int, commits: int) -> None:
+def commit_over_rest(
+    address: str, token: str, options: Mapping[str, str], writer: int, commits: int
+) -> None:
     from pypaimon import CatalogFactory
 
-    options = {
-        "metastore": "rest",
-        "uri": address,
-        "warehouse": warehouse,
-        "token.provider": "bear",
-        "token": token,
-    }
-    table = CatalogFactory.create(options).get_table("default.t")
+    rest = {"metastore": "rest", "uri": address, "token.provider": "bear", "token": token}
+    table = CatalogFactory.create({**options, **rest}).get_table("default.t")
     schema = pa.schema([("k", pa.int32()), ("v", pa.string())])
     for number in range(commits):
         builder = table.new_batch_write_builder()
@@ -449,7 +448,8 @@ def commit_over_rest(address: str, token: str, warehouse: str, writer: int, comm
 @pytest.mark.parametrize("store_address", ["sqlite"], indirect=True)
 def test_transactions_and_commits_of_plain_pypaimon_share_one_table(process: Process) -> None:
     catalog = create_table(process.warehouse, APPEND_TABLE)
-    arguments = (process.address, process.token(), str(process.warehouse))
+    options = {"warehouse": str(process.warehouse)}
+    arguments = (process.address, process.token(), options)
     writers = [
         FORKING.Process(target=target, args=(*arguments, writer, 15))
         for writer, target in enumerate((commit_many, commit_over_rest) * 2)

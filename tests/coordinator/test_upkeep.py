@@ -20,6 +20,7 @@ from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import CreateBranch
 from paimon_magics.tables.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.owner import until
@@ -33,11 +34,11 @@ ONE = (
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Process]:
-    """A coordinator whose leases last a second, and that expires snapshots at once."""
+    """A coordinator whose leases last some seconds, and that expires snapshots at once."""
     started = Process(
         tmp_path / "warehouse",
         tmp_path / "state",
-        "--lease-ms=1000",
+        "--lease-ms=2500",
         "--expire-every-ms=20",
         "--cleanup-grace-ms=200",
     )
@@ -51,17 +52,19 @@ def catalog(process: Process) -> Catalog:
     return create_table(process.warehouse, ONE)
 
 
-def append(client: RemoteCoordinator, catalog: Catalog, *numbers: int) -> list[CommitReceipt]:
+def append(
+    client: RemoteCoordinator, catalog: Catalog, *numbers: int, table: TableName = TABLE
+) -> list[CommitReceipt]:
     receipts = []
     for number in numbers:
-        transaction = client.begin(TABLE)
+        transaction = client.begin(table)
         messages = write(catalog, transaction, [{"k": number, "v": "v"}])
         receipts.append(client.commit(CommitRequest(transaction, Append(), messages)))
     return receipts
 
 
-def snapshots(catalog: Catalog) -> list[int]:
-    folder = Path(catalog.load(TABLE).location) / "snapshot"
+def snapshots(catalog: Catalog, below: str = "") -> list[int]:
+    folder = Path(catalog.load(TABLE).location) / below / "snapshot"
     return sorted(int(path.name[9:]) for path in folder.glob("snapshot-*"))
 
 
@@ -109,7 +112,7 @@ def test_an_open_transaction_keeps_what_came_after_its_base(
     process.kill()
     process.start()  # it is known again what the transaction needs
     append(client, catalog, 5)
-    time.sleep(2)
+    time.sleep(4)
     assert snapshots(catalog) == [3, 4, 5, 6]
     client.commit(CommitRequest(open_, Append(), messages))
     until(lambda: snapshots(catalog) == [6, 7])
@@ -128,6 +131,29 @@ def test_a_statement_that_was_planned_on_what_has_expired_is_refused(
     until(lambda: snapshots(catalog) == [4, 5])
 
 
+def test_snapshots_of_a_branch_expire_after_commits_to_it(
+    process: Process, catalog: Catalog
+) -> None:
+    client, reader = process.client(), process.client()
+    append(client, catalog, 0, 1)
+    until(lambda: snapshots(catalog) == [1, 2])
+    client.change_versions(TABLE, CreateBranch("b"))
+    branch = TableName(TABLE.table, TABLE.database, branch="b")
+    append(client, catalog, *range(10, 14), table=branch)
+    until(lambda: snapshots(catalog, "branch/branch-b/") == [3, 4])
+    assert reader.lease(branch, 3)
+    append(client, catalog, 14, 15, table=branch)
+    append(client, catalog, 2, 3, 4)
+    until(lambda: snapshots(catalog) == [4, 5])
+    assert snapshots(catalog, "branch/branch-b/") == [3, 4, 5, 6]
+    reader.close()
+    append(client, catalog, 16, table=branch)
+    until(lambda: snapshots(catalog, "branch/branch-b/") == [6, 7])
+    assert sorted(str(row["k"]) for row in read(catalog, branch)) == [str(n) for n in range(10, 17)]
+    assert keys(catalog) == [0, 1, 2, 3, 4]
+    assert missing(catalog.load(TABLE)) == unreachable(catalog.load(TABLE)) == set()
+
+
 def test_a_read_lease_keeps_a_snapshot_until_the_last_reader_is_done(
     process: Process, catalog: Catalog
 ) -> None:
@@ -137,7 +163,7 @@ def test_a_read_lease_keeps_a_snapshot_until_the_last_reader_is_done(
     assert reader.lease(TABLE, 1)
     append(client, catalog, 1, 2)
     reader.release(TABLE, 1)
-    time.sleep(2)  # twice as long as a lease: it is renewed
+    time.sleep(4)  # longer than a lease: it is renewed
     append(client, catalog, 3)
     time.sleep(0.3)
     assert snapshots(catalog) == [1, 2, 3, 4]
@@ -158,7 +184,7 @@ def test_a_lease_outlives_the_coordinator_and_ends_with_its_holder(
     process.kill()
     process.start()
     append(client, catalog, 1, 2)
-    time.sleep(2)
+    time.sleep(4)
     append(client, catalog, 3)
     time.sleep(0.3)
     assert snapshots(catalog) == [1, 2, 3, 4]
@@ -174,7 +200,7 @@ def test_while_the_coordinator_is_away_reading_goes_on(process: Process, catalog
     assert reader.lease(TABLE, 1)
     process.start()
     append(client, catalog, 1)
-    time.sleep(2)
+    time.sleep(4)
     append(client, catalog, 2)
     time.sleep(0.3)
     assert snapshots(catalog) == [1, 2, 3]
@@ -188,7 +214,7 @@ def test_a_lease_that_nobody_gives_up_ends_after_the_longest_time(
     append(client, catalog, 0)
     assert reader.lease(TABLE, 1)
     append(client, catalog, 1)
-    time.sleep(2)
+    time.sleep(4)
     append(client, catalog, 2)
     until(lambda: snapshots(catalog) == [2, 3])
     reader.close()

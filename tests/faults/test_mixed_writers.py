@@ -3,12 +3,19 @@ one table through one coordinator: of all their commits none is lost, none is do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from paimon_magics.coordinator.catalog_options import ENVIRONMENT
+from tests.backends.maven import fetched_jar
+from tests.backends.s3 import new_bucket
 from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, read
 from tests.coordinator.test_process import commit_many, commit_over_rest
@@ -26,31 +33,52 @@ TABLES = {
     "primary key": "CREATE TABLE t (k INT NOT NULL, v STRING) "
     f"TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', 'write-only' = 'true', {PATIENT})",
 }
+JAVA_S3 = "org.apache.paimon:paimon-s3:1.3.1"
 KEYS = 1000
 """How far apart the keys of two writers are."""
 
 
+@dataclass(frozen=True)
+class Lake:
+    """A coordinator, the catalog options of its warehouse, and the jars that Java needs there."""
+
+    process: Process
+    options: Mapping[str, str]
+    jars: tuple[str, ...] = ()
+
+
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    started = Process(tmp_path / "warehouse", tmp_path / "state")
-    started.start()
-    yield started
-    started.close()
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
+    """On a local disk, or (an indirect parameter) on S3."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "S3":
+            options = stack.enter_context(new_bucket()).options
+            jars = (fetched_jar(JAVA_S3),)
+        else:
+            options, jars = {"warehouse": str(tmp_path / "warehouse")}, ()
+        environment = {ENVIRONMENT: json.dumps(options)}
+        process = Process(options["warehouse"], tmp_path / "state", environment=environment)
+        stack.callback(process.close)
+        process.start()
+        yield Lake(process, options, jars)
 
 
 @pytest.mark.spark
 @pytest.mark.java
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "ours", "python", "java", "commits"),
+    ("lake", "kind", "ours", "python", "java", "commits"),
     [
-        ("append", 2, 2, 2, 5),
-        pytest.param("append", 3, 3, 2, 50, marks=pytest.mark.soak),
-        pytest.param("primary key", 3, 3, 2, 50, marks=pytest.mark.soak),
+        ("disk", "append", 2, 2, 2, 5),
+        pytest.param("disk", "append", 3, 3, 2, 50, marks=pytest.mark.soak),
+        pytest.param("disk", "primary key", 3, 3, 2, 50, marks=pytest.mark.soak),
+        pytest.param("S3", "append", 3, 3, 2, 50, marks=pytest.mark.soak),
+        pytest.param("S3", "primary key", 3, 3, 2, 50, marks=pytest.mark.soak),
     ],
+    indirect=["lake"],
 )
 def test_writers_of_three_kinds_lose_and_double_nothing(
-    process: Process,
+    lake: Lake,
     tmp_path: Path,
     spark: SparkSession,
     java_paimon: JavaPaimon,
@@ -60,15 +88,16 @@ def test_writers_of_three_kinds_lose_and_double_nothing(
     java: int,
     commits: int,
 ) -> None:
-    catalog = create_table(process.warehouse, TABLES[kind])
-    arguments = (process.address, process.token(), str(process.warehouse))
+    process = lake.process
+    catalog = create_table(lake.options, TABLES[kind])
+    arguments = (process.address, process.token(), lake.options)
     targets = [commit_many] * ours + [commit_over_rest] * python
     writers = [
         FORKING.Process(target=target, args=(*arguments, number, commits))
         for number, target in enumerate(targets)
     ]
-    options = dict(zip(("uri", "token", "warehouse"), arguments, strict=True))
-    class_path = compile_java_writer(spark, tmp_path)
+    options = {**lake.options, "uri": process.address, "token": process.token()}
+    class_path = os.pathsep.join([compile_java_writer(spark, tmp_path), *lake.jars])
     jvms = [
         start_java_writer(class_path, options, "default.t", number * KEYS, commits)
         for number in range(len(targets), len(targets) + java)
@@ -92,6 +121,7 @@ def test_writers_of_three_kinds_lose_and_double_nothing(
     expected = sorted(writer * KEYS + n for writer in range(count) for n in range(commits))
     assert sorted(int(str(row["k"])) for row in read(catalog)) == expected
     name = f"default.{TABLE.table}"
-    assert sorted(row[0] for row in java_paimon.rows(process.warehouse, name)) == expected
+    if not lake.jars:  # the tests' own JVM has none
+        assert sorted(row[0] for row in java_paimon.rows(lake.options, name)) == expected
     latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()
     assert latest is not None and latest.id == count * commits

@@ -17,7 +17,10 @@ import org.apache.paimon.table.sink.BatchTableWrite;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 
 public class JavaWriter {
-    /** url, warehouse, token, table, first key, commits: one row (k INT, v STRING) a commit. */
+    /**
+     * url, warehouse, token, table, first key, commits, then other options as key=value: one row (k
+     * INT, v STRING) a commit.
+     */
     public static void main(String[] arguments) throws Exception {
         Map options = new HashMap();
         options.put("metastore", "rest");
@@ -25,6 +28,10 @@ public class JavaWriter {
         options.put("warehouse", arguments[1]);
         options.put("token.provider", "bear");
         options.put("token", arguments[2]);
+        for (int i = 6; i < arguments.length; i++) {
+            int equals = arguments[i].indexOf('=');
+            options.put(arguments[i].substring(0, equals), arguments[i].substring(equals + 1));
+        }
         Catalog catalog =
                 CatalogFactory.createCatalog(CatalogContext.create(Options.fromMap(options)));
         Table table = catalog.getTable(Identifier.fromString(arguments[3]));

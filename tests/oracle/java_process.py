@@ -37,7 +37,8 @@ def start_java_writer(
     class_path: str, options: Mapping[str, str], table: str, first: int, commits: int
 ) -> subprocess.Popen[str]:
     """A JVM that commits the keys `first` … `first + commits - 1`, one row (k INT, v STRING) a
-    commit, through the REST catalog of these options."""
+    commit, through the REST catalog of these options, among which may be those of a store."""
+    rest = ("uri", "warehouse", "token")
     return subprocess.Popen(
         [
             str(find_java(os.environ).home / "bin" / "java"),
@@ -46,10 +47,11 @@ def start_java_writer(
             "-cp",
             class_path,
             "JavaWriter",
-            *(options[key] for key in ("uri", "warehouse", "token")),
+            *(options[key] for key in rest),
             table,
             str(first),
             str(commits),
+            *(f"{key}={value}" for key, value in options.items() if key not in rest),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,0 +1,33 @@
+"""Jars from Maven, fetched once into the cache of Ivy by a Spark of its own, and nothing that they
+depend on."""
+
+from __future__ import annotations
+
+import glob
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["IVY_SETTINGS", "fetched_jar"]
+
+IVY_SETTINGS = Path(__file__).parents[1] / "oracle" / "ivysettings.xml"
+"""Ivy's own idea of Maven's repository, without dependencies."""
+
+_FETCH = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.jars.packages", sys.argv[1])
+builder.config("spark.jars.ivySettings", sys.argv[2]).getOrCreate().stop()
+"""
+
+
+def fetched_jar(package: str) -> str:
+    """The path of the jar of `group:artifact:version`."""
+    group, artifact, version = package.split(":")
+    pattern = os.path.expanduser(f"~/.ivy2*/jars/{group}_{artifact}-{version}.jar")
+    if not glob.glob(pattern):
+        command = [sys.executable, "-c", _FETCH, package, str(IVY_SETTINGS)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return glob.glob(pattern)[0]
