@@ -104,7 +104,8 @@ soak-minio: $(STAMP) $(MINIO)
 	  $(MINIO) server --quiet --address 127.0.0.1:9123 --console-address 127.0.0.1:9124 "$$folder" & \
 	server=$$!; trap 'kill $$server; rm -rf "$$folder"' EXIT; sleep 5; \
 	PAIMON_MAGICS_TEST_S3='{"endpoint": "http://127.0.0.1:9123", "key": "minio-user", "secret": "minio-password"}' \
-	  PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py -k append
+	  PAIMON_MAGICS_TEST_SOAK=1 $(BIN)/python -m pytest tests/faults/test_commits_on_s3.py \
+	  tests/faults/test_mixed_writers.py -m "soak or not soak" -k "append and not disk or S3"
 
 .PHONY: bench
 bench: $(STAMP)  ## measure every speed that the documentation claims
