@@ -37,6 +37,13 @@ STEPS = (
     "expiry.changelog_data_removed",  # a changelog's files are gone, its manifests are not
     "abort.stored",  # the end is stored, the files are there
     "tag.renamed",  # the tag has its new name and the old one
+    "log.sealed",  # inserts have their numbers, nothing of them is in the log
+    "log.appended",  # they are in the log, nobody has heard of it
+    "flush.begun",  # a batch has its transaction, nothing of it is written
+    "flush.written",  # its files are there, nobody has heard of them
+    "flush.noted",  # the log names its transaction, no commit was asked for
+    "flush.committed",  # it is in the table, the log does not know
+    "flush.forgotten",  # its records are gone from the log, nobody has heard of it
     "removal.claimed",  # the transaction is certainly not in the table, its files are there
     "files.removed",  # the files are gone, that is not stored
 )

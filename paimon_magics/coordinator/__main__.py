@@ -26,13 +26,20 @@ from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.catalog_options import catalog_options
 from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.group.database_log import DatabaseLog
+from paimon_magics.coordinator.group.insert_routes import InsertRoutes
+from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.room import Room
+from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
 from paimon_magics.coordinator.idling import Idling
 from paimon_magics.coordinator.ownership import Ownership
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.state_folder import Running, StateFolder
-from paimon_magics.coordinator.store import open_store, store_address
+from paimon_magics.coordinator.store import Store, open_store, store_address
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
@@ -44,6 +51,8 @@ _REQUEST_BYTES_MAX = 16 * 1024 * 1024
 # Long enough for a store that does not answer for a while, short enough to wait for.
 _OWNERSHIP_LEASE_MS = 30_000
 _IDLE_MS = 600_000
+_LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
+_LOG_RESERVE_BYTES = 256 * 1024 * 1024
 _LAST_WORDS_SECONDS = 1.0
 _DEPOSED = 3  # the exit code
 
@@ -104,6 +113,12 @@ def _serve(options: argparse.Namespace) -> int:
         watch=coordinator.watching,
         fence=None if ownership is None else ownership.fence,
     )
+    group = None
+    if ownership is not None:
+        group = _group_commit(options, folder, store, catalog, coordinator, ownership)
+        coordinator.place = group.hold
+        room = Room(None if options.store else folder.path, options.log_reserve_bytes)
+        routes = [*InsertRoutes(group, coordinator, room).routes(), *routes]
     app = application(
         coordinator,
         TokenFile(folder.token()) if hub is None else hub.authoriser,
@@ -115,7 +130,11 @@ def _serve(options: argparse.Namespace) -> int:
     idling = None
     if options.embedded:
         app = idling = Idling(
-            app, coordinator, options.idle_ms, lambda: setattr(server, "should_exit", True)
+            app,
+            coordinator,
+            options.idle_ms,
+            lambda: setattr(server, "should_exit", True),
+            has_work=lambda: group is not None and group.has_work,
         )
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
     server = _Server(config)
@@ -126,6 +145,8 @@ def _serve(options: argparse.Namespace) -> int:
         if not options.embedded:  # which takes it when somebody writes: readers hinder nobody
             ownership.acquire()
     coordinator.start()
+    if group is not None:
+        group.start()
     folder.announce(Running(address, os.getpid(), __version__))
     if idling is not None:
         idling.start()
@@ -135,11 +156,44 @@ def _serve(options: argparse.Namespace) -> int:
         server.run(sockets=[listening])
     finally:
         folder.retract()
+        if group is not None:
+            group.stop()
         coordinator.stop()
     if coordinator.deposed is not None:
         print(coordinator.deposed.text(), file=sys.stderr)
         return _DEPOSED
     return 0
+
+
+def _group_commit(
+    options: argparse.Namespace,
+    folder: StateFolder,
+    store: Store,
+    catalog: Catalog,
+    coordinator: Coordinator,
+    ownership: Ownership,
+) -> GroupCommit:
+    """Group commit, with its log beside the coordinator's store."""
+    if isinstance(store.database, SqliteDatabase):
+        # A file of its own: transactions do not wait for inserts, nor inserts for them.
+        log = DatabaseLog(SqliteDatabase(folder.path / "log.sqlite"))
+    else:
+        log = DatabaseLog(store.database, owned=False)
+    who = f"{getpass.getuser()} on {socket.gethostname()}"
+    files = catalog.stores.of(catalog.warehouse)
+    return GroupCommit(
+        catalog,
+        coordinator,
+        log,
+        Witness(files, catalog.warehouse, log.id, log.name, who),
+        Settings(),
+        own=ownership.acquire,
+        may_answer=ownership.check_time,
+        thresholds=Thresholds(
+            soft_bytes=options.log_bytes_max // 2, hard_bytes=options.log_bytes_max
+        ),
+        label_retention_ms=options.label_retention_ms,
+    )
 
 
 def _end_deposed(server: uvicorn.Server, coordinator: Coordinator, error: DeposedError) -> None:
@@ -194,6 +248,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--idle-ms", type=int, default=_IDLE_MS)
     parser.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
+    parser.add_argument("--label-retention-ms", type=int, default=_LABEL_RETENTION_MS)
+    parser.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
+    parser.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)
     return parser
 
 

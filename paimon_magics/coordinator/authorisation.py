@@ -121,6 +121,9 @@ _READ = (
     "GET /health/ready",
     "GET /metrics",
     "GET /v1/coordinator",
+    "GET /v1/inserts",
+    "GET /v1/inserts/{database}/{table}",
+    "GET /v1/inserts/{database}/{table}/dead-letters",
     "GET /v1/tables/stopped",
     "GET /v1/transactions",
     "GET /v1/transactions/{id}",
@@ -159,6 +162,10 @@ _READ = (
     *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
 )
 _WRITE = (
+    "POST /v1/inserts/{database}/{table}",
+    "POST /v1/inserts/{database}/{table}/flush",
+    "POST /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry",
+    "DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}",
     "POST /v1/tables/check",
     "POST /v1/tables/versions",
     "POST /v1/transactions",
@@ -196,6 +203,7 @@ _WRITE = (
     f"DELETE {_TABLE}/tags/{{tag}}",
 )
 _ADMIN = (
+    "POST /v1/inserts/{database}/{table}/reopen",
     "POST /v1/coordinator/pause",
     "POST /v1/coordinator/resume",
     "POST /v1/tables/resume",

@@ -1,7 +1,7 @@
 """When a coordinator that nobody supervises ends: when it has had nothing to do for a while.
 
-It has something to do while a request is being answered, a transaction is not finished, or
-something is under way. Its log is kept short meanwhile: nobody else would cut it.
+It has something to do while a request is being answered, a transaction is not finished, rows wait
+to be loaded, or something is under way. Its log is kept short meanwhile: nobody else would cut it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ class Idling:
     """
 
     def __init__(
-        self, app: ASGIApp, coordinator: Coordinator, idle_ms: int, end: Callable[[], None]
+        self,
+        app: ASGIApp,
+        coordinator: Coordinator,
+        idle_ms: int,
+        end: Callable[[], None],
+        has_work: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._has_work = has_work
         self._app = app
         self._coordinator = coordinator
         self._idle_ms = idle_ms
@@ -60,7 +66,7 @@ class Idling:
             if os.fstat(_STDERR).st_size > _LOG_BYTES_MAX:
                 os.ftruncate(_STDERR, 0)
             state = self._coordinator.state
-            if self._asking or state.held or state.running:
+            if self._asking or state.held or state.running or self._has_work():
                 self._since = time.monotonic()
             elif time.monotonic() - self._since >= self._idle_ms / 1000:
                 self._end()

@@ -165,6 +165,10 @@ class Coordinator:
             waits=lambda: self.state.pause is not None,
         )
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
+        self.place: Callable[[Table], Callable[[str | None], None]] | None = None
+        """Gives a transaction its place among the small inserts of a table that takes them: waits
+        until those before it are visible, and returns a function that is told its id, or None
+        where it was not opened."""
 
     def start(self) -> None:
         """Restore what was stored and begin to work.
@@ -263,13 +267,39 @@ class Coordinator:
         base_snapshot_id: int | None,
         owner: str,
         origin: Origin = NOWHERE,
+        *,
+        in_pause: bool = False,
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction; raises errors of ours for a table that can't be committed to, and
-        PausedError in a pause."""
+        PausedError in a pause, unless it may begin `in_pause`."""
         self._own()
-        if self.state.pause is not None:
+        if self.state.pause is not None and not in_pause:
             raise PausedError(self.state.pause)
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+        if self.place is None or in_pause or not loaded.definition.flag("auto_batch_load"):
+            return self._begin(loaded, transaction, owner, origin, in_pause=in_pause)
+        tidy_up(loaded, transaction, frozenset())
+        taken_by = self.place(loaded)
+        try:
+            # Opened anew: its base has what was inserted before.
+            loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+            begun = self._begin(loaded, transaction, owner, origin, in_pause=in_pause)
+        except BaseException:
+            taken_by(None)
+            raise
+        taken_by(begun[0])
+        return begun
+
+    def _begin(
+        self,
+        loaded: Table,
+        transaction: Transaction,
+        owner: str,
+        origin: Origin,
+        *,
+        in_pause: bool,
+    ) -> tuple[str, Transaction, Opened]:
+        table = loaded.name
         self.watching.forget_predecessor(loaded)
         id = uuid.uuid4().hex
         try:
@@ -284,6 +314,7 @@ class Coordinator:
                         _one_at_a_time(loaded),
                         origin,
                         str(table),
+                        in_pause,
                     ),
                     opened=transaction,
                 )

@@ -119,6 +119,11 @@ class Store:
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
         self._check_format()
 
+    @property
+    def database(self) -> Database:
+        """Where it is kept."""
+        return self._database
+
     def unfinished(self) -> list[tuple[Held, dict[str, object]]]:
         """All transactions that are not finished, each with what was noted when it was opened."""
         rows = self._read("SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id")

@@ -465,6 +465,7 @@ _OWN: tuple[_Row, ...] = (
     ("group_commit_rows", LONG, None),
     ("group_commit_data_bytes", MEMORY_SIZE, None),
     ("group_commit_interval_ms", LONG, None),
+    ("group_commit_mode", ("async_mode", "sync_mode", "off_mode"), None),
 )
 
 # Keys that an engine's connector defines (Flink's, Spark's, Iceberg's metadata, ORC's).

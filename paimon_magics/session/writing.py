@@ -26,7 +26,6 @@ from paimon_magics.planning.commits import (
     CommitRequest,
     OverwritePartitions,
     OverwriteTouched,
-    Transaction,
 )
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.writes import (
@@ -42,7 +41,6 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import engine_name, provenance
 from paimon_magics.session.reading import frame_of_query
-from paimon_magics.settings import Settings
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
@@ -53,18 +51,12 @@ from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
 from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.bucket_counts import (
-    bucket_counts,
-    check_bucket_counts,
     check_cross_partition_size,
-    with_bucket_counts,
 )
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import committed_files, latest_snapshot_id
-from paimon_magics.tables.dynamic_buckets import dynamic_buckets, with_index_files
-from paimon_magics.tables.native import buffer_options, given_bucket_options, native_table
-from paimon_magics.tables.python_writing import python_table
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import BucketRule, WriteTask, Written, write_batches
+from paimon_magics.tables.write_tasks import completed, write_task
+from paimon_magics.tables.writing import WriteTask, write_batches
 
 if TYPE_CHECKING:
     import pyarrow
@@ -288,7 +280,7 @@ def _transact(
         table.name, prepared.base_snapshot_id, engine_name(connection.spark.version)
     )
     try:
-        task = _write_task(
+        task = write_task(
             table,
             transaction,
             overwrite=not isinstance(change, Append),
@@ -297,7 +289,7 @@ def _transact(
         )
         with cancellable(connection.spark):
             job = write(task)
-        messages = _completed(table, task, job.written, transaction.base_snapshot_id)
+        messages = completed(table, task, job.written, transaction.base_snapshot_id)
         properties = provenance(
             statement,
             connection.spark.version,
@@ -327,74 +319,6 @@ def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
     except KeyboardInterrupt:
         # Too late to stop: the same call again finds the commit, or makes it.
         return connection.committer.commit(request)
-
-
-def _write_task(
-    table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
-) -> WriteTask:
-    definition = table.definition
-    schema = arrow_schema(definition)
-    options = {
-        "data-file.prefix": transaction.file_prefix + "data-",
-        "changelog-file.prefix": transaction.file_prefix + "changelog-",
-        **_statistics_options(definition),
-    }
-    if definition.is_primary_key_table:
-        options |= buffer_options(definition, slots)
-    base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
-    rule, dynamic = None, None
-    match definition.bucket_mode:
-        case "HASH_FIXED":
-            function = (definition.option("bucket-function.type") or "default").lower()
-            rule = BucketRule(definition.bucket_keys, definition.bucket, function)
-        case "POSTPONE_MODE":
-            default = int(definition.option("postpone.default-bucket-num") or 1)
-            counts = tuple(bucket_counts(table, base_snapshot_id).items())
-            rule = BucketRule(definition.bucket_keys, default, by_partition=counts)
-            options |= given_bucket_options()
-        case "HASH_DYNAMIC":
-            dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
-            options |= given_bucket_options()
-    return WriteTask(
-        table=(
-            native_table(table, options)
-            if definition.file_format == "parquet"
-            else python_table(table, options)
-        ),
-        commit_user=transaction.commit_user,
-        schema=schema.serialize().to_pybytes(),
-        partition_keys=definition.partition_keys,
-        bucket_rule=rule,
-        overwrite=overwrite,
-        attempts_folder=transaction.attempts_folder,
-        dynamic_buckets=dynamic,
-        single_writer_rows_max=(
-            settings.cross_partition_rows_max if definition.bucket_mode == "KEY_DYNAMIC" else None
-        ),
-    )
-
-
-def _completed(
-    table: Table, task: WriteTask, written: Written, base_snapshot_id: int
-) -> tuple[bytes, ...]:
-    """The messages of all tasks with what only the driver knows."""
-    messages = with_index_files(table, written.messages, written.index_files)
-    rule = task.bucket_rule
-    if rule is not None and table.definition.bucket_mode == "POSTPONE_MODE":
-        return with_bucket_counts(table, messages, dict(rule.by_partition), rule.buckets)
-    if not task.overwrite:
-        check_bucket_counts(table, messages, base_snapshot_id)
-    return messages
-
-
-def _statistics_options(definition: TableDefinition) -> dict[str, str]:
-    # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
-    # above all numbers: they would skip files that have rows for them.
-    return {
-        f"fields.{column.name}.stats-mode": "none"
-        for column in definition.columns
-        if getattr(column.type, "name", "") in ("FLOAT", "DOUBLE")
-    }
 
 
 def _constants(

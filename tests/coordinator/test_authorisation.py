@@ -27,10 +27,17 @@ from paimon_magics.coordinator.authorisation import (
 )
 from paimon_magics.coordinator.documents import request_document, table_document
 from paimon_magics.coordinator.finding import At
+from paimon_magics.coordinator.group.database_log import DatabaseLog
+from paimon_magics.coordinator.group.insert_routes import InsertRoutes
+from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.room import Room
+from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.guard import Guard, guarded
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import open_store
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import Append, CommitRequest
@@ -85,14 +92,31 @@ def catalog(warehouse: Path) -> Catalog:
 def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
     coordinator = Coordinator(catalog, open_store(warehouse.parent / "state"), Settings())
     coordinator.start()
+    log = DatabaseLog(SqliteDatabase(warehouse.parent / "log.sqlite"))
+    group = GroupCommit(
+        catalog,
+        coordinator,
+        log,
+        Witness(catalog.stores.of(catalog.warehouse), catalog.warehouse, log.id, log.name, "test"),
+        Settings(),
+        own=lambda: 0,
+        may_answer=lambda: None,
+        thresholds=Thresholds(),
+        label_retention_ms=1_000,
+    )
+    group.start()
     yield application(
         coordinator,
         People(),
         warehouse=catalog.warehouse,
         request_bytes_max=100_000,
-        routes=rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
+        routes=[
+            *InsertRoutes(group, coordinator, Room(None, 0)).routes(),
+            *rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
+        ],
         root=ROOT,
     )
+    group.stop()
     coordinator.stop()
 
 
@@ -121,7 +145,7 @@ def ask(address: str, http: httpx.Client) -> Ask:
 
 def filled(template: str) -> str:
     names = {"database": "nowhere", "table": "nothing", "rest:path": "no/where"}
-    for name in ("id", "name", "version", "tag", "branch"):
+    for name in ("id", "lsn", "name", "version", "tag", "branch"):
         names[name] = "nothing"
     for name, value in names.items():
         template = template.replace("{" + name + "}", value)

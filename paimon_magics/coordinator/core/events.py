@@ -46,7 +46,7 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Begun:
     """Somebody asks for a new transaction; `id` is fresh. `exclusive` where the table takes one at
-    a time."""
+    a time. `in_pause`: it belongs to what was acknowledged before, and may begin in a pause."""
 
     id: str
     table: str
@@ -56,6 +56,7 @@ class Begun:
     exclusive: bool = False
     origin: Origin = NOWHERE
     name: str = ""
+    in_pause: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
 def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
     if event.id in state.held:
         return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
-    if state.pause is not None:
+    if state.pause is not None and not event.in_pause:
         return state, (Reply(event.ask, Suspended(state.pause)),)
     stopped = state.stopped.get(event.table)
     if stopped is not None:

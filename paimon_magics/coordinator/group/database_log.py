@@ -54,10 +54,12 @@ _LSN = struct.Struct(">QB")
 
 
 class DatabaseLog:
-    """A `Log` in a database, which it owns."""
+    """A `Log` in a database; `owned` tells that nobody else uses that, so that it is closed with
+    the log."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, owned: bool = True) -> None:
         self._database = database
+        self._owned = owned
         self.name = database.name
         dialect = asdict(database.dialect)
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
@@ -129,14 +131,15 @@ class DatabaseLog:
                     "UPDATE log_tables SET flush = ? WHERE location = ?",
                     (json.dumps(asdict(flush)), location),
                 ),
+                _exhumation(location, flush.first, flush.last),
                 *_burials(dead),
             ]
         )
 
-    def drop_flush(self, location: str) -> None:
+    def drop_flush(self, location: str, first: int, last: int) -> None:
         """See `Log.drop_flush`."""
         change = Change("UPDATE log_tables SET flush = NULL WHERE location = ?", (location,))
-        self._database.write([change])
+        self._database.write([change, _exhumation(location, first, last)])
 
     def publish(
         self,
@@ -211,7 +214,8 @@ class DatabaseLog:
 
     def close(self) -> None:
         """See `Log.close`."""
-        self._database.close()
+        if self._owned:
+            self._database.close()
 
     def _identity(self) -> str:
         rows = self._database.read("SELECT format, id FROM log_meta")
@@ -266,6 +270,14 @@ def _remembered(rows: Sequence[tuple[int, bytes]]) -> Remembered:
         inserts.update(enumerate(found, last - len(found) + 1))
     last_offset = rows[-1][0]
     return Remembered(inserts, last_offset if last_offset >= 0 else None)
+
+
+def _exhumation(location: str, first: int, last: int) -> Change:
+    """Those that an earlier try has left out may be loaded by the next."""
+    return Change(
+        "DELETE FROM log_dead_letters WHERE location = ? AND lsn >= ? AND lsn <= ?",
+        (location, first, last),
+    )
 
 
 def _burials(dead: Sequence[DeadLetter]) -> list[Change]:

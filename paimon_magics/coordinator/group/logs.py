@@ -109,10 +109,12 @@ class Log(Protocol):
         """What is known of these keys; those of which nothing is are left out."""
 
     def begin_flush(self, location: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
-        """Note what is going to be committed, and which of its records are left out."""
+        """Note what is going to be committed, and which of its records, and no others, are left
+        out."""
 
-    def drop_flush(self, location: str) -> None:
-        """The noted flush was certainly not committed, and never will be."""
+    def drop_flush(self, location: str, first: int, last: int) -> None:
+        """The noted flush of these records was certainly not committed, and never will be: none of
+        them is a dead letter."""
 
     def publish(
         self,

@@ -88,8 +88,8 @@ def seal(records: Sequence[Record], chain: int) -> Segment:
     return Segment(first, records[-1].lsn, chain, b"".join(parts))
 
 
-def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Record], int]:
-    """The records of a segment that begins with `first`, and the chain of the last one.
+def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Record], list[int]]:
+    """The records of a segment that begins with `first`, and the chain of each.
 
     `chain` is that of the record before, None where that is not known. Raises DamagedError.
     """
@@ -99,7 +99,7 @@ def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Re
     if chain is not None and before != chain:
         raise DamagedError(first, "it does not follow the record before")
     chain = before
-    records = []
+    records, chains = [], []
     at = _HEADER_BYTES
     for lsn in range(first, first + count):
         if at + _FRAME.size > len(content):
@@ -112,17 +112,21 @@ def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Re
         if chain != stored:
             raise DamagedError(lsn, "its checksum is wrong")
         records.append(_record(lsn, body))
+        chains.append(chain)
         at += _FRAME.size + length
     if at != len(content):
         raise DamagedError(first + count, "the segment goes on after its last record")
-    return records, chain
+    return records, chains
 
 
 def read_segments(
-    segments: Iterable[tuple[int, bytes]], after: int, chain: int | None = None
+    segments: Iterable[tuple[int, bytes]],
+    after: int,
+    chain: int | None = None,
+    upto: int | None = None,
 ) -> tuple[list[Record], int | None]:
-    """The records with lsn above `after` of segments, given by their first lsn, in order; and the
-    chain of the last one.
+    """The records with lsn above `after`, up to `upto` where that is given, of segments, given by
+    their first lsn, in order; and the chain of the last one.
 
     `chain` is that of record `after`, if it is known. The first segment may begin at or before
     `after`. Raises DamagedError for what is damaged, and for records that are missing.
@@ -139,9 +143,11 @@ def read_segments(
             raise DamagedError(expected, f"it is missing: the log goes on with {first}")
         else:
             known = chain
-        found, chain = read_segment(content, first, known)
+        found, chains = read_segment(content, first, known)
         expected = first + len(found)
-        records += [record for record in found if record.lsn > after]
+        kept = len(found) if upto is None else min(len(found), upto - first + 1)
+        records += [record for record in found[:kept] if record.lsn > after]
+        chain = chains[kept - 1]
     return records, chain
 
 

@@ -52,6 +52,11 @@ def test_records_come_back_as_they_were(cuts: tuple[int, ...], after: int) -> No
     assert chain == (segments[-1].chain if segments else None)
 
 
+def test_records_are_read_up_to_a_place_within_a_segment() -> None:
+    cut = seal(RECORDS[1:3], sealed(1)[0].chain)
+    assert read_segments(content(sealed(1, 4)), 0, 0, upto=3) == (RECORDS[:3], cut.chain)
+
+
 def test_a_segment_that_was_cut_off_anywhere_is_damaged() -> None:
     whole = sealed(4)[0].body
     for end in range(len(whole)):

@@ -1,0 +1,284 @@
+"""Loading one batch: files by the flusher, then a transaction of the coordinator like any other.
+
+The log names the transaction before its commit is asked for, so that whoever comes after a death
+finds out what became of it before anything is loaded again (`settle`). Records leave the log when
+their commit is known, which has put all that it names on the disk.
+
+If the process dies: before the transaction is noted, it ends by its lease and its files go; after
+that, `settle` finds its commit, or ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.core import (
+    Aborted,
+    Committed,
+    Gone,
+    NotCommitted,
+    Origin,
+    Phase,
+    Refusal,
+    Undetermined,
+)
+from paimon_magics.coordinator.database import StoreLostError
+from paimon_magics.coordinator.documents import transaction_document, transaction_of
+from paimon_magics.coordinator.group.flusher import (
+    Flusher,
+    FlusherDiedError,
+    FlushJob,
+    FlushResult,
+    WriteFailedError,
+)
+from paimon_magics.coordinator.group.logs import DeadLetter, Log, StoredFlush, StoredTable
+from paimon_magics.coordinator.group.queueing import Batch
+from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.committing import committed_files, find_commit
+from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.provenance import PREFIX
+from paimon_magics.tables.schema_history import Definitions
+from paimon_magics.tables.write_tasks import completed, write_task
+
+__all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
+
+ENGINE = "auto_batch_load"
+"""What writes the batches, as transactions and snapshots name it."""
+
+_POLL_SECONDS = 0.2
+_OVER = (Phase.ABORTING, Phase.ABORTED)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A batch is in the table, but for its dead letters (lsn, why)."""
+
+    snapshot_id: int | None
+    chain: int
+    dead: tuple[tuple[int, str], ...] = ()
+
+
+class NotLoadedError(Exception):
+    """A batch is certainly not in the table; `permanent` where its rows are the reason."""
+
+    def __init__(self, why: str, *, permanent: bool = False) -> None:
+        super().__init__(why)
+        self.permanent = permanent
+
+
+class StuckError(Exception):
+    """Somebody has to look: what became of a batch can't be told, or the log is damaged."""
+
+
+class Flushing:
+    """Loads batches of any tables. Safe for several threads; one batch of a table at a time."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        coordinator: Coordinator,
+        log: Log,
+        flusher: Flusher,
+        settings: Settings,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._catalog = catalog
+        self._coordinator = coordinator
+        self._log = log
+        self._flusher = flusher
+        self._settings = settings
+        self._stopping = stopping
+        self._definitions = Definitions()
+
+    def load(self, name: TableName, location: str, batch: Batch) -> Loaded:
+        """Load a batch. Raises NotLoadedError, StuckError, and DeposedError when another
+        coordinator owns the warehouse."""
+        try:
+            table = self._catalog.load(name)
+            if table.location != location:
+                raise NotLoadedError(f"`{name}` lies at {table.location} now, not at {location}.")
+            id, transaction, _ = self._coordinator.begin(
+                name, None, ENGINE, Origin(engine=ENGINE), in_pause=True
+            )
+        except DeposedError:
+            raise
+        except PaimonMagicsError as error:
+            raise NotLoadedError(str(error)) from error
+        reach("flush.begun")
+        try:
+            prepared = self._prepare(table, location, batch, id, transaction)
+        except BaseException as error:
+            self._give_up(id)
+            if isinstance(error, DeposedError | StuckError | NotLoadedError):
+                raise
+            if isinstance(error, WriteFailedError):
+                if error.damaged:
+                    raise StuckError(str(error)) from error
+                raise NotLoadedError(str(error), permanent=error.permanent) from error
+            if isinstance(error, PaimonMagicsError | FlusherDiedError | OSError):
+                raise NotLoadedError(str(error)) from error
+            raise
+        result, request = prepared
+        dead = tuple((lsn, why) for lsn, why, _ in result.unfit)
+        if request is None:
+            self._give_up(id)
+            self._log.publish(location, batch.last, result.chain, None)
+            return Loaded(None, result.chain, dead)
+        receipt = self._commit(name, location, id, batch, request)
+        reach("flush.committed")
+        self._published(location, batch.last, result.chain, receipt.snapshot_id)
+        reach("flush.forgotten")
+        return Loaded(receipt.snapshot_id, result.chain, dead)
+
+    def settle(self, table: StoredTable, name: TableName) -> bool:
+        """Find out what became of the flush that a stored table names; whether it is loaded.
+
+        Raises StuckError when that can't be told.
+        """
+        flush = table.flush
+        assert flush is not None
+        transaction = transaction_of(flush.transaction)
+        found = self._outcome(flush.transaction_id, name, transaction)
+        if found is None:
+            self._log.drop_flush(table.location, flush.first, flush.last)
+            return False
+        self._log.publish(table.location, flush.last, flush.chain, found.snapshot_id)
+        return True
+
+    # ---- the steps of a flush ----
+
+    def _prepare(
+        self, table: Table, location: str, batch: Batch, id: str, transaction: Transaction
+    ) -> tuple[FlushResult, CommitRequest | None]:
+        """Write the batch's files, and note what is going to be committed."""
+        task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
+        segments = self._log.read(location, batch.first, batch.last)
+        job = FlushJob(
+            task, self._definitions.of(table), table.definition, segments, batch.first, batch.last
+        )
+        result = self._flusher.write(job, meanwhile=lambda: self._coordinator.heartbeat(id))
+        now_ms = _now_ms()
+        dead = [DeadLetter(location, lsn, why, now_ms, body) for lsn, why, body in result.unfit]
+        request = None
+        if result.written is not None:
+            written = result.written
+            messages = completed(table, task, written, transaction.base_snapshot_id)
+            properties = {
+                "engine": ENGINE,
+                "user": ENGINE,
+                "rows": str(result.rows),
+                "files": str(len(committed_files(table, written.messages))),
+                "log": self._log.id,
+                "log.first": str(batch.first),
+                "log.last": str(batch.last),
+                "log.label": f"{self._log.id}-{batch.last}",
+            }
+            request = CommitRequest(
+                transaction,
+                Append(),
+                messages,
+                tuple((PREFIX + key, value) for key, value in properties.items()),
+            )
+        flush = StoredFlush(
+            batch.first, batch.last, result.chain, id, transaction_document(transaction)
+        )
+        self._log.begin_flush(location, flush, dead)
+        reach("flush.noted")
+        return result, request
+
+    def _commit(
+        self, name: TableName, location: str, id: str, batch: Batch, request: CommitRequest
+    ) -> CommitReceipt:
+        while True:
+            try:
+                answer = self._coordinator.commit(id, request)
+            except DeposedError:
+                raise
+            except PaimonMagicsError as error:  # asked again, until there is an answer
+                if self._stopping() or self._coordinator.deposed is not None:
+                    raise NotLoadedError(str(error)) from error
+                _log.warning("The batch %d of `%s` waits: %s", batch.last, name, error)
+                time.sleep(_POLL_SECONDS)
+                continue
+            match answer:
+                case Committed(receipt=receipt):
+                    return receipt
+                case Refusal(reason=reason) | Gone(reason=reason):
+                    self._log.drop_flush(location, batch.first, batch.last)
+                    raise NotLoadedError(reason)
+                case Undetermined(reason=reason):
+                    raise StuckError(_unknown(name, batch.first, batch.last, reason))
+                case _:
+                    raise StuckError(_unknown(name, batch.first, batch.last, str(answer)))
+
+    def _published(self, location: str, last: int, chain: int, snapshot_id: int | None) -> None:
+        """Note that a batch is in the table, as soon as the log works."""
+        while True:
+            try:
+                self._log.publish(location, last, chain, snapshot_id)
+                return
+            except StoreLostError:
+                raise
+            except PaimonMagicsError:
+                if self._stopping():
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _outcome(self, id: str, name: TableName, transaction: Transaction) -> CommitReceipt | None:
+        """The commit of a transaction that this process has not seen to its end, None when it
+        certainly has none and never will."""
+        while True:
+            held = self._coordinator.held(id)
+            if held is None:
+                try:
+                    found = find_commit(self._catalog.load(name), transaction)
+                    if found is not None:
+                        return found
+                    # Whoever had begun to publish it must not succeed any more.
+                    document = transaction_document(transaction)
+                    self._coordinator.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
+                except UnknownOutcomeError as error:
+                    raise StuckError(str(error)) from error
+                held = self._coordinator.held(id)
+                if held is None:
+                    return None
+            match held.phase:
+                case Phase.COMMITTED | Phase.LOST:
+                    return held.receipt
+                case Phase.ABORTED:
+                    return None
+                case Phase.ABORTING if not held.adopted:
+                    return None
+                case Phase.UNDETERMINED:
+                    raise StuckError(_unknown(name, 0, 0, held.reason))
+                case Phase.ACTIVE:
+                    answer = self._coordinator.abort(id, "its coordinator has died")
+                    if not isinstance(answer, Aborted | NotCommitted | Gone):
+                        raise StuckError(_unknown(name, 0, 0, str(answer)))
+                case _:
+                    time.sleep(_POLL_SECONDS)
+
+    def _give_up(self, id: str) -> None:
+        try:
+            self._coordinator.abort(id, "its batch could not be written")
+        except PaimonMagicsError as error:  # it ends by its lease
+            _log.warning("The transaction %s is left to its lease: %s", id, error)
+
+
+def _unknown(name: TableName, first: int, last: int, why: str) -> str:
+    return f"What became of the batch {first} to {last} of `{name}` can't be told: {why}"
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

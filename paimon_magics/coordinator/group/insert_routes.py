@@ -1,0 +1,268 @@
+"""Small inserts over HTTP: insert, look, wait until it is visible, and see to what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.answers import PausedError, error_answer
+from paimon_magics.coordinator.bodies import json_body
+from paimon_magics.coordinator.group.door import Admitted
+from paimon_magics.coordinator.group.facts import Facts, mode_of
+from paimon_magics.coordinator.group.queueing import Accepted, Answer, backlog
+from paimon_magics.coordinator.group.records import Format, read_segment
+from paimon_magics.coordinator.group.requests import (
+    ARROW,
+    Named,
+    answer_of,
+    digest_of,
+    named_by,
+)
+from paimon_magics.coordinator.group.room import Room
+from paimon_magics.coordinator.group.rows import conformed_stream
+from paimon_magics.coordinator.group.service import GroupCommit, Insert, TableQueue
+from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+
+__all__ = ["InsertRoutes", "queue_document"]
+
+_TABLE = "/v1/inserts/{database}/{table}"
+_WAIT_MS = 60_000
+_WAIT_MS_MAX = 600_000
+
+
+class InsertRoutes:
+    """The endpoints of small inserts."""
+
+    def __init__(self, group: GroupCommit, coordinator: Coordinator, room: Room) -> None:
+        self._group = group
+        self._coordinator = coordinator
+        self._room = room
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route(_TABLE, self.insert, methods=["POST"]),
+            Route(_TABLE, self.look, methods=["GET"]),
+            Route("/v1/inserts", self.look_at_all, methods=["GET"]),
+            Route(f"{_TABLE}/flush", self.flush, methods=["POST"]),
+            Route(f"{_TABLE}/reopen", self.reopen, methods=["POST"]),
+            Route(f"{_TABLE}/dead-letters", self.dead_letters, methods=["GET"]),
+            Route(f"{_TABLE}/dead-letters/{{lsn}}", self.discard, methods=["DELETE"]),
+            Route(f"{_TABLE}/dead-letters/{{lsn}}/retry", self.retry, methods=["POST"]),
+        ]
+
+    # ---- inserting ----
+
+    async def insert(self, request: Request) -> Response:
+        """One insert; answered as its mode says."""
+        facts = await self.facts(request)
+        named = named_by(
+            request.headers.get("idempotency-key"),
+            request.headers.get("paimon-channel"),
+            request.headers.get("paimon-offset"),
+        )
+        refused = self.refusal(facts)
+        if refused is not None:
+            return refused
+        body = await request.body()
+        admitted = await self._admitted(facts, body, request.headers.get("content-type", ""))
+        answer = await self.submit(facts, admitted, request.headers.get("group_commit"), named)
+        return answer_of(answer, named.label)
+
+    async def facts(self, request: Request) -> Facts:
+        """The table that a request names."""
+        names = request.path_params
+        database, table = str(names["database"]), str(names["table"])
+        facts = self._group.known_tables.fresh(database, table)
+        if facts is None:
+            facts = await run_in_threadpool(self._group.known_tables.load, database, table)
+        return facts
+
+    def refusal(self, facts: Facts) -> Response | None:
+        """Why nothing is taken now: the coordinator is paused, the table stopped, the disk full."""
+        state = self._coordinator.state
+        if state.pause is not None:
+            raise PausedError(state.pause)
+        stopped = state.stopped.get(facts.location)
+        if stopped is not None:
+            return error_answer(
+                409, "TableStopped", stopped.reason, "An administrator has to look at it."
+            )
+        if not self._room.is_left():
+            return error_answer(
+                507,
+                "NoRoom",
+                f"The disk of the log {self._group.log_name} is almost full.",
+                "Make room there, then send it again.",
+            )
+        return None
+
+    async def submit(
+        self, facts: Facts, admitted: Admitted, mode: str | None, named: Named
+    ) -> Answer:
+        """Hand an insert over, and wait for its answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._group.submit(
+            Insert(
+                facts,
+                admitted,
+                mode_of(mode, facts.mode),
+                future,
+                named.key,
+                named.offset,
+                digest_of(admitted) if named.key else b"",
+            )
+        )
+        return await future
+
+    async def _admitted(self, facts: Facts, body: bytes, content_type: str) -> Admitted:
+        if content_type.partition(";")[0].strip().lower() == ARROW:
+            return await run_in_threadpool(admitted_stream, facts, body)
+        return facts.door.json(body)
+
+    # ---- looking ----
+
+    async def look(self, request: Request) -> Response:
+        """A table's queue."""
+        facts = await self.facts(request)
+        table = self._group.tables.get(facts.location)
+        if table is None:
+            table = TableQueue.empty(facts.location, facts.name)
+        return JSONResponse(queue_document(table))
+
+    async def look_at_all(self, _: Request) -> Response:
+        """All queues."""
+        tables = sorted(self._group.tables.values(), key=lambda one: str(one.name))
+        return JSONResponse({"tables": [queue_document(one) for one in tables]})
+
+    async def flush(self, request: Request) -> Response:
+        """Load what waits; answered when it is visible."""
+        facts = await self.facts(request)
+        body = await json_body(request) if await request.body() else {}
+        wait_ms = body.get("wait_ms", _WAIT_MS)
+        if type(wait_ms) is not int or not 0 <= wait_ms <= _WAIT_MS_MAX:
+            raise InvalidValueError(f"`wait_ms` must be between 0 and {_WAIT_MS_MAX}.")
+        if facts.location not in self._group.tables:
+            return JSONResponse({"lsn": 0, "snapshot_id": None})
+        asked = asyncio.wrap_future(self._group.flush(facts.location))
+        try:
+            answer = await asyncio.wait_for(asyncio.shield(asked), wait_ms / 1000)
+        except TimeoutError:
+            error = self._group.tables[facts.location].queue.last_error
+            return error_answer(
+                504,
+                "TooLate",
+                f"Rows of `{facts.name}` were not loaded within {wait_ms:,} ms"
+                + (f": {error}" if error else "."),
+                "They are durable, and stay in the log until they are loaded.",
+            )
+        return answer_of(answer)
+
+    # ---- what went wrong ----
+
+    async def reopen(self, request: Request) -> Response:
+        """Let a closed table go on, with `accept_loss` without what is missing."""
+        facts = await self.facts(request)
+        body = await json_body(request) if await request.body() else {}
+        accept_loss = body.get("accept_loss", False) is True
+        await run_in_threadpool(self._group.reopen, facts, accept_loss=accept_loss)
+        return JSONResponse({"status": "open"})
+
+    async def dead_letters(self, request: Request) -> Response:
+        """The records of a table that could not be loaded."""
+        facts = await self.facts(request)
+        letters = await run_in_threadpool(self._group.dead_letters, facts.location)
+        documents = []
+        for letter in letters:
+            (record,), _ = read_segment(letter.body, letter.lsn, None)
+            is_json = record.format is Format.JSON
+            documents.append(
+                {
+                    "lsn": letter.lsn,
+                    "why": letter.why,
+                    "at_ms": letter.at_ms,
+                    "rows": record.rows,
+                    "schema_id": record.schema_id,
+                    "request": record.payload.decode() if is_json else None,
+                    "arrow": None if is_json else base64.b64encode(record.payload).decode(),
+                }
+            )
+        return JSONResponse({"dead_letters": documents})
+
+    async def discard(self, request: Request) -> Response:
+        """Forget a dead letter."""
+        facts = await self.facts(request)
+        await self._letter(request, facts)
+        lsn = int(request.path_params["lsn"])
+        await run_in_threadpool(self._group.drop_dead_letter, facts.location, lsn)
+        return JSONResponse({"status": "discarded"})
+
+    async def retry(self, request: Request) -> Response:
+        """Insert a dead letter's rows anew; only once, however often it is asked."""
+        facts = await self.facts(request)
+        letter = await self._letter(request, facts)
+        # Somebody has probably just changed the schema for it.
+        names = facts.name.database or "", facts.name.table
+        facts = await run_in_threadpool(self._group.known_tables.load, *names)
+        lsn = int(request.path_params["lsn"])
+        if letter["format"] is Format.ARROW:
+            admitted = await run_in_threadpool(admitted_stream, facts, letter["payload"])
+        else:
+            admitted = facts.door.json(letter["payload"])
+        named = named_by(f"dead-letter-{lsn}", None, None)
+        answer = await self.submit(facts, admitted, None, named)
+        if isinstance(answer, Accepted):
+            await run_in_threadpool(self._group.drop_dead_letter, facts.location, lsn)
+        return answer_of(answer, named.label)
+
+    async def _letter(self, request: Request, facts: Facts) -> dict[str, Any]:
+        text = str(request.path_params["lsn"])
+        letters = await run_in_threadpool(self._group.dead_letters, facts.location)
+        for letter in letters:
+            if str(letter.lsn) == text:
+                (record,), _ = read_segment(letter.body, letter.lsn, None)
+                return {"format": record.format, "payload": record.payload}
+        raise UnknownNameError(
+            f"`{facts.name}` has no dead letter {text}.", hint="`%paimon queue` lists them."
+        )
+
+
+def admitted_stream(facts: Facts, body: bytes) -> Admitted:
+    """An Arrow stream that fits the table. Raises StatementErrors."""
+    try:
+        rows, payload = conformed_stream(body, facts.definition)
+    except StatementError:
+        raise
+    except ValueError as error:  # Arrow's own are such
+        raise InvalidValueError(
+            f"The Arrow stream does not fit `{facts.name}`: {error}.",
+            hint="Cast its columns to the table's types first.",
+        ) from error
+    return Admitted(Format.ARROW, facts.definition.schema_id, rows, payload)
+
+
+def queue_document(table: TableQueue) -> dict[str, Any]:
+    """What everybody who may read is told of a table's queue."""
+    queue = table.queue
+    rows, size_bytes = backlog(queue)
+    batches = queue.batches
+    return {
+        "table": {"database": table.name.database, "table": table.name.table},
+        "acknowledged": queue.acknowledged,
+        "published": queue.published,
+        "snapshot_id": queue.snapshot_id,
+        "waiting_rows": rows,
+        "waiting_bytes": size_bytes,
+        "oldest_ms": min((batch.since_ms for batch in batches), default=None),
+        "loading": queue.flushing is not None,
+        "held_by": len(queue.holds),
+        "closed": queue.closed or None,
+        "last_error": queue.last_error or None,
+    }

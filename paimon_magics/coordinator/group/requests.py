@@ -1,0 +1,155 @@
+"""A request to insert, from its headers and body to an `Insert`; and answers as documents.
+
+What a client may say beside the rows, in headers: `Idempotency-Key`, a label that makes a repeat
+get the first answer; or `Paimon-Channel` with `Paimon-Offset`, for streams; and `group_commit`, the
+mode. Nothing here waits for anything but the rows' check.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from paimon_magics.coordinator.answers import error_answer
+from paimon_magics.coordinator.group.door import Admitted
+from paimon_magics.coordinator.group.queueing import (
+    Accepted,
+    Answer,
+    Flushed,
+    Granted,
+    Mode,
+    Reason,
+    Refused,
+)
+from paimon_magics.errors import InvalidValueError
+
+__all__ = ["ARROW", "Named", "answer_document", "answer_of", "digest_of", "named_by", "refusal"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+_DIGEST_BYTES = 16
+_CHARACTERS_MAX = 128
+_OFFSET_MAX = 2**63 - 2
+
+_STATUS = {
+    Reason.FULL: 429,
+    Reason.CLOSED: 409,
+    Reason.MISMATCH: 422,
+    Reason.RANGE: 416,
+    Reason.DEAD: 422,
+    Reason.LATE: 504,
+}
+_TOLD = {
+    Reason.FULL: ("TooMuchWaits", "The table takes no more for now", "Send it again later."),
+    Reason.CLOSED: (
+        "TableClosed",
+        "The table takes no inserts",
+        "An administrator has to look at it: `%paimon queue` says more.",
+    ),
+    Reason.MISMATCH: (
+        "LabelUsed",
+        "The label, or channel and offset, was used before",
+        "Give each insert a label of its own, and repeat it with the same rows only.",
+    ),
+    Reason.RANGE: (
+        "OffsetOutOfRange",
+        "An insert is missing before this one",
+        "Go on with the offset that is named.",
+    ),
+    Reason.DEAD: (
+        "DeadLetter",
+        "The rows were taken, and could not be loaded",
+        "They are kept as a dead letter: `%paimon queue` shows it.",
+    ),
+    Reason.LATE: ("TooLate", "It has not come in time", "Ask again."),
+}
+
+
+class Named:
+    """How an insert is told from others: `key` and `offset` as in `records.Record`, `label` as the
+    client gave it."""
+
+    __slots__ = ("key", "label", "offset")
+
+    def __init__(self, key: str = "", offset: int = -1, label: str | None = None) -> None:
+        self.key = key
+        self.offset = offset
+        self.label = label
+
+
+_NAMELESS = Named()
+
+
+def named_by(label: str | None, channel: str | None, offset: str | int | None) -> Named:
+    """What a client calls its insert. Raises InvalidValueError for what is no name."""
+    if label is None and channel is None and offset is None:
+        return _NAMELESS
+    if label is not None:
+        if channel is not None or offset is not None:
+            raise InvalidValueError("An insert has a label, or a channel and an offset: not both.")
+        return Named(f"l:{_checked(label, 'label')}", -1, label)
+    if channel is None or offset is None:
+        raise InvalidValueError(
+            "A channel and an offset go together.",
+            hint="Number the inserts of a channel one by one: Paimon-Channel, Paimon-Offset.",
+        )
+    try:
+        number = int(offset)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= _OFFSET_MAX:
+        raise InvalidValueError(f"`{offset}` is no offset.", hint="Offsets are 0, 1, 2, …")
+    return Named(f"c:{_checked(channel, 'channel')}", number)
+
+
+def digest_of(admitted: Admitted) -> bytes:
+    """What tells an insert from another one under the same name."""
+    return hashlib.blake2b(admitted.payload, digest_size=_DIGEST_BYTES).digest()
+
+
+def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
+    """What is told of an insert that was taken, or of a wait that is over."""
+    match answer:
+        case Accepted(
+            lsn=lsn, mode=mode, duplicate=duplicate, fallback=fallback, snapshot_id=snapshot_id
+        ):
+            document: dict[str, Any] = {"lsn": lsn, "label": label, "mode": mode.value}
+            if duplicate:
+                document["duplicate"] = True
+            if fallback:
+                document["fallback"] = fallback
+            if mode is not Mode.ASYNC:
+                document["snapshot_id"] = snapshot_id
+            return document
+        case Flushed(lsn=lsn, snapshot_id=snapshot_id):
+            return {"lsn": lsn, "snapshot_id": snapshot_id}
+        case Granted(lsn=lsn):
+            return {"lsn": lsn}
+        case Refused():
+            return {"error": refusal(answer)}
+
+
+def refusal(answer: Refused) -> dict[str, Any]:
+    """Why an insert was not taken: type, message and hint, as in every error."""
+    kind, what, hint = _TOLD[answer.reason]
+    return {"type": kind, "message": f"{what}: {answer.message}.", "hint": hint}
+
+
+def answer_of(answer: Answer, label: str | None = None) -> Response:
+    """The response to an insert, or to a wait."""
+    if not isinstance(answer, Refused):
+        return JSONResponse(answer_document(answer, label))
+    told = refusal(answer)
+    response = error_answer(_STATUS[answer.reason], told["type"], told["message"], told["hint"])
+    if answer.retry_after_ms:
+        response.headers["retry-after"] = str(-(-answer.retry_after_ms // 1000))
+    return response
+
+
+def _checked(text: str, what: str) -> str:
+    if not 0 < len(text) <= _CHARACTERS_MAX:
+        raise InvalidValueError(
+            f"A {what} has 1 to {_CHARACTERS_MAX} characters, not {len(text):,}."
+        )
+    return text

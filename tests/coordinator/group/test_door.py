@@ -1,0 +1,368 @@
+"""What the door lets in can be written, as what it says; what it refuses is told where it is."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from paimon_magics.coordinator.group.door import Admitted, Door
+from paimon_magics.coordinator.group.records import Format, Record
+from paimon_magics.coordinator.group.rows import batches_of, conformed_stream
+from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from paimon_magics.planning.definitions import Column, TableDefinition, plan_create_table
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.type_text import from_paimon
+
+NAME = TableName("events", "shop")
+
+
+def definition(sql: str) -> TableDefinition:
+    statement = parse_statement(f"CREATE TABLE events ({sql})")
+    assert isinstance(statement, CreateTable)
+    return plan_create_table(statement)
+
+
+def of_type(text: str) -> TableDefinition:
+    return TableDefinition((Column(0, "v", from_paimon(text)),))
+
+
+def record(admitted: Admitted, lsn: int = 1) -> Record:
+    return Record(lsn, admitted.format, admitted.schema_id, admitted.rows, 0, admitted.payload)
+
+
+def let_in(table: TableDefinition, document: Any) -> list[dict[str, object]]:
+    """The rows of a request as they would be written."""
+    admitted = Door(NAME, table).json(json.dumps(document).encode())
+    batches, unfit = batches_of([record(admitted)], {0: table}, table)
+    assert unfit == []
+    rows: list[dict[str, object]] = pa.Table.from_batches(batches).to_pylist() if batches else []
+    assert len(rows) == admitted.rows
+    return rows
+
+
+UTC = datetime.UTC
+GOOD: list[tuple[str, object, object]] = [
+    ("BOOLEAN", True, True),
+    ("TINYINT", -128, -128),
+    ("BIGINT", 2**63 - 1, 2**63 - 1),
+    ("FLOAT", 1.5, 1.5),
+    ("FLOAT", 3, 3.0),
+    ("DOUBLE", "-Infinity", -math.inf),
+    ("DOUBLE", 1e300, 1e300),
+    ("DECIMAL(5, 2)", "123.45", Decimal("123.45")),
+    ("DECIMAL(5, 2)", "1.5000", Decimal("1.50")),
+    ("DECIMAL(5, 2)", 1.1, Decimal("1.10")),
+    ("DECIMAL(5, 2)", -7, Decimal("-7.00")),
+    ("DECIMAL(38, 0)", "9" * 38, Decimal("9" * 38)),
+    ("DECIMAL(5, 2)", "1e2", Decimal("100.00")),
+    ("STRING", "ü\U0001f600", "ü\U0001f600"),
+    ("VARCHAR(3)", "ab   ", "ab "),
+    ("CHAR(3)", "a", "a  "),
+    ("BYTES", "AP8=", b"\x00\xff"),
+    ("VARBINARY(2)", "AP8=", b"\x00\xff"),
+    ("DATE", "2026-11-21", datetime.date(2026, 11, 21)),
+    ("TIME(3)", "10:30:00.5", datetime.time(10, 30, 0, 500_000)),
+    ("TIMESTAMP(0)", "1969-12-31 23:59:59.9", datetime.datetime(1969, 12, 31, 23, 59, 59)),
+    (
+        "TIMESTAMP(3)",
+        "2026-11-21T10:30:00.1239",
+        datetime.datetime(2026, 11, 21, 10, 30, 0, 123000),
+    ),
+    ("TIMESTAMP(6)", "0001-01-01 00:00:00", datetime.datetime(1, 1, 1)),
+    (
+        "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+        "2026-11-21T10:30:00+01:00",
+        datetime.datetime(2026, 11, 21, 9, 30, tzinfo=UTC),
+    ),
+    (
+        "TIMESTAMP(3) WITH LOCAL TIME ZONE",
+        "2026-11-21 10:30:00Z",
+        datetime.datetime(2026, 11, 21, 10, 30, tzinfo=UTC),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "value", "expected"), GOOD)
+def test_a_value_is_written_as_what_it_says(text: str, value: object, expected: object) -> None:
+    assert let_in(of_type(text), {"rows": [[value], [None]]}) == [{"v": expected}, {"v": None}]
+
+
+def test_nested_values_are_written_as_what_they_say() -> None:
+    table = definition(
+        "a ARRAY<INT>, m MAP<STRING, INT>, k MAP<INT, STRING>, r STRUCT<x: INT, y: DATE>"
+    )
+    rows = let_in(
+        table,
+        {"rows": [[[1, None], {"a": 1}, [[7, "x"]], {"x": 1}], [[], {}, [], [2, "2026-01-02"]]]},
+    )
+    assert rows == [
+        {"a": [1, None], "m": [("a", 1)], "k": [(7, "x")], "r": {"x": 1, "y": None}},
+        {"a": [], "m": [], "k": [], "r": {"x": 2, "y": datetime.date(2026, 1, 2)}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "said"),
+    [
+        ("BOOLEAN", 1, "1 where true or false is expected"),
+        ("INT", True, "True where a whole number is expected"),
+        ("INT", 1.0, "1.0 where a whole number"),
+        ("INT", "1", '"1" where a whole number'),
+        ("TINYINT", 128, "128 does not fit into TINYINT"),
+        ("BIGINT", 2**63, "does not fit into BIGINT"),
+        ("FLOAT", 1e39, "does not fit into FLOAT"),
+        ("DOUBLE", 10**400, "does not fit into DOUBLE"),
+        ("DOUBLE", "nan", "where a number is expected"),
+        ("DECIMAL(5, 2)", "1.234", "does not fit into DECIMAL(5, 2)"),
+        ("DECIMAL(5, 2)", "1234", "does not fit into DECIMAL(5, 2)"),
+        ("DECIMAL(38, 20)", 0.1234567890123456, "send it as text"),
+        ("DECIMAL(5, 2)", "NaN", "where a number is expected"),
+        ("STRING", 5, "5 where a text is expected"),
+        ("VARCHAR(3)", "abcd", "longer than VARCHAR(3)"),
+        ("CHAR(3)", "abcd", "longer than CHAR(3)"),
+        ("BYTES", "!", "base64"),
+        ("BINARY(3)", "AP8=", "2 bytes where 3 are"),
+        ("VARBINARY(1)", "AP8=", "2 bytes where 1 fit"),
+        ("DATE", "2026-02-30", "a day of the calendar"),
+        ("DATE", "20260201", "a date as"),
+        ("TIME(0)", "24:00:00", "a time of the day"),
+        ("TIMESTAMP(6)", "2026-11-21", "a timestamp as"),
+        ("TIMESTAMP(6)", "2026-11-21 10:00:00Z", "a timestamp as"),
+        ("TIMESTAMP(9)", "2300-01-01 00:00:00", "outside what"),
+        ("TIMESTAMP(6) WITH LOCAL TIME ZONE", "2026-11-21 10:00:00", "with its zone"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_its_place(
+    text: str, value: object, said: str
+) -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        let_in(of_type(text), {"rows": [[None], [value]]})
+    assert raised.value.message.startswith("Row 2, column `v`: ")
+    assert said in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "said"),
+    [
+        ([], InvalidValueError, "must be an object"),
+        ({}, InvalidValueError, "A statement has `rows`"),
+        ({"rows": 1}, InvalidValueError, "a list of lists"),
+        ({"rows": [{"id": 1}]}, InvalidValueError, "a list of lists"),
+        ({"rows": [], "more": 1}, InvalidValueError, "A statement has `rows`"),
+        ({"rows": [[1, "a"], [1]]}, InvalidValueError, "Row 2 has 1 values, but 2 columns"),
+        ({"columns": ["id", "nme"], "rows": []}, UnknownNameError, "no column `nme`"),
+        (
+            {"columns": ["id", "ID"], "rows": []},
+            InvalidValueError,
+            "`id` of `shop.events` is",
+        ),
+        ({"columns": ["name"], "rows": []}, InvalidValueError, "is NOT NULL and has no"),
+        ({"columns": "id", "rows": []}, InvalidValueError, "a list of names"),
+        ({"rows": [[None, "a"]]}, InvalidValueError, "Row 1, column `id`: it is NULL"),
+        (
+            {"statements": [{"rows": [[1, "a"]]}, {"rows": [[1, 2]]}]},
+            InvalidValueError,
+            "Statement 2, row 1, column `name`",
+        ),
+        ({"statements": []}, InvalidValueError, "at least one"),
+    ],
+)
+def test_a_request_that_does_not_fit_is_refused(
+    document: object, error: type[StatementError], said: str
+) -> None:
+    table = definition("id BIGINT NOT NULL, name STRING")
+    with pytest.raises(error) as raised:
+        let_in(table, document)
+    assert said in raised.value.message
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"rows": [[NaN]]}', b'{"rows": [["\\ud800"]]}'])
+def test_what_is_no_json_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidValueError, match="not JSON"):
+        Door(NAME, of_type("STRING")).json(body)
+
+
+def test_columns_that_are_left_out_get_their_default_or_null() -> None:
+    table = definition(
+        "id BIGINT NOT NULL, kind STRING DEFAULT 'new', n DECIMAL(5, 2) DEFAULT 1.5, note STRING, "
+        "at TIMESTAMP_NTZ DEFAULT '2026-01-02 03:04', raw BINARY DEFAULT 'ab'"
+    )
+    assert let_in(table, {"columns": ["note", "id"], "rows": [["x", 1]]}) == [
+        {
+            "id": 1,
+            "kind": "new",
+            "n": Decimal("1.50"),
+            "note": "x",
+            "at": datetime.datetime(2026, 1, 2, 3, 4),
+            "raw": b"ab",
+        }
+    ]
+
+
+def test_a_default_that_depends_on_a_zone_must_be_given() -> None:
+    table = definition("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
+    with pytest.raises(InvalidValueError, match=r"`at` of `shop[.]events` is left out"):
+        let_in(table, {"columns": ["id"], "rows": [[1]]})
+
+
+def test_statements_with_other_columns_keep_their_order() -> None:
+    table = definition("id BIGINT, a STRING, b INT")
+    document = {
+        "statements": [
+            {"rows": [[1, "x", 1]]},
+            {"columns": ["b", "id"], "rows": [[2, 2], [3, 3]]},
+            {"rows": []},
+            {"rows": [[4, None, None]]},
+        ]
+    }
+    assert let_in(table, document) == [
+        {"id": 1, "a": "x", "b": 1},
+        {"id": 2, "a": None, "b": 2},
+        {"id": 3, "a": None, "b": 3},
+        {"id": 4, "a": None, "b": None},
+    ]
+
+
+TYPES = [text for text, _, _ in GOOD]
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=12)
+    | st.sampled_from([value for _, value, _ in GOOD if isinstance(value, str)]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+NESTED = st.sampled_from(
+    ["ARRAY<INT>", "MAP<STRING, INT>", "MAP<DATE, ARRAY<STRING>>", "STRUCT<x: INT, y: STRING>"]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.sampled_from(TYPES), values=st.lists(JSON, min_size=1, max_size=3))
+def test_whatever_is_let_in_can_be_written(text: str, values: Sequence[object]) -> None:
+    table = of_type(text)
+    try:
+        rows = let_in(table, {"rows": [[value] for value in values]})
+    except InvalidValueError:
+        return
+    assert len(rows) == len(values)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=NESTED, values=st.lists(JSON, min_size=1, max_size=3))
+def test_whatever_is_let_in_of_nested_values_can_be_written(
+    text: str, values: Sequence[object]
+) -> None:
+    try:
+        let_in(definition(f"v {text}"), {"rows": [[value] for value in values]})
+    except InvalidValueError:
+        return
+
+
+class TestArrowStreams:
+    TABLE = definition(
+        "id BIGINT NOT NULL, name VARCHAR(3), c CHAR(2), d DATE DEFAULT '2026-01-01'"
+    )
+
+    def stream(self, **columns: pa.Array) -> bytes:
+        table = pa.table(columns)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    def test_its_columns_are_cast_to_the_tables(self) -> None:
+        rows, payload = conformed_stream(
+            self.stream(
+                name=pa.array(["a", None]).dictionary_encode(),
+                ID=pa.array([1, 2], pa.int32()),
+                c=pa.array(["x", None]),
+            ),
+            self.TABLE,
+        )
+        admitted = Admitted(Format.ARROW, 0, rows, payload)
+        batches, unfit = batches_of([record(admitted)], {0: self.TABLE}, self.TABLE)
+        day = datetime.date(2026, 1, 1)
+        assert (unfit, pa.Table.from_batches(batches).to_pylist()) == (
+            [],
+            [
+                {"id": 1, "name": "a", "c": "x ", "d": day},
+                {"id": 2, "name": None, "c": None, "d": day},
+            ],
+        )
+
+    @pytest.mark.parametrize(
+        ("columns", "said"),
+        [
+            ({"id": pa.array([None, 1])}, "NOT NULL"),
+            ({"id": pa.array([2**63], pa.uint64())}, "not in range"),
+            ({"id": pa.array([1]), "name": pa.array(["abcd"])}, "length 4, above 3"),
+            ({"id": pa.array([1]), "none": pa.array([1])}, "no column `none`"),
+            ({"name": pa.array(["a"])}, "`id` of `table` is NOT NULL"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, columns: dict[str, pa.Array], said: str) -> None:
+        with pytest.raises((StatementError, ValueError), match=said):
+            conformed_stream(self.stream(**columns), self.TABLE)
+
+    def test_what_is_no_stream_is_refused(self) -> None:
+        with pytest.raises(ValueError):
+            conformed_stream(b"no stream", self.TABLE)
+
+
+class TestSchemaChanges:
+    OLD = definition("id BIGINT NOT NULL, old_name STRING, gone INT, n INT, d STRING DEFAULT 'x'")
+
+    def changed(self, columns: str, ids: Sequence[int]) -> TableDefinition:
+        made = definition(columns)
+        numbered = tuple(
+            Column(id, c.name, c.type, c.comment, c.default)
+            for id, c in zip(ids, made.columns, strict=True)
+        )
+        return TableDefinition(numbered, schema_id=1)
+
+    def converted(
+        self, target: TableDefinition, *rows: list[object], columns: list[str] | None = None
+    ) -> tuple[list[dict[str, object]], list[int]]:
+        records = []
+        for lsn, row in enumerate(rows, 1):
+            document = {"rows": [row]} | ({"columns": columns} if columns else {})
+            admitted = Door(NAME, self.OLD).json(json.dumps(document).encode())
+            records.append(record(admitted, lsn))
+        batches, unfit = batches_of(records, {0: self.OLD, 1: target}, target)
+        table = pa.Table.from_batches(batches) if batches else pa.table({})
+        return table.to_pylist(), [one.lsn for one in unfit]
+
+    def test_columns_are_found_by_their_ids(self) -> None:
+        target = self.changed(
+            "new STRING, name STRING, id BIGINT NOT NULL, n BIGINT, d STRING", [9, 1, 0, 3, 4]
+        )
+        assert self.converted(target, [1, "a", 5, 7, "y"]) == (
+            [{"new": None, "name": "a", "id": 1, "n": 7, "d": "y"}],
+            [],
+        )
+
+    def test_a_default_is_that_of_the_time_of_the_insert(self) -> None:
+        target = self.changed("id BIGINT NOT NULL, d STRING DEFAULT 'y'", [0, 4])
+        assert self.converted(target, [1], columns=["id"]) == ([{"id": 1, "d": "x"}], [])
+
+    def test_what_can_not_be_written_any_more_is_told_and_hurts_nobody(self) -> None:
+        target = self.changed("id BIGINT NOT NULL, n TINYINT NOT NULL", [0, 3])
+        rows = [1, "a", 1, 7, "d"], [2, "a", 1, 700, "d"], [3, "a", 1, None, "d"], [4, "", 1, 8, ""]
+        assert self.converted(target, *rows) == ([{"id": 1, "n": 7}, {"id": 4, "n": 8}], [2, 3])
+
+    def test_a_new_column_that_must_have_a_value_makes_dead_letters(self) -> None:
+        target = self.changed("id BIGINT NOT NULL, must INT NOT NULL", [0, 9])
+        assert self.converted(target, [1, "a", 1, 7, "d"]) == ([], [1])

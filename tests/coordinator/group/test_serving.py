@@ -1,0 +1,440 @@
+"""Small inserts over HTTP, into real tables, by a real coordinator and its flusher."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import AlterTable
+from tests.coordinator.group.serving import QUICK, SLOW, Served, table_sql
+from tests.coordinator.process import wait_until, write
+
+
+def error(answer: Any) -> str:
+    return str(answer.json()["error"]["type"])
+
+
+def snapshots(served: Served) -> list[dict[str, Any]]:
+    folder = served.process.warehouse / "default.db" / served.name.table / "snapshot"
+    names = sorted(folder.glob("snapshot-*"), key=lambda path: int(path.name[9:]))
+    return [json.loads(path.read_text()) for path in names]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A coordinator for all tests that leave it alone."""
+    with Served(tmp_path_factory.mktemp("shared"), table_sql()) as served:
+        yield served
+
+
+def alter(served: Served, change: str) -> None:
+    statement = parse_statement(f"ALTER TABLE t {change}")
+    assert isinstance(statement, AlterTable)
+    served.catalog.alter_table(served.name, statement.changes)
+
+
+def test_an_insert_is_acknowledged_and_loaded_with_others_later(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        answers = [served.insert([[n, "a"], [n, "b"]]).json() for n in range(3)]
+        assert answers == [{"lsn": n, "label": None, "mode": "async_mode"} for n in (1, 2, 3)]
+        assert served.rows() == []
+        queue = served.queue()
+        assert (queue["acknowledged"], queue["published"], queue["waiting_rows"]) == (3, 0, 6)
+        assert served.flush() == {"lsn": 3, "snapshot_id": 1}
+        assert served.ids() == [0, 0, 1, 1, 2, 2]
+        assert [row["name"] for row in served.rows()] == ["a", "b"] * 3
+        noted = snapshots(served)[0]["properties"]
+        found = {key.removeprefix("paimon-magics."): value for key, value in noted.items()}
+        assert (found["log.first"], found["log.last"], found["rows"]) == ("1", "3", "6")
+        assert served.queue()["waiting_bytes"] == 0
+
+
+def test_many_statements_in_one_request_are_one_insert(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        statements = [{"columns": ["id"], "rows": [[n]]} for n in range(64)]
+        answer = served.call("POST", "", {"statements": statements})
+        assert answer.json()["lsn"] == 1
+        served.flush()
+        assert served.ids() == list(range(64))
+
+
+def test_an_arrow_stream_is_an_insert(shared: Served) -> None:
+    table = pa.table({"name": ["a", None], "id": pa.array([1, 2], pa.int16())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    kind = {"content-type": "application/vnd.apache.arrow.stream"}
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        body = sink.getvalue().to_pybytes()
+        assert served.call("POST", "", body, kind).status_code == 200
+        served.insert([[3, "c"]])
+        served.flush()
+        assert [list(row.values()) for row in served.rows()] == [
+            [1, "a"],
+            [2, None],
+            [3, "c"],
+        ]
+        refused = served.call("POST", "", b"no stream", kind)
+        assert (refused.status_code, error(refused)) == (400, "InvalidValueError")
+
+
+def test_the_mode_says_when_it_is_answered(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
+        seen = served.insert([[1, "a"]], mode="sync_mode").json()
+        assert seen == {"lsn": 1, "label": None, "mode": "sync_mode", "snapshot_id": 1}
+        assert served.ids() == [1]
+        alone = served.insert([[2, "a"]], mode="off_mode").json()
+        assert (alone["mode"], served.ids()) == ("off_mode", [1, 2])
+        assert served.insert([[3, "a"]], mode="some_mode").status_code == 400
+
+
+def test_a_repeated_label_or_offset_gets_the_first_answer(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        first = served.insert([[1, "a"]], idempotency_key="one")
+        again = served.insert([[1, "a"]], idempotency_key="one")
+        assert again.json() == {**first.json(), "duplicate": True}
+        other = served.insert([[2, "a"]], idempotency_key="one")
+        assert (other.status_code, error(other)) == (422, "LabelUsed")
+        served.insert([[2, "a"]], paimon_channel="c", paimon_offset="7")
+        repeated = served.insert([[2, "a"]], paimon_channel="c", paimon_offset="7")
+        assert repeated.json() == {
+            "lsn": 2,
+            "label": None,
+            "mode": "async_mode",
+            "duplicate": True,
+        }
+        gap = served.insert([[4, "a"]], paimon_channel="c", paimon_offset="9")
+        assert (gap.status_code, error(gap)) == (416, "OffsetOutOfRange")
+        served.insert([[3, "a"]], paimon_channel="c", paimon_offset="8")
+        served.process.kill()
+        served.process.start()
+        assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
+        assert served.insert([[3, "a"]], paimon_channel="c", paimon_offset="8").json()["lsn"] == 3
+        served.flush()
+        assert served.ids() == [1, 2, 3]
+        assert served.insert([[1, "a"]], idempotency_key="one").json()["lsn"] == 1
+
+
+def test_what_does_not_fit_is_refused_and_takes_nothing_with_it(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        served.insert([[1, "a"]])
+        assert error(served.insert([[2, "a"], ["x", "a"]])) == "InvalidValueError"
+        assert error(served.call("POST", "", b"{")) == "InvalidValueError"
+        assert served.call("POST", "/v1/inserts/default/u", {"rows": []}).status_code == 404
+        assert served.insert([[3, "a"]], idempotency_key="x" * 129).status_code == 400
+        served.flush()
+        assert served.ids() == [1]
+
+
+def test_a_table_without_the_option_takes_no_small_inserts(shared: Served) -> None:
+    with Served(shared.folder, "CREATE TABLE t (id BIGINT)", shared=shared) as served:
+        answer = served.insert([[1]])
+        assert (answer.status_code, error(answer)) == (400, "InvalidTableError")
+        assert "'auto_batch_load' = 'true'" in answer.json()["error"]["hint"]
+
+
+def test_without_a_token_nothing_is_taken(shared: Served) -> None:
+    with Served(shared.folder, table_sql(), shared=shared) as served:
+        wrong = served.call("POST", "", {"rows": []}, {"authorization": "Bearer no"})
+        assert wrong.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ("id BIGINT NOT NULL, name STRING", "'primary-key' = 'id', 'bucket' = '2'"),
+        ("id BIGINT NOT NULL, name STRING", "'primary-key' = 'id'"),
+        ("id BIGINT NOT NULL, name STRING", "'primary-key' = 'id', 'bucket' = '-2'"),
+    ],
+    ids=["fixed", "dynamic", "postponed"],
+)
+def test_the_later_acknowledged_row_of_a_key_wins(
+    shared: Served, columns: str, options: str
+) -> None:
+    with Served(shared.folder, table_sql(columns, f"{options}, {SLOW}"), shared=shared) as served:
+        for number in range(20):
+            served.insert([[number % 3, f"{number}"]])
+            if number == 10:
+                served.flush()
+        served.flush()
+        found = {row["id"]: row["name"] for row in served.rows()}
+        assert found == {0: "18", 1: "19", 2: "17"}
+
+
+def test_absent_columns_of_a_partial_update_leave_what_is_there(shared: Served) -> None:
+    columns = "id BIGINT NOT NULL, a STRING, b STRING"
+    options = f"'primary-key' = 'id', 'bucket' = '1', 'merge-engine' = 'partial-update', {SLOW}"
+    with Served(shared.folder, table_sql(columns, options), shared=shared) as served:
+        for name, value in (("a", "x"), ("b", "y"), ("a", "z")):
+            body = {"columns": ["id", name], "rows": [[1, value]]}
+            assert served.call("POST", "", body).status_code == 200
+        served.flush()
+        assert served.rows() == [{"id": 1, "a": "z", "b": "y"}]
+
+
+def test_rows_go_to_their_partitions_and_buckets(shared: Served) -> None:
+    sql = (
+        "CREATE TABLE t (id BIGINT, day STRING) PARTITIONED BY (day) TBLPROPERTIES "
+        f"('auto_batch_load' = 'true', 'bucket' = '2', 'bucket-key' = 'id', {SLOW})"
+    )
+    with Served(shared.folder, sql, shared=shared) as served:
+        served.insert([[n, f"d{n % 2}"] for n in range(40)])
+        served.flush()
+        found = served.rows()
+        assert sorted(row["id"] for row in found) == list(range(40))  # type: ignore[type-var]
+        assert all(row["day"] == f"d{row['id'] % 2}" for row in found)  # type: ignore[operator]
+
+
+def test_what_was_acknowledged_before_a_death_is_loaded_after_it(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        for number in range(50):
+            assert served.insert([[number, "a"]]).status_code == 200
+        served.process.kill()
+        served.process.start()
+        served.insert([[50, "a"]])
+        served.flush()
+        assert served.ids() == list(range(51))
+
+
+def test_an_orderly_end_loads_what_waits(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        served.insert([[1, "a"]])
+        assert served.process.end() == 0
+        assert served.ids() == [1]
+
+
+class TestOtherStatements:
+    def test_an_overwrite_has_its_place_between_the_inserts(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
+            served.insert([[1, "a"]])
+            client = served.process.client()
+            transaction = client.begin(served.name)
+            assert served.ids() == [1]  # it sees what was acknowledged before
+            served.insert([[2, "b"]])
+            time.sleep(0.5)  # longer than the interval: nothing passes it
+            assert served.ids() == [1]
+            messages = write(served.catalog, transaction, [{"id": 9, "name": "o"}], overwrite=True)
+            client.commit(CommitRequest(transaction, OverwritePartitions(), messages))
+            served.flush()
+            assert sorted(served.ids()) == [2, 9]  # type: ignore[type-var]
+
+    def test_one_that_is_given_up_holds_nobody_any_more(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
+            client = served.process.client()
+            transaction = client.begin(served.name)
+            served.insert([[1, "a"]])
+            client.abort(transaction)
+            wait_until(lambda: served.ids() == [1])
+
+    def test_one_whose_owner_died_ends_by_its_lease(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(options=QUICK), "--lease-ms=1000") as served:
+            client = served.process.client()
+            client.begin(served.name)
+            client.close()
+            served.insert([[1, "a"]])
+            wait_until(lambda: served.ids() == [1])
+
+    def test_inserts_and_appends_of_others_all_get_there(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=QUICK), shared=shared) as served:
+            done = threading.Event()
+
+            def insert() -> None:
+                for number in range(100):
+                    assert served.insert([[number, "i"]]).status_code == 200
+                done.set()
+
+            thread = threading.Thread(target=insert)
+            thread.start()
+            client = served.process.client()
+            appended = 0
+            while not done.is_set() or appended == 0:
+                transaction = client.begin(served.name)
+                messages = write(served.catalog, transaction, [{"id": -1, "name": "t"}])
+                client.commit(CommitRequest(transaction, Append(), messages))
+                appended += 1
+            thread.join()
+            served.flush()
+            found = served.ids()
+            assert [id for id in found if id != -1] == list(range(100))
+            assert found.count(-1) == appended
+
+
+class TestSchemaChanges:
+    def test_rows_that_wait_are_mapped_to_the_new_schema(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            served.insert([[1, "a"]])
+            alter(served, "RENAME COLUMN name TO title")
+            alter(served, "ADD COLUMN more INT")
+            time.sleep(1.1)  # the coordinator looks at a schema once a second
+            served.call("POST", "", {"columns": ["more", "id"], "rows": [[5, 2]]})
+            served.flush()
+            assert served.rows() == [
+                {"id": 1, "title": "a", "more": None},
+                {"id": 2, "title": None, "more": 5},
+            ]
+
+    def test_what_can_not_be_mapped_becomes_a_dead_letter(self, shared: Served) -> None:
+        letters = "/dead-letters"
+        sql = table_sql(
+            "id BIGINT, n BIGINT", f"'alter-column-null-to-not-null.disabled' = 'false', {SLOW}"
+        )
+        with Served(shared.folder, sql, shared=shared) as served:
+            served.insert([[1, 5]])
+            served.insert([[2, None]])
+            served.insert([[3, 7]])
+            alter(served, "ALTER COLUMN n SET NOT NULL")
+            served.flush()
+            assert served.ids() == [1, 3]
+            (letter,) = served.call("GET", letters).json()["dead_letters"]
+            assert letter["lsn"] == 2
+            assert "`n` is NOT NULL now" in letter["why"]
+            assert json.loads(letter["request"]) == {"rows": [[2, None]]}
+            again = served.call("POST", f"{letters}/2/retry")
+            assert (again.status_code, error(again)) == (400, "InvalidValueError")
+            alter(served, "ALTER COLUMN n DROP NOT NULL")
+            time.sleep(1.1)
+            assert served.call("POST", f"{letters}/2/retry").json()["lsn"] == 4
+            assert served.call("POST", f"{letters}/2/retry").status_code == 404
+            served.flush()
+            assert served.ids() == [1, 3, 2]
+
+    def test_a_dead_letter_is_discarded_when_somebody_says_so(self, shared: Served) -> None:
+        letters = "/dead-letters"
+        sql = table_sql(
+            "id BIGINT, n BIGINT", f"'alter-column-null-to-not-null.disabled' = 'false', {SLOW}"
+        )
+        with Served(shared.folder, sql, shared=shared) as served:
+            served.insert([[2, None]])
+            alter(served, "ALTER COLUMN n SET NOT NULL")
+            served.flush()
+            assert served.call("DELETE", f"{letters}/2").status_code == 404
+            assert served.call("DELETE", f"{letters}/1").status_code == 200
+            assert served.call("GET", letters).json() == {"dead_letters": []}
+
+
+class TestBackPressure:
+    def test_with_too_much_waiting_inserts_are_refused_and_none_is_lost(
+        self, tmp_path: Path
+    ) -> None:
+        with Served(tmp_path, table_sql(options=SLOW), "--log-bytes-max=4000") as served:
+            client = served.process.client()
+            transaction = client.begin(served.name)  # nothing is loaded meanwhile
+            taken = 0
+            threads = []
+            while served.queue()["waiting_bytes"] < 2_000:
+                assert served.insert([[taken, "x" * 200]]).json()["mode"] == "async_mode"
+                taken += 1
+
+            def wait_for(number: int) -> None:
+                answers.append(served.insert([[number, "x" * 200]]).json())
+
+            answers: list[Any] = []
+            while served.queue()["waiting_bytes"] < 3_700:
+                waiting = served.queue()["acknowledged"]
+                threads.append(threading.Thread(target=wait_for, args=(taken,)))
+                threads[-1].start()
+                taken += 1
+                wait_until(lambda: served.queue()["acknowledged"] > waiting)  # noqa: B023
+            refused = served.insert([[taken, "x" * 400]])
+            assert (refused.status_code, error(refused)) == (429, "TooMuchWaits")
+            assert int(refused.headers["retry-after"]) >= 1
+            client.abort(transaction)
+            wait_until(lambda: served.queue()["held_by"] == 0)
+            served.flush()
+            for thread in threads:
+                thread.join()
+            # One that fitted below the half may have been acknowledged at once.
+            modes = [answer["mode"] for answer in answers]
+            assert "sync_mode" in modes
+            assert all("fallback" in one for one in answers if one["mode"] == "sync_mode")
+            assert served.ids() == list(range(taken))
+
+    def test_a_disk_that_is_almost_full_takes_nothing(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(), f"--log-reserve-bytes={2**60}") as served:
+            answer = served.insert([[1, "a"]])
+            assert (answer.status_code, error(answer)) == (507, "NoRoom")
+
+    def test_a_paused_coordinator_takes_nothing_and_loads_what_it_has(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            served.call("POST", "/v1/coordinator/pause", {})
+            assert served.insert([[2, "a"]]).status_code == 503
+            served.flush()
+            assert served.ids() == [1]
+
+
+class TestLostLogs:
+    def lose(self, served: Served) -> None:
+        served.process.kill()
+        for file in served.process.state.glob("log.sqlite*"):
+            file.unlink()
+        served.process.start()
+
+    def test_a_table_whose_log_is_gone_stays_closed_until_somebody_accepts_it(
+        self, tmp_path: Path
+    ) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            served.flush()
+            served.insert([[2, "a"]])
+            self.lose(served)
+            answer = served.insert([[3, "a"]])
+            assert (answer.status_code, error(answer)) == (409, "TableClosed")
+            assert "another log" in served.queue()["closed"]
+            path = "/reopen"
+            assert served.call("POST", path, {}).status_code == 503
+            assert served.call("POST", path, {"accept_loss": True}).status_code == 200
+            assert served.insert([[4, "a"]]).status_code == 200
+            served.flush()
+            assert served.ids() == [1, 4]
+
+    def test_an_orderly_end_leaves_nothing_to_lose(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            assert served.process.end() == 0
+            for file in served.process.state.glob("log.sqlite*"):
+                file.unlink()
+            served.process.start()
+            assert served.insert([[2, "a"]]).status_code == 200
+            served.flush()
+            assert served.ids() == [1, 2]
+
+    def test_a_damaged_record_closes_the_table_with_the_reason(self, tmp_path: Path) -> None:
+        from paimon_magics.coordinator.database import Change
+        from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            for number in range(3):
+                served.insert([[number, "a"]])
+            served.process.kill()
+            database = SqliteDatabase(served.process.state / "log.sqlite")
+            (body,) = database.read("SELECT body FROM log_segments WHERE first = 2")[0]
+            spoilt = body[:-3] + bytes([body[-3] ^ 1]) + body[-2:]
+            database.write([Change("UPDATE log_segments SET body = ? WHERE first = 2", (spoilt,))])
+            database.close()
+            served.process.start()
+            answer = served.insert([[3, "a"]])
+            assert (answer.status_code, error(answer)) == (409, "TableClosed")
+            assert "record 2: its checksum is wrong" in served.queue()["closed"]
+            assert served.rows() == []
+
+
+def test_rows_that_can_not_be_loaded_now_are_loaded_later(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        served.insert([[1, "a"]])
+        folder = served.process.warehouse / "default.db" / served.name.table / "bucket-0"
+        folder.write_text("a file where the folder should be")
+        assert served.call("POST", "/flush", {"wait_ms": 100}).status_code == 504
+        wait_until(lambda: served.queue()["last_error"] is not None)
+        folder.unlink()
+        served.flush()
+        assert served.ids() == [1]
