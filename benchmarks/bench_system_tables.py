@@ -32,9 +32,9 @@ from paimon_magics.tables.system_tables import metadata_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
 
-_FILES = int(os.environ.get("FILES", "100000"))
+FILES = int(os.environ.get("FILES", "100000"))
 _RUNS = 5
-_NAME = TableName("files", "default")
+NAME = TableName("files", "default")
 _TYPES = (
     *("INT", "BIGINT", "STRING", "DOUBLE", "DATE"),
     *("TIMESTAMP", "DECIMAL(12,2)", "BOOLEAN", "SMALLINT", "FLOAT"),
@@ -45,37 +45,39 @@ def main() -> None:
     """Prints the median of five runs of each table, and of one run of pypaimon's."""
     with tempfile.TemporaryDirectory() as folder:
         catalog = Catalog.open({"warehouse": folder})
-        _fill(catalog)
+        fill(catalog)
         for system_table in ("files", "file_key_ranges", "partitions", "buckets"):
-            name = TableName(_NAME.table, _NAME.database, system_table=system_table)
-            seconds = [_seconds(lambda n=name: metadata_table(catalog, n)) for _ in range(_RUNS)]
-            print(f"{system_table:16} {statistics.median(seconds):6.2f} s")
+            name = TableName(NAME.table, NAME.database, system_table=system_table)
+            taken = [seconds(lambda n=name: metadata_table(catalog, n)) for _ in range(_RUNS)]
+            print(f"{system_table:16} {statistics.median(taken):6.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(f"{'peak memory':16} {peak:6} MB")
-        paimon = catalog.load(_NAME).paimon
+        paimon = catalog.load(NAME).paimon
         builder = system_table_loader.load("files", paimon).new_read_builder()
-        took = _seconds(lambda: builder.new_read().to_arrow(builder.new_scan().plan().splits()))
+        took = seconds(lambda: builder.new_read().to_arrow(builder.new_scan().plan().splits()))
         print(f"{'pypaimon, files':16} {took:6.2f} s")
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object]) -> float:
+    """How long some work takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
-def _fill(catalog: Catalog) -> None:
-    """A table whose one manifest says that it has so many files."""
+def fill(catalog: Catalog, *, buckets: bool = False) -> None:
+    """A table whose one manifest says that it has so many files, each in a bucket of its own where
+    `buckets` is given."""
     columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(_TYPES))
     statement = parse_statement(
         f"CREATE TABLE files (k INT NOT NULL, {columns}, p STRING NOT NULL) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'p,k', 'bucket' = '1')"
     )
     assert isinstance(statement, CreateTable)
-    catalog.create_table(_NAME, plan_create_table(statement))
+    catalog.create_table(NAME, plan_create_table(statement))
     committer = InProcessCommitter(catalog, Settings())
-    opened = committer.begin(_NAME)
-    table = catalog.load(_NAME)
+    opened = committer.begin(NAME)
+    table = catalog.load(NAME)
     schema = arrow_schema(table.definition)
     task = WriteTask(
         table=native_table(table, {"data-file.prefix": opened.file_prefix + "data-"}),
@@ -100,7 +102,7 @@ def _fill(catalog: Catalog) -> None:
     reader = fastavro.reader(io.BytesIO(content))
     entries = list(reader)
     out = io.BytesIO()
-    fastavro.writer(out, reader.writer_schema, _entries(entries), codec="zstandard")  # type: ignore[arg-type]
+    fastavro.writer(out, reader.writer_schema, _entries(entries, buckets), codec="zstandard")  # type: ignore[arg-type]
     manifest.write_bytes(out.getvalue())
 
 
@@ -113,11 +115,12 @@ def _column(strings: pa.Array, data_type: pa.DataType) -> pa.Array:
     return numbers.cast(data_type)
 
 
-def _entries(entries: list[Any]) -> Iterator[Any]:
-    for number in range(_FILES):
+def _entries(entries: list[Any], buckets: bool) -> Iterator[Any]:
+    for number in range(FILES):
         entry = entries[number % len(entries)]
         file = {**entry["_FILE"], "_FILE_NAME": f"{number:08}-{entry['_FILE']['_FILE_NAME']}"}
-        yield {**entry, "_FILE": file}
+        bucket = number // len(entries) if buckets else entry["_BUCKET"]
+        yield {**entry, "_BUCKET": bucket, "_FILE": file}
 
 
 if __name__ == "__main__":

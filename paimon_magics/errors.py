@@ -11,6 +11,7 @@
     ├── CommitConflictError         run it again: it plans on the current snapshot
     ├── UnknownOutcomeError         look before running it again: it may have been committed
     ├── JobError                    the Spark job failed; nothing was committed
+    ├── HealthError                 a layout is worse than what --fail-on allows; nothing is lost
     └── TableDamagedError           repair: what the table says and what is stored differ
 
 A message says what was wanted and what was found, and where; the hint is the next step, as a
@@ -25,6 +26,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "CommitConflictError",
+    "HealthError",
     "InvalidTableError",
     "InvalidValueError",
     "JobError",
@@ -114,6 +116,10 @@ class UnknownOutcomeError(PaimonMagicsError):
 
 class JobError(PaimonMagicsError):
     """The Spark job failed. Nothing was committed, and its files were removed."""
+
+
+class HealthError(PaimonMagicsError):
+    """A table's layout is worse than what `%paimon health --fail-on` allows; nothing is lost."""
 
 
 class TableDamagedError(PaimonMagicsError):

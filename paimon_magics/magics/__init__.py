@@ -7,7 +7,8 @@ connection.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -21,6 +22,9 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     unload_ipython_extension(shell)
     shell.register_magics(PaimonMagics)
+    views = _views()
+    if views is not None:
+        views.register(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
@@ -30,12 +34,24 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     """
     from paimon_magics.magics.configuration import PaimonMagics
 
+    views = _views()
+    if views is not None:
+        views.unregister(shell)
     manager = shell.magics_manager
     for magics in manager.magics.values():
         for name in [n for n, magic in magics.items() if _is_ours(magic, PaimonMagics)]:
             del magics[name]
     manager.registry.pop(PaimonMagics.__name__, None)
     shell.configurables[:] = [c for c in shell.configurables if not isinstance(c, PaimonMagics)]
+
+
+def _views() -> Any:
+    """The package that shows results as widgets, where it is installed. By its name: it stands
+    above this one, and without it everything is shown as text."""
+    try:
+        return importlib.import_module("paimon_widgets")
+    except ModuleNotFoundError:
+        return None
 
 
 def _is_ours(magic: object, cls: type) -> bool:

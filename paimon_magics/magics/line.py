@@ -7,6 +7,7 @@ statement that the session runs.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import (
+    HealthError,
     InvalidValueError,
     StatementSyntaxError,
     UnknownNameError,
@@ -25,6 +27,7 @@ from paimon_magics.settings import Settings
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.session.layouts import Health
 
 __all__ = ["VERBS", "Verb", "run_line"]
 
@@ -37,6 +40,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
 _DRAIN_SECONDS_MAX = 86_400
 _TAIL_WORDS = ("from", "consumer", "snapshots")
+_SEVERITIES = ("notice", "serious")
 _BEGINS_SQL = re.compile(
     r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
 )
@@ -162,6 +166,63 @@ def _describe(magics: PaimonMagics, argument: str) -> object:
 
 def _history(magics: PaimonMagics, argument: str) -> object:
     return magics.session().history(_name(argument, "history", "a table"))
+
+
+def _layout(magics: PaimonMagics, argument: str) -> object:
+    name = _name(argument, "layout", "a table")
+    return magics.session().layout(name)
+
+
+def _health(magics: PaimonMagics, argument: str) -> object:
+    words = split_words(argument)
+    as_json = "--json" in words
+    names, limit = [], ""
+    rest = iter(word for word in words if word != "--json")
+    for word in rest:
+        if word == "--fail-on":
+            limit = next(rest, "")
+        elif word.startswith("-"):
+            raise UnknownNameError(
+                f"`%paimon health` has no option `{word}`.", hint="It has --json and --fail-on."
+            )
+        else:
+            names.append(word)
+    if len(names) > 1:
+        raise StatementSyntaxError(
+            f"`{names[1]}` is too much after `%paimon health {names[0]}`.",
+            hint="Name one table, or the tables of a database as shop.*",
+        )
+    name = names[0] if names else None
+    if name is not None and name != "*":
+        _name(name.removesuffix(".*"), "health", "a table")
+    fails = _fails_on(limit) if "--fail-on" in words else None
+    health = magics.session().health(name)
+    if as_json:
+        print(json.dumps(health.to_json(), indent=2))
+    if fails is not None and fails(health):
+        raise HealthError(
+            f"Layouts are not as `--fail-on {limit}` asks for.\n{health}",
+            hint="The statements above would help.",
+        )
+    return None if as_json else health
+
+
+def _fails_on(limit: str) -> Callable[[Health], bool]:
+    """Whether a health is as bad as `notice`, `serious`, or `small=0.3`: a share of small files."""
+    if limit in _SEVERITIES:
+        severity = _SEVERITIES.index(limit) + 1
+        return lambda health: int(health.severity) >= severity
+    key, _, text = limit.partition("=")
+    try:
+        share = float(text) if key == "small" else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InvalidValueError(
+            f"`--fail-on {limit}` says nothing that can be held.",
+            hint="As in: --fail-on serious, --fail-on notice, --fail-on small=0.3",
+        )
+    return lambda health: any(one.small_share > share for one in health.layouts)
 
 
 def _tail(magics: PaimonMagics, argument: str) -> object:
@@ -377,6 +438,18 @@ VERBS = (
     Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
     Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
     Verb("history", "history TABLE", "list a table's snapshots and who made them", _history),
+    Verb(
+        "layout",
+        "layout TABLE",
+        "show how a table lies in partitions and buckets: files, bytes, small files, skew",
+        _layout,
+    ),
+    Verb(
+        "health",
+        "health [NAME] [--json] [--fail-on LIMIT]",
+        "say whether the layout of tables is in order, and which statement would help",
+        _health,
+    ),
     Verb(
         "tail",
         "tail TABLE [from=N] [consumer=ID] [snapshots=N]",

@@ -33,6 +33,7 @@ from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
 from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
+from paimon_magics.session.layouts import Health, Layout, layout_of, tables_of
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
@@ -302,6 +303,20 @@ class Session:
         self._check_open()
         table = self._connection.catalog.load(self._connection.full_name(named(name)))
         return Outcome.of_rows(self.spark, f"history {name}", "HISTORY", history(table))
+
+    def layout(self, name: str) -> Layout:
+        """How a table lies in partitions and buckets: rows, bytes and files of each, small files,
+        skew. Read from manifests, without a Spark job. Raises UnknownNameError."""
+        self._check_open()
+        full = self._connection.full_name(named(name))
+        return layout_of(self._connection.catalog, full, name)
+
+    def health(self, name: str | None = None) -> Health:
+        """Whether the layout of a table, or of all tables of a database (`shop.*`, or that of
+        unqualified names), is as its options ask for, in words. Raises UnknownNameError."""
+        self._check_open()
+        names = tables_of(self._connection.catalog, name, self.database)
+        return Health(tuple(self.layout(one) for one in names))
 
     @property
     def administration(self) -> Administration:

@@ -34,6 +34,7 @@ __all__ = [
     "is_catalog_table",
     "is_metadata",
     "metadata_table",
+    "table_view",
 ]
 
 _LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
@@ -97,6 +98,12 @@ def metadata_table(
         return loader(TableView(table, latest_snapshot(table), table.schema))
     snapshot = _snapshot(table, snapshot_id)
     return loader(TableView(table, snapshot, _schema(table, snapshot["schemaId"])))
+
+
+def table_view(catalog: Catalog, name: TableName) -> TableView:
+    """A table, or a branch of it, at its latest snapshot. Raises UnknownNameError."""
+    table = _stored(catalog, name)
+    return TableView(table, latest_snapshot(table), table.schema)
 
 
 def _stored(catalog: Catalog, name: TableName) -> StoredTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,16 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from paimon_magics.errors import (
+    HealthError,
     PaimonMagicsError,
     SetupError,
     StatementError,
     StatementSyntaxError,
     UnknownNameError,
+    UnsupportedStatementError,
 )
 from paimon_magics.magics.line import VERBS
+from paimon_magics.session.layouts import Health, Layout
 from paimon_magics.session.session import Session, active_session, connect
 from tests.magics.conftest import Run
 
@@ -39,6 +43,13 @@ if TYPE_CHECKING:
         ("describe", StatementSyntaxError, "lacks the name of a table"),
         ("describe a b", StatementSyntaxError, "not `a b`"),
         ("describe a; DROP TABLE a", StatementSyntaxError, "takes the name of a table"),
+        ("layout", StatementSyntaxError, "lacks the name of a table"),
+        ("health a b", StatementSyntaxError, "`b` is too much after `%paimon health a`"),
+        ("health --jsn", UnknownNameError, "It has --json and --fail-on."),
+        ("health a; DROP TABLE a", StatementSyntaxError, "is too much"),
+        ("health --fail-on", PaimonMagicsError, "--fail-on small=0.3"),
+        ("health --fail-on bad", PaimonMagicsError, "--fail-on small=0.3"),
+        ("health --fail-on small=2", PaimonMagicsError, "--fail-on small=0.3"),
         ("use", StatementSyntaxError, "lacks the name of a database"),
         ("config a=1 b=2", StatementSyntaxError, "one word too many"),
         ("coordinator stauts", UnknownNameError, "Did you mean `status`?"),
@@ -134,6 +145,33 @@ def test_connecting_elsewhere_needs_the_connection_closed(
     assert capsys.readouterr().out == (
         f"{tmp_path / 'other'} is closed.\nNo connection was open.\n"
     )
+
+
+@pytest.mark.spark
+def test_layout_and_health_need_no_job(
+    connected: InteractiveShell, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = run("%paimon layout orders")
+    assert isinstance(layout, Layout)
+    assert str(layout).startswith("orders, snapshot 1: 2 partitions, 2 buckets, 2 files, 3 rows, ")
+    assert layout.data.column("partition").to_pylist() == ["day=mon", "day=tue"]
+    assert layout.small_share == 1
+    health = run("%paimon health")
+    assert isinstance(health, Health)
+    assert str(health).startswith("default.orders, snapshot 1: ")
+    assert str(run("%paimon health default.*")) == str(health)
+    assert "good: " in str(run("%paimon health orders --fail-on notice"))
+    capsys.readouterr()
+    assert run("%paimon health orders --json") is None
+    assert json.loads(capsys.readouterr().out)["orders"]["files"] == 2
+    failed = connected.run_cell("%paimon health orders --fail-on small=0.3").error_in_exec
+    assert isinstance(failed, HealthError)
+    assert "orders, snapshot 1" in str(failed)
+    missing = connected.run_cell("%paimon layout orderz").error_in_exec
+    assert isinstance(missing, UnknownNameError)
+    assert "orders" in missing.hint
+    wrong = connected.run_cell("%paimon layout orders$files").error_in_exec
+    assert isinstance(wrong, UnsupportedStatementError)
 
 
 @pytest.mark.spark

@@ -1,0 +1,189 @@
+"""A layout as text, as a static page and as a widget, all of the same figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from paimon_magics.columnar.layouts import CELLS
+from paimon_magics.session.layouts import Health, Layout
+from paimon_widgets.health_page import health_bundle, health_html
+from paimon_widgets.heat_map import METRICS, colour, packed_cells
+from paimon_widgets.layout_page import layout_html
+from paimon_widgets.layout_view import LayoutView, layout_bundle
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class Reader(HTMLParser):
+    """The tags and the text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+        if tag != "rect":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def cells_of(rows: list[tuple[str, int]]) -> pa.Table:
+    """Cells that have a row for each byte that they have, and that is their bucket and one more."""
+    columns = {
+        "partition": [p for p, _ in rows],
+        "bucket": [b for _, b in rows],
+        **{name: [b + 1 for _, b in rows] for name in CELLS.names[2:8]},
+        "last_update_time": [0] * len(rows),
+    }
+    return pa.table([pa.array(columns[f.name], f.type) for f in CELLS], CELLS)
+
+
+def test_the_text_names_table_snapshot_sums_and_the_largest_buckets(layout: Layout) -> None:
+    text = str(layout)
+    assert text.startswith("default.t, snapshot 8: 3 partitions, 12 buckets, 40 files, 200 rows, ")
+    assert "day=2026-11-20       0" in text
+    assert "12 rows" not in text
+    assert "2 more buckets with fewer bytes" in text
+    assert str(layout) == text
+
+
+def test_the_picture_has_a_row_for_each_partition_and_a_column_for_each_bucket(
+    layout: Layout,
+) -> None:
+    packed = packed_cells(layout)
+    assert (packed.height, packed.width, packed.is_matrix) == (3, 4, True)
+    files = packed.grid([metric.column for metric in METRICS].index("file_count"))
+    assert (files[1] == 255).all(), "the day that was written to eight times has most"
+    assert (files[[0, 2]] < 255).all()
+    assert (files > 0).all()
+
+
+@pytest.mark.parametrize("count", [1, 7, 5_000])
+def test_cells_that_would_be_a_long_or_empty_grid_follow_each_other(
+    layout: Layout, count: int
+) -> None:
+    data = cells_of([(f"p={n:05}", n) for n in range(count)])
+    packed = packed_cells(dataclasses.replace(layout, data=data))
+    assert packed.width * packed.height < 4 * count + 4
+    assert len(set(packed.places.tolist())) == count
+    grid = packed.grid(0).reshape(-1)[packed.places]
+    assert (np.diff(grid.astype(int)) >= 0).all(), "in the order of partition and bucket"
+    assert (packed.grid(0) > 0).sum() == count
+
+
+def test_a_hundred_thousand_buckets_are_less_than_a_megabyte(layout: Layout) -> None:
+    for partitions, buckets in ((1000, 100), (100_000, 1), (1, 100_000)):
+        rows = [(f"p={p:06}", b) for p in range(partitions) for b in range(buckets)]
+        many = dataclasses.replace(layout, data=cells_of(rows))
+        assert packed_cells(many).sent_bytes < 1_000_000
+        assert len(layout_html(many)) < 1_000_000
+
+
+def test_colours_go_from_dark_to_light(layout: Layout) -> None:
+    brightness = [sum(bytes.fromhex(colour(value)[1:])) for value in range(1, 256)]
+    assert brightness == sorted(brightness)
+
+
+def test_the_page_is_static_whole_and_escaped(layout: Layout) -> None:
+    page = layout_html(layout)
+    read = Reader(page)
+    assert not {"script", "link", "img", "iframe", "b"} & set(read.tags)
+    assert "http" not in page
+    assert read.tags.count("svg") == 2
+    assert read.tags.count("rect") >= 12 + 1
+    assert "day=<b>&" in read.text
+    assert page == layout_html(layout)
+
+
+def test_a_bundle_has_text_page_and_widget(layout: Layout) -> None:
+    bundle = layout_bundle(layout)
+    assert bundle["text/plain"] == str(layout)
+    assert bundle["text/html"] == layout_html(layout)
+    assert bundle[WIDGET]["model_id"]
+    json.dumps(bundle)
+
+
+def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
+    view = LayoutView(layout)
+    assert view.data is layout.data
+    assert view.sql == "SELECT * FROM default.t$buckets ORDER BY partition, bucket"
+    told = view.answer({"ask": "cell", "place": 4})
+    assert told is not None
+    assert told["text"].startswith("day=2026-11-20, bucket 0: ")
+    assert "8 files, 8 of them small, 8 at level 0, 8 sorted runs" in told["text"]
+    assert "files" not in told
+    assert view.selected is None
+    opened = view.answer({"ask": "files", "place": 4})
+    assert opened is not None
+    assert len(opened["files"]) == 8
+    assert view.selected == ("day=2026-11-20", 0)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [None, "cell", {}, {"ask": "rows", "place": 0}, {"ask": "cell"}, {"ask": "cell", "place": "0"},
+     {"ask": "cell", "place": -1}, {"ask": "cell", "place": 12}],
+)  # fmt: skip
+def test_what_is_no_question_gets_no_answer(layout: Layout, question: object) -> None:
+    assert LayoutView(layout).answer(question) is None
+
+
+def test_a_table_without_files_has_a_line(layout: Layout) -> None:
+    empty = dataclasses.replace(
+        layout, data=layout.data.slice(0, 0), files=layout.files.slice(0, 0)
+    )
+    bundle = layout_bundle(empty)
+    assert "svg" not in bundle["text/html"]
+    assert WIDGET not in bundle
+
+
+def test_health_shows_findings_with_their_statements(layout: Layout) -> None:
+    health = Health((layout,))
+    assert "serious: 4 of 12 buckets have 5 or more sorted runs (up to 8)" in str(health)
+    bundle = health_bundle(health)
+    assert bundle["text/plain"] == str(health)
+    read = Reader(bundle["text/html"])
+    assert "CALL sys.compact(table => 'default.t')" in read.text
+    assert not {"script", "img"} & set(read.tags)
+    assert health_html(Health(())) == "<p>There are no tables.</p>"
+    assert health.data.column("severity").to_pylist()[0] == "serious"
+    assert json.loads(json.dumps(health.to_json()))["default.t"]["severity"] == "serious"
+
+
+def test_the_extension_shows_layouts_as_pictures_until_it_is_unloaded(
+    layout: Layout, tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    try:
+        formatter = shell.display_formatter
+        assert formatter is not None
+        shell.run_cell("%load_ext paimon_magics").raise_error()
+        assert set(formatter.format(layout)[0]) == {"text/plain", "text/html", WIDGET}
+        assert set(formatter.format(Health((layout,)))[0]) == {"text/plain", "text/html"}
+        shell.run_cell("%unload_ext paimon_magics").raise_error()
+        assert set(formatter.format(layout)[0]) == {"text/plain"}
+    finally:
+        InteractiveShell.clear_instance()

@@ -1,0 +1,120 @@
+"""A layout's cells as a grid of bytes: what a browser draws, and what a static picture is made of.
+
+A grid has a row for each partition and a column for each bucket; where that would be mostly empty,
+or far too long, cells follow each other in lines instead, in the order of partition and bucket. A
+value is a byte on a logarithmic scale, 0 for no cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_magics.session.layouts import Layout
+
+__all__ = ["METRICS", "Metric", "PackedCells", "colour", "packed_cells"]
+
+_SIDE_MAX = 2_000
+_EMPTY_MAX = 4
+_AREA_MAX = 1_000_000 // 8  # that a grid of every metric stays below a megabyte
+_ANCHORS = ((0, 32, 77), (64, 77, 107), (124, 123, 120), (188, 174, 108), (255, 234, 70))
+"""Colours from little to much: told apart by people who see few colours, and in grey."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Something that cells are coloured by: the column of the layout, and what it is called."""
+
+    column: str
+    title: str
+
+
+METRICS = (
+    Metric("file_size_in_bytes", "bytes"),
+    Metric("record_count", "rows"),
+    Metric("file_count", "files"),
+    Metric("small_file_count", "small files"),
+    Metric("level_0_file_count", "level-0 files"),
+    Metric("sorted_run_count", "sorted runs"),
+    Metric("age_seconds", "age since the newest"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCells:
+    """A grid of `height` rows and `width` columns.
+
+    `places` has for each cell of the layout, in its order, its place in the grid, counted along
+    rows. `values` has the grid once for each of METRICS, `largest` the values that 255 stands for.
+    """
+
+    width: int
+    height: int
+    is_matrix: bool
+    places: npt.NDArray[np.int64]
+    values: bytes
+    largest: tuple[int, ...]
+
+    @property
+    def sent_bytes(self) -> int:
+        """How much of it goes to a browser."""
+        return len(self.values)
+
+    def grid(self, metric: int) -> npt.NDArray[np.uint8]:
+        """The bytes of one metric, by row and column."""
+        size = self.width * self.height
+        flat = np.frombuffer(self.values, dtype=np.uint8, count=size, offset=metric * size)
+        return flat.reshape(self.height, self.width)
+
+
+def packed_cells(layout: Layout) -> PackedCells:
+    """The grid of a layout."""
+    data = layout.data
+    if not data.num_rows:
+        return PackedCells(0, 0, True, np.empty(0, np.int64), b"", (0,) * len(METRICS))
+    codes = np.asarray(data.column("partition").combine_chunks().dictionary_encode().indices)
+    buckets, columns = np.unique(np.asarray(data.column("bucket")), return_inverse=True)
+    height, width = int(codes.max()) + 1, len(buckets)
+    area_max = min(_EMPTY_MAX * len(codes), max(_AREA_MAX, len(codes)))
+    is_matrix = height * width <= area_max and max(height, width) <= _SIDE_MAX
+    if is_matrix:
+        places = codes.astype(np.int64) * width + columns
+    else:
+        width = int(np.ceil(np.sqrt(len(codes))))
+        height = -(-len(codes) // width)
+        places = np.arange(len(codes))
+    parts, largest = [], []
+    for metric in METRICS:
+        numbers = _numbers(data, metric)
+        most = int(numbers.max())
+        grid = np.zeros(width * height, dtype=np.uint8)
+        scaled = np.log1p(numbers) / (np.log1p(most) or 1.0)
+        grid[places] = 1 + np.round(254 * scaled).astype(np.uint8)
+        parts.append(grid.tobytes())
+        largest.append(most)
+    return PackedCells(width, height, is_matrix, places, b"".join(parts), tuple(largest))
+
+
+def colour(value: int) -> str:
+    """The colour of a byte of the grid, as `#rrggbb`."""
+    share = (value - 1) / 254 * (len(_ANCHORS) - 1)
+    low = min(int(share), len(_ANCHORS) - 2)
+    mixed = (
+        round(a + (b - a) * (share - low))
+        for a, b in zip(_ANCHORS[low], _ANCHORS[low + 1], strict=True)
+    )
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _numbers(data: pa.Table, metric: Metric) -> npt.NDArray[np.float64]:
+    if metric.column != "age_seconds":
+        return np.asarray(data.column(metric.column)).astype(np.float64)
+    times = np.asarray(data.column("last_update_time")).astype("datetime64[ms]").astype(np.int64)
+    found: npt.NDArray[np.float64] = (times.max() - times) / 1000
+    return found

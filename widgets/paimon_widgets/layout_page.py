@@ -1,0 +1,110 @@
+"""A layout as a static page: what nbconvert, GitHub and a notebook without a kernel show."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from paimon_magics.columnar.layouts import SizeHistogram
+from paimon_magics.planning.amounts import size_text
+from paimon_widgets.heat_map import PackedCells, colour, packed_cells
+from paimon_widgets.static_pages import paragraph, table
+
+if TYPE_CHECKING:
+    from paimon_magics.session.layouts import Layout
+
+__all__ = ["histogram_svg", "layout_html"]
+
+_Grid = npt.NDArray[np.uint8]
+
+_DRAWN = (60, 200)  # rows and columns of a static picture at most
+_ROWS_MAX = 50
+_COLUMNS = ("partition", "bucket", "record_count", "file_size_in_bytes", "file_count",
+            "small_file_count", "level_0_file_count", "sorted_run_count")  # fmt: skip
+
+
+def layout_html(layout: Layout) -> str:
+    """The whole page: a summary, the map of buckets, the sizes of files, the largest buckets."""
+    if not layout.data.num_rows:
+        return paragraph(layout.summary())
+    largest = layout.largest(_ROWS_MAX).select(_COLUMNS).to_pylist()
+    left_out = layout.data.num_rows - len(largest)
+    parts = [
+        paragraph(layout.summary()),
+        _map_svg(packed_cells(layout), layout.name),
+        histogram_svg(layout.histogram, layout.name),
+        table(
+            _COLUMNS,
+            [list(row.values()) for row in largest],
+            "Buckets, those with the most bytes first",
+        ),
+    ]
+    if left_out:
+        parts.append(paragraph(f"{left_out:,} more buckets with fewer bytes"))
+    return f'<div class="paimon-layout">{"".join(parts)}</div>'
+
+
+def histogram_svg(histogram: SizeHistogram, name: str) -> str:
+    """How many files have which size, as bars with their numbers."""
+    edges = [*histogram.edges_bytes, 0]
+    steps = [
+        (edges[i], edges[i + 1] if i + 1 < len(histogram.file_counts) else None, count)
+        for i, count in enumerate(histogram.file_counts)
+        if count
+    ]
+    if not steps:
+        return ""
+    most = max(count for _, _, count in steps)
+    lines = []
+    for place, (low, high, count) in enumerate(steps):
+        y = place * 18
+        span = (
+            f"{size_text(low)} and more"
+            if high is None
+            else f"{size_text(low)} – {size_text(high)}"
+        )
+        width = max(1.0, 260 * count / most)
+        lines.append(
+            f'<text x="150" y="{y + 13}" text-anchor="end">{html.escape(span)}</text>'
+            f'<rect x="158" y="{y + 3}" width="{width:.1f}" height="12" fill="#7c7b78"/>'
+            f'<text x="{164 + width:.1f}" y="{y + 13}">{count:,}</text>'
+        )
+    height = 18 * len(steps) + 4
+    title = html.escape(f"Sizes of the files of {name}")
+    return (
+        f'<p>{title}</p><svg role="img" aria-label="{title}" width="520" height="{height}" '
+        f'viewBox="0 0 520 {height}" font-size="12" fill="currentColor">{"".join(lines)}</svg>'
+    )
+
+
+def _map_svg(packed: PackedCells, name: str) -> str:
+    grid = packed.grid(0)
+    rows = min(grid.shape[0], _DRAWN[0])
+    columns = min(grid.shape[1], _DRAWN[1])
+    drawn = _shrunk(grid, rows, columns)
+    side = max(4, min(16, 640 // columns))
+    rectangles = "".join(
+        f'<rect x="{x * side}" y="{y * side}" width="{side - 1}" height="{side - 1}" '
+        f'fill="{colour(int(drawn[y, x]))}"/>'
+        for y in range(rows)
+        for x in range(columns)
+        if drawn[y, x]
+    )
+    what = "a row for each partition, a column for each bucket" if packed.is_matrix else "in order"
+    title = html.escape(f"Bytes of each bucket of {name}: {what}; yellow has most")
+    width, height = columns * side, rows * side
+    return (
+        f'<p>{title}</p><svg role="img" aria-label="{title}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">{rectangles}</svg>'
+    )
+
+
+def _shrunk(grid: _Grid, rows: int, columns: int) -> _Grid:
+    """A grid with fewer rows and columns: a place has the most of those that it stands for."""
+    down = np.linspace(0, grid.shape[0], rows + 1).astype(int)[:-1]
+    across = np.linspace(0, grid.shape[1], columns + 1).astype(int)[:-1]
+    found: _Grid = np.maximum.reduceat(np.maximum.reduceat(grid, down, axis=0), across, axis=1)
+    return found
