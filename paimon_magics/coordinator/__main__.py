@@ -54,7 +54,8 @@ _IDLE_MS = 600_000
 _LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
 _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 _LAST_WORDS_SECONDS = 1.0
-_DEPOSED = 3  # the exit code
+_DEPOSED = 3  # the exit codes
+_FAILED = 4
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -146,6 +147,7 @@ def _serve(options: argparse.Namespace) -> int:
             ownership.acquire()
     coordinator.start()
     if group is not None:
+        group.on_failure = lambda: setattr(server, "should_exit", True)
         group.start()
     folder.announce(Running(address, os.getpid(), __version__))
     if idling is not None:
@@ -162,6 +164,9 @@ def _serve(options: argparse.Namespace) -> int:
     if coordinator.deposed is not None:
         print(coordinator.deposed.text(), file=sys.stderr)
         return _DEPOSED
+    if group is not None and group.problem is not None:
+        print(group.problem, file=sys.stderr)
+        return _FAILED
     return 0
 
 

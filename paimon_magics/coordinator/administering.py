@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from paimon_magics.coordinator.core import Origin, Pause, Phase
 from paimon_magics.coordinator.documents import member, origin_of, table_document
 from paimon_magics.coordinator.origin import user_name
+from paimon_magics.coordinator.queue_administration import QueueAdministration
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Administration", "Status", "StoppedTable", "Transactions", "UnfinishedTransaction"]
@@ -88,6 +89,11 @@ class Administration:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+
+    @property
+    def queues(self) -> QueueAdministration:
+        """The queues of small inserts."""
+        return QueueAdministration(self._ask)
 
     def status(self) -> Status:
         """How the coordinator is now."""

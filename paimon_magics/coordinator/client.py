@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from paimon_magics.coordinator.administering import Administration
+from paimon_magics.coordinator.inserting import SmallInserts
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
@@ -59,6 +60,9 @@ class CoordinatorClient(Protocol):
 
     def release(self, table: TableName, snapshot_id: int) -> None:
         """End what one call of `lease` began."""
+
+    def inserts(self) -> SmallInserts | None:
+        """What sends small inserts; None where nobody takes any."""
 
     def administration(self) -> Administration:
         """To look at the coordinator behind this client, and to act on it.

@@ -97,6 +97,9 @@ class InProcessCommitter:
     def release(self, table: TableName, snapshot_id: int) -> None:
         """See `CoordinatorClient.release`."""
 
+    def inserts(self) -> None:
+        """See `CoordinatorClient.inserts`: without a coordinator nobody takes any."""
+
     def administration(self) -> Administration:
         """See `CoordinatorClient.administration`: raises SetupError."""
         raise SetupError(

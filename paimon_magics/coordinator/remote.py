@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -28,6 +29,7 @@ from paimon_magics.coordinator.documents import (
     transaction_of,
 )
 from paimon_magics.coordinator.finding import Finder, Place
+from paimon_magics.coordinator.inserting import SmallInserts
 from paimon_magics.coordinator.origin import host_name, notebook_name, user_name
 from paimon_magics.coordinator.read_leases import ReadLeases
 from paimon_magics.coordinator.version_documents import change_document, version_receipt_of
@@ -65,6 +67,14 @@ _TOLD: Mapping[str, type[StatementError]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A body that is no JSON document, with its headers."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+
 class _TableHeldError(CommitConflictError):
     """The table takes one transaction at a time, and another one is open."""
 
@@ -92,6 +102,7 @@ class RemoteCoordinator:
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,
         )
+        self._inserts: SmallInserts | None = None
         self._ids: dict[str, str] = {}
         self._leases: dict[str, threading.Event] = {}
         self._read_leases = ReadLeases(self._post_leases, read_lease_ms_max)
@@ -176,8 +187,18 @@ class RemoteCoordinator:
         """See `CoordinatorClient.administration`."""
         return Administration(self._once)
 
+    def inserts(self) -> SmallInserts:
+        """See `CoordinatorClient.inserts`."""
+        if self._inserts is None:
+            self._inserts = SmallInserts(
+                lambda path, content, headers: self._call("POST", path, _Body(content, headers))
+            )
+        return self._inserts
+
     def close(self) -> None:
         """Give the connections up and stop renewing leases."""
+        if self._inserts is not None:
+            self._inserts.close()
         self._read_leases.close()
         for stop in self._leases.values():
             stop.set()
@@ -257,7 +278,7 @@ class RemoteCoordinator:
                     moved = self._move(place)
                     document = document if again is None else again
                 else:
-                    if response.status_code not in (423, 503):
+                    if response.status_code not in (423, 429, 503):
                         if may_have_arrived and response.status_code not in (200, 409, 410):
                             raise _no_clear_answer(_problem(response))
                         return _document(response)
@@ -294,6 +315,11 @@ class RemoteCoordinator:
 
     def _ask(self, place: Place, method: str, path: str, document: Any = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {place.token}"}
+        if isinstance(document, _Body):
+            headers.update(document.headers)
+            return self._http.request(
+                method, place.address + path, content=document.content, headers=headers
+            )
         return self._http.request(method, place.address + path, json=document, headers=headers)
 
     def _where(self) -> Place:
@@ -366,7 +392,7 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
     match response.status_code:
         case 400 if kind in _TOLD:
             return _TOLD[kind](message, hint=hint)
-        case 400 | 413:
+        case 400 | 413 | 416 | 422:
             return InvalidValueError(message, hint=hint)
         case 423 if kind == "TableHeldError":
             return _TableHeldError(message, hint=hint)

@@ -338,6 +338,34 @@ def _abort(magics: PaimonMagics, argument: str) -> object:
     return magics.session().administration.abort(argument)
 
 
+def _flush(magics: PaimonMagics, argument: str) -> object:
+    return magics.session().flush(_name(argument, "flush", "a table"))
+
+
+def _queue(magics: PaimonMagics, argument: str) -> object:
+    administration = magics.session().administration
+    match split_words(argument):
+        case []:
+            return administration.queues()
+        case [table]:
+            return administration.queues(_name(table, "queue", "a table"))
+        case [table, "dead"]:
+            return administration.dead_letters(_name(table, "queue", "a table"))
+        case [table, "retry" | "discard" as word, record] if record.isdecimal():
+            act = administration.retry if word == "retry" else administration.discard
+            return act(_name(table, "queue", "a table"), int(record))
+        case [table, "reopen"]:
+            return administration.reopen(_name(table, "queue", "a table"))
+        case [table, "accept-loss"]:
+            return administration.reopen(_name(table, "queue", "a table"), accept_loss=True)
+        case _:
+            raise StatementSyntaxError(
+                f"`%paimon queue` can't read `{argument}`.",
+                hint="Write %paimon queue, or %paimon queue TABLE with one of: dead, retry RECORD, "
+                "discard RECORD, reopen, accept-loss.",
+            )
+
+
 def _use(magics: PaimonMagics, argument: str) -> object:
     return _run(magics, f"USE {_name(argument, 'use', 'a database')}")
 
@@ -464,6 +492,19 @@ VERBS = (
     ),
     Verb("transactions", "transactions", "list open transactions and their owners", _transactions),
     Verb("abort", "abort ID", "end an open transaction, whose files are removed", _abort),
+    Verb(
+        "flush",
+        "flush TABLE",
+        "load the small inserts of a table that wait, and wait for it",
+        _flush,
+    ),
+    Verb(
+        "queue",
+        "queue [TABLE [WORD …]]",
+        "show what waits of small inserts; or, as WORD says: dead, retry RECORD, discard RECORD, "
+        "reopen, accept-loss",
+        _queue,
+    ),
     Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
     Verb(
         "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config

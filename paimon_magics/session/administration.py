@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from paimon_magics.coordinator.administering import Status, Transactions
 from paimon_magics.coordinator.core import Pause, Phase
+from paimon_magics.coordinator.queue_administration import WaitingInserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
 
-__all__ = ["DRAIN_SECONDS", "TRANSACTIONS_SCHEMA", "Administration"]
+__all__ = [
+    "DEAD_LETTERS_SCHEMA",
+    "DRAIN_SECONDS",
+    "QUEUES_SCHEMA",
+    "TRANSACTIONS_SCHEMA",
+    "Administration",
+]
 
 DRAIN_SECONDS = 60.0
 
@@ -33,6 +40,31 @@ TRANSACTIONS_SCHEMA = pa.schema(
         ("age_seconds", pa.int64()),
         ("lease_seconds", pa.int64()),
         ("reason", pa.string()),
+    ]
+)
+
+
+QUEUES_SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("state", pa.string()),
+        ("mode", pa.string()),
+        ("acknowledged", pa.int64()),
+        ("visible", pa.int64()),
+        ("waiting_rows", pa.int64()),
+        ("waiting_bytes", pa.int64()),
+        ("oldest_seconds", pa.int64()),
+        ("dead_letters", pa.int64()),
+        ("last_error", pa.string()),
+    ]
+)
+
+DEAD_LETTERS_SCHEMA = pa.schema(
+    [
+        ("record", pa.int64()),
+        ("rows", pa.int64()),
+        ("reason", pa.string()),
+        ("since", pa.timestamp("ms", tz="UTC")),
     ]
 )
 
@@ -60,6 +92,46 @@ class Administration:
         """
         rows = _rows(self._coordinator.transactions())
         return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows)
+
+    def queues(self, table: str | None = None) -> Outcome:
+        """What waits to be loaded of small inserts, by table; or, with a name, of that one."""
+        found = self._coordinator.queues.queues()
+        if table is not None:
+            full = self._connection.full_name(named(table))
+            found = tuple(one for one in found if one.table == full)
+        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", _queue_rows(found))
+
+    def dead_letters(self, table: str) -> Outcome:
+        """The rows of small inserts that were acknowledged and could not be loaded, and why."""
+        full = self._connection.full_name(named(table))
+        letters = self._coordinator.queues.dead_letters(full)
+        rows = [
+            {"record": one.lsn, "rows": one.rows, "reason": one.why, "since": one.at_ms}
+            for one in letters
+        ]
+        found = pa.Table.from_pylist(rows, schema=DEAD_LETTERS_SCHEMA)
+        return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found)
+
+    def retry(self, table: str, record: int) -> Outcome:
+        """Insert the rows of a dead letter anew, as they were sent. Raises InvalidValueError when
+        they still do not fit."""
+        full = self._connection.full_name(named(table))
+        lsn = self._coordinator.queues.retry(full, record)
+        told = f"The rows of record {record} of `{full}` are acknowledged anew (record {lsn})."
+        return _outcome("RETRY", [told])
+
+    def discard(self, table: str, record: int) -> Outcome:
+        """Forget a dead letter: its rows are gone."""
+        full = self._connection.full_name(named(table))
+        self._coordinator.queues.discard(full, record)
+        return _outcome("DISCARD", [f"The dead letter {record} of `{full}` is gone."])
+
+    def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
+        """Let a table go on whose log was lost or damaged: when it is back; or, with `accept_loss`,
+        without the rows that are missing. Takes the right to administer."""
+        full = self._connection.full_name(named(table))
+        self._coordinator.queues.reopen(full, accept_loss=accept_loss)
+        return _outcome("REOPEN", [f"`{full}` takes inserts again."])
 
     def abort(self, id: str) -> Outcome:
         """End a transaction that is open: its statement fails, and its files are removed.
@@ -159,6 +231,26 @@ def _rows(transactions: Transactions) -> pa.Table:
         for one in transactions
     ]
     return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
+
+
+def _queue_rows(queues: Sequence[WaitingInserts]) -> pa.Table:
+    now_ms = _now_ms()
+    rows = [
+        {
+            "table": str(one.table),
+            "state": "closed" if one.closed else "held" if one.held_by else "open",
+            "mode": one.mode,
+            "acknowledged": one.acknowledged,
+            "visible": one.published,
+            "waiting_rows": one.waiting_rows,
+            "waiting_bytes": one.waiting_bytes,
+            "oldest_seconds": None if one.oldest_ms is None else (now_ms - one.oldest_ms) // 1000,
+            "dead_letters": one.dead_letters,
+            "last_error": one.closed or one.last_error,
+        }
+        for one in queues
+    ]
+    return pa.Table.from_pylist(rows, schema=QUEUES_SCHEMA)
 
 
 def _counted(count: int, one: str, several: str) -> str:

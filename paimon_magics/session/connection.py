@@ -33,7 +33,8 @@ class Connection:
     `coordinator` is what commits, in the words of `connect`. `slots` is how many tasks can run at
     once. `view_frames` are the frames of the temporary views that statements made: while they are
     there, what they read does not expire. `reads` and `folders` are plans and manifests that the
-    next query may need again.
+    next query may need again, `inserted` the tables that small inserts went to, each with the time
+    of this process at which it was looked at.
     """
 
     spark: SparkSession
@@ -47,6 +48,7 @@ class Connection:
     view_frames: dict[str, DataFrame] = field(default_factory=dict)
     reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
     folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
+    inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""

@@ -7,6 +7,7 @@ another cell means.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -33,6 +34,13 @@ from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
 from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
+from paimon_magics.session.inserting import (
+    Wait,
+    drain_before,
+    flush_table,
+    insert_rows,
+    run_insert_statement,
+)
 from paimon_magics.session.layouts import Health, Layout, layout_of, tables_of
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
@@ -40,7 +48,7 @@ from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.versions import run_version_statement
-from paimon_magics.session.writing import remove_partitions, run_insert, truncate_specs
+from paimon_magics.session.writing import remove_partitions, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sessions import adopt, is_alive, slots, start
@@ -298,6 +306,51 @@ class Session:
         outcome.seconds = time.monotonic() - started
         return outcome
 
+    def insert(
+        self, name: str, rows: object, *, label: str | None = None, wait: Wait | None = None
+    ) -> Outcome:
+        """Insert a few rows: a list of tuples or dictionaries, Arrow data, pandas or polars frames.
+
+        On a table with the option `auto_batch_load`, through a coordinator, they are acknowledged
+        when they are durable and loaded with others soon; with `wait="visible"`, when they can be
+        read. Without `wait` the table's `group_commit_mode` says. `label` makes it safe to call
+        this again with the same rows. Other tables are written at once, as by `write`. May be
+        called from several threads.
+
+        Raises InvalidValueError for rows that don't fit or a label that was used for others.
+        """
+        self._check_open()
+        started = time.monotonic()
+        full = self._connection.full_name(named(name))
+        given = insert_rows(self._connection, full, rows, label=label, wait=wait)
+        outcome = given if isinstance(given, Outcome) else given.outcome()
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
+    async def insert_async(
+        self, name: str, rows: object, *, label: str | None = None, wait: Wait | None = None
+    ) -> Outcome:
+        """The same for an event loop: many of them may be under way, and go together. Inserts of
+        one table are acknowledged in the order in which they were called."""
+        self._check_open()
+        full = self._connection.full_name(named(name))
+        given = insert_rows(self._connection, full, rows, label=label, wait=wait)
+        if isinstance(given, Outcome):
+            return given
+        await asyncio.wrap_future(given.answer)
+        return await asyncio.to_thread(given.outcome)
+
+    def flush(self, name: str) -> Outcome:
+        """Make visible all small inserts of a table that were acknowledged, and wait for it.
+
+        Raises SetupError where there is no coordinator, or when it takes longer than 5 minutes.
+        """
+        self._check_open()
+        started = time.monotonic()
+        outcome = flush_table(self._connection, self._connection.full_name(named(name)))
+        outcome.seconds = time.monotonic() - started
+        return outcome
+
     def history(self, name: str) -> Outcome:
         """A table's snapshots, newest first, with who made them: user, notebook, statement."""
         self._check_open()
@@ -363,6 +416,7 @@ class Session:
 
     def _run(self, statement: Statement, parameters: dict[str, object]) -> Outcome:
         connection = self._connection
+        drain_before(connection, statement)
         if is_for_spark(connection, statement):
             return pass_to_spark(connection, statement, parameters)
         match statement:
@@ -375,7 +429,7 @@ class Session:
                     display_rows=connection.settings.display_rows,
                 )
             case Insert():
-                return run_insert(connection, statement, parameters)
+                return run_insert_statement(connection, statement, parameters)
             case TruncateTable():
                 table = connection.load(statement.name, statement.text, 0)
                 specs = truncate_specs(connection, statement, table, parameters)

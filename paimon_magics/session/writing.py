@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PreparedInsert",
     "change_of",
+    "fetched_values",
     "partition_specs",
     "prepare_insert",
     "remove_partitions",
@@ -114,7 +115,7 @@ def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInser
     rows = None
     if insert.source.is_values:
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
-        rows = _fetched(prepared, insert.text)
+        rows = fetched_values(prepared, insert.text)
 
     def write(task: WriteTask) -> JobWritten:
         if rows is not None:
@@ -337,7 +338,7 @@ def _constants(
         raise translate(error, statement=statement) from error
 
 
-def _fetched(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
+def fetched_values(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
     """The rows of a VALUES list; an error tells the column that it is about."""
     try:
         return fetched(prepared.frame)

@@ -1,12 +1,15 @@
-"""All schemas that a table has had, as definitions by their ids."""
+"""All schemas that a table has had, as definitions by their ids; and what tells a table from one
+that was made later at the same place."""
 
 from __future__ import annotations
+
+import hashlib
 
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.schema_changes import definition_of
 
-__all__ = ["Definitions"]
+__all__ = ["Definitions", "identity_of", "version_of"]
 
 _TABLES_MAX = 256
 
@@ -19,10 +22,7 @@ class Definitions:
 
     def of(self, table: Table) -> dict[int, TableDefinition]:
         """The table's schemas up to the one that it was loaded with."""
-        first = table.paimon.schema_manager.get_schema(0)
-        # A table that was dropped and made anew at one place has schemas of its own.
-        made_ms = 0 if first is None else first.time_millis
-        key = f"{table.location}@{made_ms}"
+        key = identity_of(table)
         if key not in self._known and len(self._known) >= _TABLES_MAX:
             self._known.clear()
         known = self._known.setdefault(key, {})
@@ -34,3 +34,15 @@ class Definitions:
                 if schema is not None:  # a rolled back one is gone
                     known[schema_id] = definition_of(schema)
         return dict(known)
+
+
+def identity_of(table: Table) -> str:
+    """Where the table lies and when it was made: another one has another identity, also one that is
+    made there after it was dropped."""
+    first = table.paimon.schema_manager.get_schema(0)
+    return f"{table.location}@{0 if first is None else first.time_millis}"
+
+
+def version_of(identity: str, definition: TableDefinition) -> str:
+    """A text that differs where the table is another, or has another schema."""
+    return hashlib.sha256(f"{identity}#{definition.schema_id}".encode()).hexdigest()[:16]

@@ -15,6 +15,7 @@ from paimon_magics.coordinator.group.records import Format
 from paimon_magics.coordinator.group.values import ColumnReader, column_reader, default_value
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.data_types import as_nullable
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Admitted", "Door", "Given", "given_columns", "statements_of"]
@@ -150,7 +151,7 @@ def given_columns(
                 _check_left_out(name, column)
     if not in_json:
         return Given(tuple(columns), ())
-    readers = [column_reader(column.type) for column in columns]
+    readers = [_reader_of(column) for column in columns]
     for column, reader in zip(columns, readers, strict=True):
         if reader is None:
             raise InvalidValueError(
@@ -171,6 +172,18 @@ def _column(name: TableName, definition: TableDefinition, wanted: str) -> Column
         f"There is no column `{wanted}` in `{name}`.",
         hint=nearest(wanted, definition.column_names, what="columns"),
     )
+
+
+def _reader_of(column: Column) -> ColumnReader | None:
+    """Paimon puts the default in place of every NULL, so that one may be given where there is a
+    default that can be read."""
+    if column.default is None:
+        return column_reader(column.type)
+    try:
+        default_value(column.type, column.default)
+    except ValueError:
+        return column_reader(as_nullable(column.type, False))
+    return column_reader(as_nullable(column.type, True))
 
 
 def _check_left_out(name: TableName, column: Column) -> None:

@@ -19,6 +19,7 @@ from paimon_magics.planning.option_values import memory_size_bytes
 from paimon_magics.planning.writes import check_writable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.schema_history import identity_of, version_of
 
 __all__ = ["Facts", "KnownTables", "mode_of", "takes_small_inserts", "thresholds_of"]
 
@@ -29,16 +30,26 @@ _MODES = ", ".join(Mode)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A table as it was `loaded` (a time of this process): `door` and `thresholds` for its newest
-    schema, and the mode of inserts that name none."""
+    """A table as it was `loaded` (a time of this process).
+
+    `location` is its identity (`schema_history.identity_of`), by which queues and the log know it,
+    `folder` where it lies; `door` and `thresholds` are for its newest schema, `mode` is that of
+    inserts that name none.
+    """
 
     name: TableName
     location: str
+    folder: str
     definition: TableDefinition
     door: Door
     thresholds: Thresholds
     mode: Mode
     loaded: float
+
+    @property
+    def version(self) -> str:
+        """Which table in which schema it is, as clients name it who have seen it."""
+        return version_of(self.location, self.definition)
 
 
 class KnownTables:
@@ -66,13 +77,18 @@ class KnownTables:
         loaded = time.monotonic()
         found = self._catalog.load(name)
         before = self._known.get((database, table))
-        if before is not None and before.definition == found.definition:
-            facts = replace(before, loaded=loaded, location=found.location)
+        identity = identity_of(found)
+        if before is not None and (before.location, before.definition) == (
+            identity,
+            found.definition,
+        ):
+            facts = replace(before, loaded=loaded)
         else:
             definition = found.definition
             _check(name, definition)
             facts = Facts(
                 name,
+                identity,
                 found.location,
                 definition,
                 Door(name, definition),

@@ -46,7 +46,7 @@ from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.committing import committed_files, find_commit
 from paimon_magics.tables.fencing import DeposedError
 from paimon_magics.tables.provenance import PREFIX
-from paimon_magics.tables.schema_history import Definitions
+from paimon_magics.tables.schema_history import Definitions, identity_of
 from paimon_magics.tables.write_tasks import completed, write_task
 
 __all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
@@ -65,7 +65,6 @@ class Loaded:
     """A batch is in the table, but for its dead letters (lsn, why)."""
 
     snapshot_id: int | None
-    chain: int
     dead: tuple[tuple[int, str], ...] = ()
 
 
@@ -105,9 +104,22 @@ class Flushing:
         """Load a batch. Raises NotLoadedError, StuckError, and DeposedError when another
         coordinator owns the warehouse."""
         try:
+            return self._load(name, location, batch)
+        except (DeposedError, NotLoadedError, StuckError):
+            raise
+        except Exception as error:
+            # It may have come after the commit, or after that was noted.
+            _log.error("The batch %d of `%s` was cut off: %r", batch.last, name, error)
+            return self._found(name, location, batch, error)
+
+    def _load(self, name: TableName, location: str, batch: Batch) -> Loaded:
+        try:
             table = self._catalog.load(name)
-            if table.location != location:
-                raise NotLoadedError(f"`{name}` lies at {table.location} now, not at {location}.")
+            if identity_of(table) != location:
+                raise StuckError(
+                    f"`{name}` was dropped and made anew; records {batch.first} and later were "
+                    "acknowledged for the table that was there before"
+                )
             id, transaction, _ = self._coordinator.begin(
                 name, None, ENGINE, Origin(engine=ENGINE), in_pause=True
             )
@@ -134,12 +146,12 @@ class Flushing:
         if request is None:
             self._give_up(id)
             self._log.publish(location, batch.last, result.chain, None)
-            return Loaded(None, result.chain, dead)
+            return Loaded(None, dead)
         receipt = self._commit(name, location, id, batch, request)
         reach("flush.committed")
         self._published(location, batch.last, result.chain, receipt.snapshot_id)
         reach("flush.forgotten")
-        return Loaded(receipt.snapshot_id, result.chain, dead)
+        return Loaded(receipt.snapshot_id, dead)
 
     def settle(self, table: StoredTable, name: TableName) -> bool:
         """Find out what became of the flush that a stored table names; whether it is loaded.
@@ -155,6 +167,29 @@ class Flushing:
             return False
         self._log.publish(table.location, flush.last, flush.chain, found.snapshot_id)
         return True
+
+    def _found(self, name: TableName, location: str, batch: Batch, error: Exception) -> Loaded:
+        """What became of a batch whose loading ended in an error that nobody expected."""
+        while True:
+            try:
+                stored = next((s for s in self._log.tables() if s.location == location), None)
+                if stored is None or stored.published >= batch.last:
+                    break
+                if stored.flush is None or stored.flush.last != batch.last:
+                    raise NotLoadedError(repr(error)) from error
+                if not self.settle(stored, name):
+                    raise NotLoadedError(repr(error)) from error
+            except PaimonMagicsError as trouble:  # the log, or the warehouse's store
+                if self._stopping() or isinstance(trouble, DeposedError | StoreLostError):
+                    raise
+                _log.warning("The batch %d of `%s` waits: %s", batch.last, name, trouble)
+                time.sleep(_POLL_SECONDS)
+        dead = tuple(
+            (letter.lsn, letter.why)
+            for letter in self._log.dead_letters(location)
+            if batch.first <= letter.lsn <= batch.last
+        )
+        return Loaded(None if stored is None else stored.snapshot_id, dead)
 
     # ---- the steps of a flush ----
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import Counter
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +16,7 @@ from paimon_magics.coordinator.answers import PausedError, error_answer
 from paimon_magics.coordinator.bodies import json_body
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
-from paimon_magics.coordinator.group.queueing import Accepted, Answer, backlog
+from paimon_magics.coordinator.group.queueing import Accepted, Answer, Mode, backlog
 from paimon_magics.coordinator.group.records import Format, read_segment
 from paimon_magics.coordinator.group.requests import (
     ARROW,
@@ -81,7 +82,9 @@ class InsertRoutes:
         names = request.path_params
         database, table = str(names["database"]), str(names["table"])
         facts = self._group.known_tables.fresh(database, table)
-        if facts is None:
+        # A client that has just changed the table, or made it anew, says so.
+        seen = request.headers.get("paimon-table")
+        if facts is None or (seen is not None and seen != facts.version):
             facts = await run_in_threadpool(self._group.known_tables.load, database, table)
         return facts
 
@@ -90,7 +93,7 @@ class InsertRoutes:
         state = self._coordinator.state
         if state.pause is not None:
             raise PausedError(state.pause)
-        stopped = state.stopped.get(facts.location)
+        stopped = state.stopped.get(facts.folder)
         if stopped is not None:
             return error_answer(
                 409, "TableStopped", stopped.reason, "An administrator has to look at it."
@@ -135,16 +138,33 @@ class InsertRoutes:
         table = self._group.tables.get(facts.location)
         if table is None:
             table = TableQueue.empty(facts.location, facts.name)
-        return JSONResponse(queue_document(table))
+        letters = await run_in_threadpool(self._group.dead_letters, facts.location)
+        return JSONResponse(queue_document(table, facts.mode, len(letters)))
 
     async def look_at_all(self, _: Request) -> Response:
         """All queues."""
-        tables = sorted(self._group.tables.values(), key=lambda one: str(one.name))
-        return JSONResponse({"tables": [queue_document(one) for one in tables]})
+        letters = await run_in_threadpool(self._group.dead_letters)
+        dead = Counter(letter.location for letter in letters)
+        latest = {str(one.name): one for one in sorted(self._group.tables.values(), key=_made_ms)}
+        # One that was dropped is shown as long as somebody has to look at it.
+        tables = sorted(
+            (
+                one
+                for one in self._group.tables.values()
+                if one.queue.batches or dead[one.location] or one is latest[str(one.name)]
+            ),
+            key=lambda one: str(one.name),
+        )
+        return JSONResponse(
+            {"tables": [queue_document(one, one.mode, dead[one.location]) for one in tables]}
+        )
 
     async def flush(self, request: Request) -> Response:
         """Load what waits; answered when it is visible."""
-        facts = await self.facts(request)
+        names = request.path_params
+        facts = await run_in_threadpool(
+            self._group.known_tables.load, str(names["database"]), str(names["table"])
+        )
         body = await json_body(request) if await request.body() else {}
         wait_ms = body.get("wait_ms", _WAIT_MS)
         if type(wait_ms) is not int or not 0 <= wait_ms <= _WAIT_MS_MAX:
@@ -248,7 +268,11 @@ def admitted_stream(facts: Facts, body: bytes) -> Admitted:
     return Admitted(Format.ARROW, facts.definition.schema_id, rows, payload)
 
 
-def queue_document(table: TableQueue) -> dict[str, Any]:
+def _made_ms(table: TableQueue) -> int:
+    return int(table.location.rpartition("@")[2])
+
+
+def queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:
     """What everybody who may read is told of a table's queue."""
     queue = table.queue
     rows, size_bytes = backlog(queue)
@@ -262,7 +286,9 @@ def queue_document(table: TableQueue) -> dict[str, Any]:
         "waiting_bytes": size_bytes,
         "oldest_ms": min((batch.since_ms for batch in batches), default=None),
         "loading": queue.flushing is not None,
+        "mode": None if mode is None else mode.value,
         "held_by": len(queue.holds),
+        "dead_letters": dead_letters,
         "closed": queue.closed or None,
         "last_error": queue.last_error or None,
     }

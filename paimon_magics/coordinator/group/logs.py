@@ -1,8 +1,9 @@
 """What a log of small inserts must do, whichever store it lies in: one interface.
 
-A log belongs to one owner at a time and holds the records of many tables, each known by where it
-lies. When `append` returns, the records and what is remembered of their labels are durable,
-together. Records go only after `publish` has said that they are in the table.
+A log belongs to one owner at a time and holds the records of many tables. The `location` by which
+it knows each is an identity: a table that is made anew at the same place has another. When `append`
+returns, the records and what is remembered of their labels are durable, together. Records go only
+after `publish` has said that they are in the table.
 
 If the process dies in any of these, all of that call is found at the next start or nothing.
 """

@@ -357,7 +357,7 @@ def step(queue: Queue, event: Event) -> tuple[Queue, tuple[Effect, ...]]:
         case FlushFailed():
             queue, effects = _failed(queue, event)
         case Closed(why=why):
-            queue, effects = replace(queue, closed=why, retry_at_ms=0), []
+            queue, effects = _close(queue, why)
         case Ticked(now_ms=now_ms, thresholds=thresholds):
             queue = queue if thresholds is None else replace(queue, thresholds=thresholds)
             queue, effects = _without_holds(
@@ -504,8 +504,27 @@ def _sealed(queue: Queue) -> Queue:
     return replace(queue, sealed=(*queue.sealed, queue.open), open=None)
 
 
+def _close(queue: Queue, why: str) -> tuple[Queue, list[Effect]]:
+    """Nobody waits for what may take days; who has inserted is told that it is durable."""
+    queue = replace(queue, closed=why, retry_at_ms=0)
+    if not why:
+        return queue, []
+    effects: list[Effect] = []
+    for group in queue.waiting:
+        for waiter in group:
+            answer: Answer = Refused(Reason.CLOSED, why)
+            if isinstance(waiter.answer, Accepted):
+                answer = replace(waiter.answer, mode=Mode.ASYNC, fallback=why)
+            effects.append(Reply(waiter.ask, answer))
+    late = [Reply(h.ask, Refused(Reason.CLOSED, why)) for h in queue.holds if not h.granted]
+    holds = tuple(hold for hold in queue.holds if hold.granted)
+    return replace(queue, waiting=(), holds=holds), [*effects, *late]
+
+
 def _ask_flush(queue: Queue, ask: int) -> tuple[Queue, list[Effect]]:
     lsn = queue.acknowledged
+    if queue.closed and lsn > queue.published:
+        return queue, [Reply(ask, Refused(Reason.CLOSED, queue.closed))]
     if lsn <= queue.published:
         return queue, [Reply(ask, Flushed(lsn, queue.snapshot_id))]
     waiter = _Waiter(ask, lsn, Flushed(lsn))

@@ -75,7 +75,7 @@ def conformed_stream(body: bytes, definition: TableDefinition) -> tuple[int, byt
         given = given_columns(_NAME, definition, tuple(reader.schema.names), in_json=False)
         table = reader.read_all()
     columns = [
-        _padded(_cast(table.column(number), arrow_type(column.type)), column)
+        _with_default(_padded(_cast(table.column(number), arrow_type(column.type)), column), column)
         for number, column in enumerate(given.columns)
     ]
     for column, values in zip(given.columns, columns, strict=True):
@@ -127,7 +127,7 @@ def _of_json(
             values = [row[position] for row in rows]
             if reader.read is not None:
                 values = [reader.read(value) for value in values]
-            arrays.append(_array(values, arrow_type(column.type)))
+            arrays.append(_with_default(_array(values, arrow_type(column.type)), column))
         yield given.columns, arrays, len(rows)
 
 
@@ -191,6 +191,13 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_dictionary(values.type):
         return _cast(values.cast(values.type.value_type), wanted)
     return values.cast(wanted, safe=True)
+
+
+def _with_default(values: Any, column: Column) -> Any:
+    """The values with the column's default in place of NULLs, as Paimon's writers put it."""
+    if column.default is None or not values.null_count:
+        return values
+    return pc.fill_null(values, _constant(column, 1)[0])
 
 
 def _padded(values: Any, column: Column) -> Any:

@@ -98,13 +98,14 @@ class Insert:
 @dataclass(slots=True)
 class TableQueue:
     """One table: its queue, a value; and the chain of the last record in its log. `is_open` tells
-    that the warehouse knows which log that is."""
+    that the warehouse knows which log that is; `mode` is the table's own, None before an insert."""
 
     location: str
     name: TableName
     queue: Queue
     chain: int
     is_open: bool = False
+    mode: Mode | None = None
 
     @classmethod
     def empty(cls, location: str, name: TableName) -> TableQueue:
@@ -169,6 +170,8 @@ class GroupCommit:
         self.tables: dict[str, TableQueue] = {}
         self.counts: Counter[str] = Counter()
         self.fsync_seconds = 0.0
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called once when nothing can be taken any more before another start reads the log."""
         self._inbox: queues.SimpleQueue[Insert | _Event | None] = queues.SimpleQueue()
         self._asks: dict[int, Answered] = {}
         self._numbers = itertools.count(1)
@@ -249,13 +252,15 @@ class GroupCommit:
         Raises CommitConflictError when the place does not come in time.
         """
         id = uuid.uuid4().hex
+        facts = self.known_tables.load(table.name.database or "", table.name.table)
+        location = facts.location
         until_ms = _now_ms() + int(_HOLD_SECONDS * 1000)
-        self._holds[id] = (table.location, "")
+        self._holds[id] = (location, "")
         try:
             answer = self._ask(
-                table.location,
+                location,
                 lambda ask: HoldAsked(id, ask, _now_ms(), _FOREVER_MS),
-                facts=self.known_tables.load(table.name.database or "", table.name.table),
+                facts=facts,
             ).result((until_ms - _now_ms()) / 1000)
         except TimeoutError:
             answer = None
@@ -264,7 +269,7 @@ class GroupCommit:
             raise
         if not isinstance(answer, Granted):
             self._end_hold(id)
-            why = answer.message if isinstance(answer, Refused) else self._why_not(table.location)
+            why = answer.message if isinstance(answer, Refused) else self._why_not(location)
             raise CommitConflictError(
                 f"Rows of `{table.name}` were acknowledged before this statement, and could not be "
                 f"loaded in time: {why}.",
@@ -275,7 +280,7 @@ class GroupCommit:
             if transaction_id is None:
                 self._end_hold(id)
             else:
-                self._holds[id] = (table.location, transaction_id)
+                self._holds[id] = (location, transaction_id)
 
         return taken_by
 
@@ -320,6 +325,7 @@ class GroupCommit:
             if isinstance(error, DeposedError):
                 self._coordinator.depose(error)
             self._fail_all()
+            self.on_failure()
 
     def _next(self) -> list[Insert | _Event] | None:
         """What has come since; None at the end."""
@@ -559,6 +565,7 @@ class GroupCommit:
             table = TableQueue(facts.location, facts.name, Queue(facts.thresholds), 0)
             self.tables[facts.location] = table
         table.name = facts.name
+        table.mode = facts.mode
         if table.queue.thresholds != facts.thresholds:
             table.queue, effects = step(table.queue, Ticked(now_ms, facts.thresholds))
             self._do([(table, effect) for effect in effects])
@@ -614,9 +621,9 @@ class GroupCommit:
         except DeposedError as error:
             self._coordinator.depose(error)
             return
-        except Exception as error:
+        except Exception as error:  # stopping: the next start finds out what became of it
             _log.error("A batch of `%s` was cut off: %r", table.name, error)
-            event = FlushFailed(repr(error), _now_ms())
+            return
         told = event
         self._inbox.put(_Event(location, lambda _: told))
 

@@ -209,10 +209,24 @@ def test_columns_that_are_left_out_get_their_default_or_null() -> None:
     ]
 
 
+def test_a_default_stands_for_null_as_in_every_writer_of_paimon() -> None:
+    table = definition("id INT NOT NULL DEFAULT 7, kind STRING DEFAULT 'new', n DECIMAL(5, 2)")
+    assert let_in(table, {"rows": [[None, None, None], [1, "a", None]]}) == [
+        {"id": 7, "kind": "new", "n": None},
+        {"id": 1, "kind": "a", "n": None},
+    ]
+
+
 def test_a_default_that_depends_on_a_zone_must_be_given() -> None:
     table = definition("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
     with pytest.raises(InvalidValueError, match=r"`at` of `shop[.]events` is left out"):
         let_in(table, {"columns": ["id"], "rows": [[1]]})
+
+
+def test_null_is_refused_where_its_default_can_not_be_read() -> None:
+    table = definition("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
+    with pytest.raises(InvalidValueError, match="column `at`: it is NULL"):
+        let_in(table, {"rows": [[1, None]]})
 
 
 def test_statements_with_other_columns_keep_their_order() -> None:

@@ -267,6 +267,19 @@ def test_a_closed_table_takes_and_loads_nothing_until_it_is_opened() -> None:
     assert run(queue, Closed("", 501))[1] == [BeginFlush(Batch(1, 1, 1, 10, 0))]
 
 
+def test_who_waits_is_answered_when_a_table_closes() -> None:
+    events = [Arrived((insert(1, mode=Mode.SYNC),), 0), FlushAsked(2, 1), HoldAsked("h", 3, 1, 99)]
+    queue, effects = run(EMPTY, *events, Closed("lost", 2), FlushAsked(4, 3))
+    closed = Refused(Reason.CLOSED, "lost")
+    assert answers(effects) == {
+        1: Accepted(1, Mode.ASYNC, fallback="lost"),
+        2: closed,
+        3: closed,
+        4: closed,
+    }
+    assert (queue.waiting, queue.holds) == ((), ())
+
+
 @dataclass
 class World:
     """What the shell keeps: the log, the table, the dead letters, and what clients were told."""

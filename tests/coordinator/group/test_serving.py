@@ -438,3 +438,17 @@ def test_rows_that_can_not_be_loaded_now_are_loaded_later(shared: Served) -> Non
         folder.unlink()
         served.flush()
         assert served.ids() == [1]
+
+
+def test_a_table_that_is_made_anew_has_labels_and_records_of_its_own(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        served.insert([[1, "a"]], idempotency_key="one")
+        served.flush()
+        definition = served.catalog.load(served.name).definition
+        served.catalog.drop_table(served.name)
+        served.catalog.create_table(served.name, definition)
+        time.sleep(1.1)  # the coordinator looks at a table once a second
+        answer = served.insert([[2, "a"]], idempotency_key="one")
+        assert answer.json() == {"lsn": 1, "label": "one", "mode": "async_mode"}
+        served.flush()
+        assert served.ids() == [2]

@@ -1,0 +1,199 @@
+"""Small inserts from a client's side: gathered, sent in order, repeated until there is an answer.
+
+Rows go as Arrow streams. While one request is under way, what others insert is gathered; so is what
+comes within `linger_ms` of each other. Inserts without a label of their own are sent together under
+one that is made here, so that repeating them is safe; one with a label is a request of its own.
+
+If the process dies, inserts that were answered are durable, and of others nobody was told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.statements.statement import TableName
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["InsertReceipt", "Send", "SmallInserts", "table_path"]
+
+Send = Callable[[str, bytes, Mapping[str, str]], Any]
+"""Posts a body with headers to a path, as often as it takes; the answer's document."""
+
+_ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+_ROWS_MAX = 50_000
+_BYTES_MAX = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class InsertReceipt:
+    """What became of an insert: the number of its record, and how it was acknowledged.
+
+    `mode` is `async_mode` (durable), `sync_mode` or `off_mode` (visible, in `snapshot_id` where
+    that is known); `fallback` tells why it is another than the one asked for. `duplicate`: the
+    label was there before, with the same rows.
+    """
+
+    lsn: int
+    mode: str
+    rows: int
+    label: str | None = None
+    duplicate: bool = False
+    fallback: str = ""
+    snapshot_id: int | None = None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    table: TableName
+    rows: pyarrow.Table
+    label: str | None
+    mode: str | None
+    version: str | None
+    answer: Future[InsertReceipt]
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What inserts have in common that may go together."""
+        return self.table, self.mode, self.version, self.rows.schema
+
+
+class SmallInserts:
+    """Sends inserts, those of one table in the order in which they came. Safe for several threads.
+
+    `linger_ms` is how long an insert waits for others to go with it.
+    """
+
+    def __init__(self, send: Send, linger_ms: float = 2.0) -> None:
+        self._send = send
+        self._linger_seconds = linger_ms / 1000
+        self._inbox: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._turn = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def insert(
+        self,
+        table: TableName,
+        rows: pyarrow.Table,
+        *,
+        label: str | None = None,
+        mode: str | None = None,
+        version: str | None = None,
+    ) -> Future[InsertReceipt]:
+        """Send rows whose columns are some of the table's, by name. The future has the receipt, or
+        the error that the coordinator has answered. `version` is the table as the caller has seen
+        it (`schema_history.version_of`)."""
+        waiting = _Waiting(table, rows, label, mode, version, Future())
+        with self._turn:
+            if self._closed:
+                raise SetupError("The session is closed.")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="inserts", daemon=True)
+                self._thread.start()
+            self._inbox.put(waiting)
+        return waiting.answer
+
+    def close(self) -> None:
+        """End when what was given is sent."""
+        with self._turn:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            self._inbox.put(None)
+            thread.join()
+
+    def _work(self) -> None:
+        left: _Waiting | None = None
+        while True:
+            first = left or self._inbox.get()
+            left = None
+            if first is None:
+                return
+            together, left, ends = self._gathered(first)
+            self._post(together)
+            if ends and left is None:
+                return
+            if ends:
+                self._inbox.put(None)
+
+    def _gathered(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None, bool]:
+        """What goes with an insert, the first one that does not, and whether that was all."""
+        together = [first]
+        if first.label is not None:
+            return together, None, False
+        deadline = time.monotonic() + self._linger_seconds
+        rows, size_bytes = first.rows.num_rows, first.rows.nbytes
+        while rows < _ROWS_MAX and size_bytes < _BYTES_MAX:
+            try:
+                following = self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if following is None:
+                return together, None, True
+            if following.label is not None or following.kind != first.kind:
+                return together, following, False
+            together.append(following)
+            rows += following.rows.num_rows
+            size_bytes += following.rows.nbytes
+        return together, None, False
+
+    def _post(self, together: list[_Waiting]) -> None:
+        first = together[0]
+        try:
+            receipt = self._sent(together)
+        except InvalidValueError as error:
+            if len(together) == 1:
+                first.answer.set_exception(error)
+                return
+            for one in together:  # nobody's rows may refuse another's
+                self._post([one])
+            return
+        except BaseException as error:
+            for one in together:
+                with contextlib.suppress(Exception):
+                    one.answer.set_exception(error)
+            return
+        for one in together:
+            one.answer.set_result(replace(receipt, rows=one.rows.num_rows, label=one.label))
+
+    def _sent(self, together: list[_Waiting]) -> InsertReceipt:
+        import pyarrow as pa
+
+        first = together[0]
+        rows = pa.concat_tables([one.rows for one in together])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        headers = {**_ARROW, "idempotency-key": first.label or uuid.uuid4().hex}
+        if first.mode is not None:
+            headers["group_commit"] = first.mode
+        if first.version is not None:
+            headers["paimon-table"] = first.version
+        told = self._send(table_path(first.table), sink.getvalue().to_pybytes(), headers)
+        return InsertReceipt(
+            lsn=int(told["lsn"]),
+            mode=str(told["mode"]),
+            rows=rows.num_rows,
+            label=first.label,
+            # Under a label made here, a repeat is our own.
+            duplicate=first.label is not None and bool(told.get("duplicate", False)),
+            fallback=str(told.get("fallback", "")),
+            snapshot_id=told.get("snapshot_id"),
+        )
+
+
+def table_path(table: TableName) -> str:
+    """Where a table's small inserts are."""
+    return f"/v1/inserts/{quote(table.database or '', safe='')}/{quote(table.table, safe='')}"

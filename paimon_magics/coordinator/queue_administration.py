@@ -1,0 +1,101 @@
+"""Looking at the queues of small inserts from a client, and seeing to what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.coordinator.inserting import table_path
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["DeadLetter", "QueueAdministration", "WaitingInserts"]
+
+_Ask = Callable[[str, str, Any], tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingInserts:
+    """The queue of one table. Up to the record `acknowledged` all is durable, up to `published`
+    visible (in `snapshot_id`); `oldest_ms` is when the oldest came that waits. `closed` says why
+    nothing is taken, `held_by` how many statements keep their place."""
+
+    table: TableName
+    acknowledged: int
+    published: int
+    snapshot_id: int | None
+    waiting_rows: int
+    waiting_bytes: int
+    oldest_ms: int | None
+    mode: str | None
+    held_by: int
+    dead_letters: int
+    closed: str | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Rows that were acknowledged and could not be loaded, and why."""
+
+    lsn: int
+    rows: int
+    why: str
+    at_ms: int
+
+
+class QueueAdministration:
+    """What one may ask about small inserts. `ask` is as in `administering.Ask`."""
+
+    def __init__(self, ask: _Ask) -> None:
+        self._ask = ask
+
+    def queues(self) -> tuple[WaitingInserts, ...]:
+        """All tables that have, or had, small inserts."""
+        _, found = self._ask("GET", "/v1/inserts", None)
+        return tuple(_queue(one) for one in found["tables"])
+
+    def flush(self, table: TableName, wait_ms: int) -> tuple[int, int | None]:
+        """Have all loaded that was acknowledged: the last record's number, and the snapshot, where
+        that is known. Raises SetupError when that takes longer."""
+        _, found = self._ask("POST", f"{table_path(table)}/flush", {"wait_ms": wait_ms})
+        return int(found["lsn"]), found["snapshot_id"]
+
+    def dead_letters(self, table: TableName) -> tuple[DeadLetter, ...]:
+        """The dead letters of a table, oldest first."""
+        _, found = self._ask("GET", f"{table_path(table)}/dead-letters", None)
+        return tuple(
+            DeadLetter(one["lsn"], one["rows"], one["why"], one["at_ms"])
+            for one in found["dead_letters"]
+        )
+
+    def retry(self, table: TableName, lsn: int) -> int:
+        """Insert a dead letter's rows anew; the number of their record."""
+        _, found = self._ask("POST", f"{table_path(table)}/dead-letters/{lsn}/retry", None)
+        return int(found["lsn"])
+
+    def discard(self, table: TableName, lsn: int) -> None:
+        """Forget a dead letter."""
+        self._ask("DELETE", f"{table_path(table)}/dead-letters/{lsn}", None)
+
+    def reopen(self, table: TableName, *, accept_loss: bool) -> None:
+        """Let a closed table go on, with `accept_loss` without the records that are missing."""
+        self._ask("POST", f"{table_path(table)}/reopen", {"accept_loss": accept_loss})
+
+
+def _queue(document: Any) -> WaitingInserts:
+    name = document["table"]
+    return WaitingInserts(
+        TableName(name["table"], name["database"]),
+        document["acknowledged"],
+        document["published"],
+        document["snapshot_id"],
+        document["waiting_rows"],
+        document["waiting_bytes"],
+        document["oldest_ms"],
+        document["mode"],
+        document["held_by"],
+        document["dead_letters"],
+        document["closed"],
+        document["last_error"],
+    )

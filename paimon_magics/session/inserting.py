@@ -1,0 +1,270 @@
+"""Small inserts of a session: to the table's log where it has one, else a statement like any other.
+
+If this process dies: an insert that was answered is durable; of another one nobody was told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal
+
+from paimon_magics.coordinator.inserting import InsertReceipt, SmallInserts
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.frames import write_frame_to
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writing import fetched_values, prepare_insert, run_prepared
+from paimon_magics.statements.statement import (
+    AlterTable,
+    DropTable,
+    Insert,
+    Statement,
+    TableName,
+    TruncateTable,
+)
+from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.schema_history import identity_of, version_of
+from paimon_magics.tables.types import arrow_schema
+
+__all__ = [
+    "PendingInsert",
+    "Wait",
+    "drain_before",
+    "flush_queue",
+    "flush_table",
+    "insert_rows",
+    "run_insert_statement",
+]
+
+Wait = Literal["durable", "visible"]
+_WAITS = ("durable", "visible")
+_FLUSH_MS = 300_000
+_FRESH_SECONDS = 1.0
+
+
+class PendingInsert:
+    """An insert on its way."""
+
+    def __init__(
+        self, connection: Connection, table: Table, answer: Future[InsertReceipt], visible: bool
+    ) -> None:
+        self._connection = connection
+        self._table = table
+        self.answer = answer
+        self._visible = visible
+
+    def outcome(self) -> Outcome:
+        """Wait for its end. Raises what the coordinator has answered."""
+        receipt = self.answer.result()
+        snapshot_id = receipt.snapshot_id
+        if self._visible and receipt.mode == "async_mode":
+            snapshot_id = flush_queue(self._connection, self._table.name)[1]
+        return _outcome(self._table.name, receipt, snapshot_id, visible=self._visible)
+
+
+def insert_rows(
+    connection: Connection,
+    name: TableName,
+    rows: Any,
+    *,
+    label: str | None = None,
+    wait: str | None = None,
+) -> PendingInsert | Outcome:
+    """Insert rows: an insert on its way, or the outcome where the table takes no small ones.
+
+    Raises InvalidValueError for what is no rows, errors of the table's name.
+    """
+    if wait is not None and wait not in _WAITS:
+        raise InvalidValueError(
+            f"`wait` can't be '{wait}'.", hint=nearest(wait, _WAITS, what="values of `wait`")
+        )
+    table = _loaded(connection, name)
+    given = _arrow(rows, table.definition)
+    inserts = _taker(connection, table)
+    if inserts is None:
+        if label is not None:
+            raise InvalidValueError(
+                f"`{name}` takes no small inserts here, and labels belong to them.",
+                hint=_why_not(connection, table),
+            )
+        outcome = write_frame_to(connection, given, name, "append")
+        outcome.notes = (*outcome.notes, f"Committed at once: {_why_not(connection, table)}")
+        return outcome
+    mode = "async_mode" if wait is not None else None
+    version = version_of(identity_of(table), table.definition)
+    answer = inserts.insert(table.name, given, label=label, mode=mode, version=version)
+    return PendingInsert(connection, table, answer, wait == "visible")
+
+
+def run_insert_statement(
+    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+) -> Outcome:
+    """Run an INSERT … VALUES: as a small insert, where the table takes them."""
+    prepared = prepare_insert(connection, insert, parameters)
+    inserts = None if insert.overwrite else _taker(connection, prepared.table)
+    if inserts is None or not insert.source.is_values:
+        return run_prepared(connection, insert, prepared)
+    from paimon_magics.tables.conforming import conform
+
+    rows = fetched_values(prepared, insert.text)
+    schema = arrow_schema(prepared.table.definition)
+    import pyarrow as pa
+
+    batches = [conform(batch, schema) for batch in rows.to_batches()]
+    answer = inserts.insert(
+        prepared.table.name,
+        pa.Table.from_batches(batches, schema),
+        version=version_of(identity_of(prepared.table), prepared.table.definition),
+    )
+    outcome = PendingInsert(connection, prepared.table, answer, False).outcome()
+    outcome.statement = insert.text
+    return outcome
+
+
+def flush_queue(
+    connection: Connection, name: TableName, wait_ms: int = _FLUSH_MS
+) -> tuple[int, int | None]:
+    """Have all loaded that was acknowledged; its last record, and the snapshot where it is known.
+
+    Raises SetupError when it is not visible in time.
+    """
+    return connection.committer.administration().queues.flush(name, wait_ms)
+
+
+def flush_table(connection: Connection, name: TableName) -> Outcome:
+    """Make visible what was acknowledged; see `Session.flush`."""
+    lsn, snapshot_id = flush_queue(connection, name)
+    where = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
+    told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
+    return Outcome(
+        statement=f"flush({name})",
+        kind="FLUSH",
+        table=str(name),
+        snapshot_id=snapshot_id,
+        message=told if lsn else f"Nothing was inserted into `{name}` that had to be loaded.",
+    )
+
+
+def drain_before(connection: Connection, statement: Statement) -> None:
+    """Before a statement that is no small insert: what was acknowledged becomes visible, so that
+    the statement sees it, and a change of the schema finds nothing of the old one waiting."""
+    name = _changed_by(statement)
+    if name is None or connection.committer.inserts() is None:
+        return
+    try:
+        table = connection.catalog.load(connection.full_name(name))
+    except PaimonMagicsError:
+        return  # the statement tells it better
+    connection.inserted.pop(table.name, None)
+    if table.definition.flag("auto_batch_load"):
+        flush_queue(connection, table.name)
+
+
+def _changed_by(statement: Statement) -> TableName | None:
+    match statement:
+        case Insert(target=name, source=source, overwrite=overwrite):
+            return name if overwrite or not source.is_values else None
+        case TruncateTable(name=name) | AlterTable(name=name) | DropTable(name=name):
+            return name
+        case _:
+            return None
+
+
+def _taker(connection: Connection, table: Table) -> SmallInserts | None:
+    """Who takes small inserts of the table."""
+    if not table.definition.flag("auto_batch_load") or table.name.branch is not None:
+        return None
+    return connection.committer.inserts()
+
+
+def _why_not(connection: Connection, table: Table) -> str:
+    if connection.committer.inserts() is None:
+        return "this session has no coordinator, which keeps the log of small inserts."
+    if table.name.branch is not None:
+        return "branches take no small inserts."
+    return f"the option 'auto_batch_load' of `{table.name}` is not true."
+
+
+def _loaded(connection: Connection, name: TableName) -> Table:
+    """The table, as of a moment ago: an insert should cost no look at the schema."""
+    now = time.monotonic()
+    known = connection.inserted.get(name)
+    if known is None or now - known[0] > _FRESH_SECONDS:
+        known = now, connection.catalog.load(name)
+        connection.inserted[name] = known
+    return known[1]
+
+
+def _arrow(rows: Any, definition: TableDefinition) -> Any:
+    """Rows as an Arrow table whose columns are some of the table's, by name."""
+    import pyarrow as pa
+
+    module = type(rows).__module__.partition(".")[0]
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if module == "pandas" and hasattr(rows, "columns"):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    if module == "polars" and hasattr(rows, "to_arrow"):
+        return rows.to_arrow()
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
+        raise InvalidValueError(
+            f"A {type(rows).__name__} can't be inserted.",
+            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
+            "pandas or polars.",
+        )
+    schema = arrow_schema(definition)
+    # Nullability is the coordinator's to judge: it names the column.
+    schema = pa.schema([field.with_nullable(True) for field in schema])
+    try:
+        if all(isinstance(row, Mapping) for row in rows):
+            names = dict.fromkeys(key for row in rows for key in row)
+            wanted = [definition.column(str(key)).name for key in names]
+            return pa.Table.from_pylist([dict(row) for row in rows], schema=_of(schema, wanted))
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+        if len(columns) != len(schema):
+            raise InvalidValueError(
+                f"Rows have {len(columns)} values, but the table has {len(schema)} columns.",
+                hint="Give dictionaries for some of the columns.",
+            )
+        arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+    except PaimonMagicsError:
+        raise
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise InvalidValueError(
+            f"The rows do not fit the table's columns: {error}.",
+            hint=f"The columns are {', '.join(f'`{name}`' for name in definition.column_names)}.",
+        ) from error
+
+
+def _of(schema: Any, names: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _outcome(
+    name: TableName, receipt: InsertReceipt, snapshot_id: int | None, *, visible: bool
+) -> Outcome:
+    rows = "1 row" if receipt.rows == 1 else f"{receipt.rows:,} rows"
+    is_visible = visible or receipt.mode != "async_mode"
+    again = " before, under this label" if receipt.duplicate else ""
+    where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
+    told = where if is_visible else "loaded with others soon"
+    notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
+    return Outcome(
+        statement=f"insert({name})",
+        kind="INSERT INTO",
+        table=str(name),
+        snapshot_id=snapshot_id if is_visible else None,
+        rows_written=receipt.rows,
+        message=f"INSERT INTO `{name}`: {rows} acknowledged{again} (record {receipt.lsn}), {told}.",
+        notes=notes,
+    )
