@@ -8,7 +8,7 @@ Any other failure before the commit removes the statement's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,7 @@ from paimon_magics.tables.bucket_counts import (
 )
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import committed_files, latest_snapshot_id
+from paimon_magics.tables.partition_counts import partitions_max
 from paimon_magics.tables.write_tasks import completed, write_task
 from paimon_magics.tables.writing import WriteTask, write_batches
 
@@ -122,6 +123,7 @@ def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInser
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
         definition = table.definition
         keep_order = definition.is_primary_key_table and not definition.sequence_fields
+        task = replace(task, partitions_max=partitions_max(table, prepared.base_snapshot_id))
         return write_frame(
             connection.spark, prepared.frame, task, slots=connection.slots, keep_order=keep_order
         )

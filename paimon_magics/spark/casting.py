@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
@@ -61,7 +62,7 @@ def project(
     }
     frame = frame.toDF(*(targets[position] for position in range(len(names))))
     with _ansi(spark):
-        selected = []
+        casts: list[_Cast] = []
         for column, source in zip(columns, sources, strict=True):
             if only not in (None, column.name):
                 continue
@@ -76,8 +77,24 @@ def project(
                     value = F.lit(None)
                     named = "NULL"
             plain = isinstance(source, FromInput)
-            selected.append(_stored(frame, value, column, named, plain=plain))
-        return frame.select(*selected)
+            casts.append(_Cast(column, _cast(value, column, plain=plain), value, named))
+        try:
+            return frame.select(*(_checked_column(cast) for cast in casts))
+        except AnalysisException:
+            # Which column it was is asked only now: each question takes Spark some milliseconds.
+            for cast in casts:
+                _check_cast(frame, cast)
+            raise
+
+
+@dataclass(frozen=True)
+class _Cast:
+    """A column of the table: its cast value, the value before, and where that comes from."""
+
+    column: Column
+    stored: SparkColumn
+    value: SparkColumn
+    named: str
 
 
 def partition_values(
@@ -113,29 +130,35 @@ def _text(value: SparkColumn, column: Column) -> SparkColumn:
             return value.cast("string")
 
 
-def _stored(
-    frame: DataFrame, value: SparkColumn, column: Column, named: str, *, plain: bool
-) -> SparkColumn:
+def _cast(value: SparkColumn, column: Column, *, plain: bool) -> SparkColumn:
     if column.default is not None:
         # Paimon puts the default in place of every NULL, an explicit one too.
         value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
-    cast = value.cast(spark_type(column.type))
     if plain and column.default is None and isinstance(column.type, AtomicType):
         # As text, so that Spark's error can tell which column the value was for.
         wanted = spark_type(column.type).simpleString()
-        cast = F.expr(f"CAST({quoted(column.name)} AS {wanted})")
+        return F.expr(f"CAST({quoted(column.name)} AS {wanted})")
+    return value.cast(spark_type(column.type))
+
+
+def _check_cast(frame: DataFrame, cast: _Cast) -> None:
     try:
-        frame.select(cast)
+        frame.select(cast.stored)
     except AnalysisException as error:
         if (error.getCondition() or "").startswith("DATATYPE_MISMATCH"):
-            found = frame.select(value.alias("v")).schema["v"].dataType.simpleString()
+            column = cast.column
+            found = frame.select(cast.value.alias("v")).schema["v"].dataType.simpleString()
             raise InvalidValueError(
                 f"Column `{column.name}` is {_shown(column.type)}, and {found.upper()} values "
-                f"(`{named}`) can't be cast to it.",
+                f"(`{cast.named}`) can't be cast to it.",
                 hint=f"Cast the expression for `{column.name}` yourself, or write another column.",
             ) from error
         raise
-    return _checked(cast, column.type, f"column `{column.name}`").alias(column.name)
+
+
+def _checked_column(cast: _Cast) -> SparkColumn:
+    column = cast.column
+    return _checked(cast.stored, column.type, f"column `{column.name}`").alias(column.name)
 
 
 def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:

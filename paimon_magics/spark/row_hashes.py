@@ -1,12 +1,18 @@
-"""Paimon's hash of a row's keys as expressions that Spark runs in the JVM.
+"""Paimon's hash of a row's keys as an expression that Spark runs in the JVM.
 
-Equal to `columnar.bucket_hash` to the bit, for keys of fixed width that can't be NULL; other keys
-have no such expression here, and are hashed by that kernel in a Python stage of their own. What is
-won is that stage: a way of every row to Python and back.
+Equal to `columnar.bucket_hash` to the bit, for keys of fixed width; other keys have no such
+expression here, and are hashed by that kernel in a Python stage of their own. What is won is that
+stage: a way of every row to Python and back.
 
 The hash is 32-bit Murmur3 over the words of Java's `BinaryRow`: eight bytes of row kind and null
-bits, then eight bytes for each key. Numbers are LONGs that hold a signed 32-bit value, so that no
-step overflows, whatever ANSI mode says.
+bits, then eight bytes for each key. Everything is arithmetic of LONGs of which the low 32 bits
+count, and no step overflows, whatever ANSI mode says. Every step names the one before it once only,
+so that the expression stays as small as the key and Spark plans it quickly:
+
+- A rotation by n bits is a multiplication by 2^n modulo 2^32 - 1. Java's remainder of a negative
+  number is negative, so that taking 1 before and adding it after keeps both 0 and 2^32 - 1.
+- The steps at the end need their input twice. Spark's own hash of an INT has the same end: the INT
+  is sought whose hash is wanted, by the inverse of each step.
 """
 
 from __future__ import annotations
@@ -14,121 +20,92 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.bucket_hash import SEED
 from paimon_magics.statements.names import quoted
 
-__all__ = ["with_row_hash"]
+__all__ = ["row_hash"]
 
-_KEYS_MAX = 4  # more would be a plan of dozens of steps
-_HEADER_WORDS = 2
-_WORD_BITS = 32
-_WORD_MASK = 0xFFFFFFFF
+_KEYS_MAX = 8  # the null bits of more are not looked for in the first word
+_NULL_BITS_START = 8  # after the row kind
+_BITS = 32
+_MASK = 0xFFFFFFFF
 _MIX_1, _MIX_2, _MIX_3 = 0xCC9E2D51, 0x1B873593, 0xE6546B64
-_FINAL_1, _FINAL_2 = 0x85EBCA6B, 0xC2B2AE35
+_HEADER_BYTES = 8
+_SPARK_SEED, _INT_BYTES = 42, 4  # of Spark's `hash` of an INT
 
 
-def with_row_hash(frame: DataFrame, keys: Sequence[pa.Field], name: str) -> DataFrame | None:
-    """`frame` with the hash of `keys`, Arrow fields of its columns, as INT column `name`.
+def row_hash(keys: Sequence[pa.Field]) -> Column | None:
+    """The hash of `keys`, Arrow fields of a frame's columns, as an INT.
 
-    None where a key may be NULL or is not of a fixed width of 64 bits at most.
+    None where a key is not of a fixed width of 64 bits at most.
     """
     if len(keys) > _KEYS_MAX:
         return None
-    words: list[Column | None] = []
+    words = [_null_bits(keys), "0"]
     for key in keys:
         found = _words(key)
         if found is None:
             return None
         words += found
-    steps = _Steps(name)
-    state: Column = F.lit(_header_state()).cast("long")
+    state = str(SEED)
     for word in words:
-        if word is not None:
-            state = state.bitwiseXOR(_times(steps.rotated(_times(word, _MIX_1), 15), _MIX_2))
-        state = _wrapped(steps.rotated(state, 13) * F.lit(5) + _constant(_MIX_3))
-    state = state.bitwiseXOR(F.lit(4 * (_HEADER_WORDS + len(words))).cast("long"))
-    for bits, factor in ((16, _FINAL_1), (13, _FINAL_2)):
-        state = _times(steps.folded(state, bits), factor)
-    state = steps.folded(state, 16)
-    steps.made.append(state.cast("int").alias(name))
-    return frame.select("*", *steps.made).drop(*steps.names)
+        mixed = f"{_rotated(f'({word} * {_signed(_MIX_1)}L)', 15)} * {_MIX_2}L"
+        state = f"({_rotated(f'({state} ^ ({mixed}))', 13)} * 5 + {_MIX_3}L)"
+    return F.expr(_ended(state, len(words) * 4))
 
 
-class _Steps:
-    """Columns that later ones use more than once, each computed once: Spark resolves the names
-    inside the same SELECT, and does not copy what is dear to compute."""
-
-    def __init__(self, name: str) -> None:
-        self.made: list[Column] = []
-        self.names: list[str] = []
-        self._name = name
-
-    def rotated(self, value: Column, bits: int) -> Column:
-        """The 32 bits rotated left."""
-        kept = self._keep(value)
-        right = F.shiftrightunsigned(kept.bitwiseAND(_mask()), _WORD_BITS - bits)
-        return _wrapped(F.shiftleft(kept, bits).bitwiseOR(right))
-
-    def folded(self, value: Column, bits: int) -> Column:
-        """The value XOR itself shifted right."""
-        kept = self._keep(value)
-        return kept.bitwiseXOR(F.shiftrightunsigned(kept.bitwiseAND(_mask()), bits))
-
-    def _keep(self, value: Column) -> Column:
-        name = f"{self._name}_{len(self.names)}"
-        self.names.append(name)
-        self.made.append(value.alias(name))
-        return F.col(name)
+def _ended(state: str, length_bytes: int) -> str:
+    """Murmur3's end, by the INT that ends so in Spark's hash."""
+    ended = f"(({state} ^ {length_bytes ^ _INT_BYTES}) & {_MASK}L)"
+    mixed = f"({_rotated(f'(({ended} - {_MIX_3}L) * {_inverse(5)}L)', 32 - 13)} ^ {_SPARK_SEED})"
+    number = f"({_rotated(f'({mixed} * {_inverse(_MIX_2)}L)', 32 - 15)} * {_inverse(_MIX_1)}L)"
+    return f"hash(CAST(shiftright(shiftleft({number}, {_BITS}), {_BITS}) AS INT))"
 
 
-def _words(key: pa.Field) -> tuple[Column | None, Column | None] | None:
-    """The two words of a key's slot, None for one that is zero; None for other types."""
-    if key.nullable:
-        return None
-    value = F.col(quoted(key.name))
+def _rotated(value: str, bits: int) -> str:
+    """The low 32 bits rotated left, as a number that is not negative."""
+    return f"((({value} & {_MASK}L) * {1 << bits}L - 1) % {_MASK}L + 1)"
+
+
+def _null_bits(keys: Sequence[pa.Field]) -> str:
+    """The first word of the row: a bit for each key that is NULL."""
+    bits = [
+        f"IF(isnull({quoted(key.name)}), {1 << (_NULL_BITS_START + position)}L, 0L)"
+        for position, key in enumerate(keys)
+        if key.nullable
+    ]
+    return f"({' + '.join(bits)})" if bits else "0"
+
+
+def _words(key: pa.Field) -> tuple[str, str] | None:
+    """The two words of a key's slot, which are zero for NULL; None for other types."""
+    name = quoted(key.name)
     if pa.types.is_boolean(key.type):
-        return value.cast("int").cast("long"), None
-    if pa.types.is_date32(key.type):
-        return F.unix_date(value).cast("long"), None
-    if pa.types.is_int8(key.type):
-        return value.cast("long").bitwiseAND(F.lit(0xFF).cast("long")), None
-    if pa.types.is_int16(key.type):
-        return value.cast("long").bitwiseAND(F.lit(0xFFFF).cast("long")), None
-    if pa.types.is_int32(key.type):
-        return value.cast("long"), None
-    if pa.types.is_int64(key.type):
-        return _wrapped(value), F.shiftright(value, _WORD_BITS)
-    return None
+        words = f"CAST({name} AS INT)", "0"
+    elif pa.types.is_date32(key.type):
+        words = f"unix_date({name})", "0"
+    elif pa.types.is_int8(key.type):
+        words = f"({name} & 255)", "0"
+    elif pa.types.is_int16(key.type):
+        words = f"({name} & 65535)", "0"
+    elif pa.types.is_int32(key.type):
+        words = name, "0"
+    elif pa.types.is_int64(key.type):
+        words = f"({name} & {_MASK}L)", f"shiftright({name}, {_BITS})"
+    else:
+        return None
+    if not key.nullable:
+        return words
+    return f"coalesce({words[0]}, 0)", f"coalesce({words[1]}, 0)"
 
 
-def _wrapped(value: Column) -> Column:
-    """The low 32 bits, as a signed number."""
-    return F.shiftright(F.shiftleft(value, _WORD_BITS), _WORD_BITS)
-
-
-def _times(value: Column, factor: int) -> Column:
-    return _wrapped(value * _constant(factor))
-
-
-def _constant(bits: int) -> Column:
-    return F.lit(_signed(bits)).cast("long")
-
-
-def _mask() -> Column:  # a function: there is no Spark when this module is imported
-    return F.lit(_WORD_MASK).cast("long")
+def _inverse(factor: int) -> int:
+    """What undoes a multiplication by `factor`, as a signed number."""
+    return _signed(pow(factor, -1, 1 << _BITS))
 
 
 def _signed(bits: int) -> int:
-    return bits - (1 << _WORD_BITS) if bits >> (_WORD_BITS - 1) else bits
-
-
-def _header_state() -> int:
-    """The state after the words of the header, which are zero and add nothing of their own."""
-    state = SEED
-    for _ in range(_HEADER_WORDS):
-        rotated = (state << 13 | state >> (_WORD_BITS - 13)) & _WORD_MASK
-        state = (rotated * 5 + _MIX_3) & _WORD_MASK
-    return _signed(state)
+    return bits - (1 << _BITS) if bits >> (_BITS - 1) else bits

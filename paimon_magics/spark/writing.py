@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.spark.row_hashes import with_row_hash
+from paimon_magics.spark.row_hashes import row_hash
+from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.names import quoted
-from paimon_magics.tables.writing import WriteTask, Written
+from paimon_magics.tables.writing import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,12 @@ __all__ = ["JobWritten", "write_frame"]
 
 _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
-_ORDINAL = "__paimon_magics_ordinal"
+_ORDER = "__paimon_magics_order"
+
+# What a file of rows that are written where they are must have at least; by Spark's estimate, which
+# is of rows in memory.
+_UNGATHERED_FILE_BYTES_MIN = 4 * 2**20
+_UNGATHERED_FILES_MAX = 64
 
 _SPREAD_MODULUS = 1_000_003  # keeps sums of partition numbers far from overflow
 
@@ -38,6 +44,7 @@ _WRITTEN = spark_types.StructType(
         spark_types.StructField("rows", spark_types.LongType()),
         spark_types.StructField("attempt", spark_types.IntegerType()),
         spark_types.StructField("index_files", spark_types.BinaryType()),
+        spark_types.StructField("gave_up", spark_types.BooleanType()),
     ]
 )
 
@@ -59,18 +66,16 @@ def write_frame(
     `slots` is how many tasks can run at once; `keep_order` is for primary-key tables whose last row
     of a key must win. Raises what Spark raises; then every file of the job is to be removed.
     """
-    placed, bucket_column = _place(frame, task, slots=slots, keep_order=keep_order)
-    hash_column = _HASH if _HASH in placed.columns else None
-    job = placed.mapInArrow(_WriteTasks(task, bucket_column, hash_column), _WRITTEN)
-    repeated = (spark.conf.get("spark.speculation", "false") or "false") == "true"
-    try:
-        with small_batches(spark, frame.schema):
-            rows = job.collect()
-    except Exception as error:
-        if not is_oversized(error):
-            raise
-        repeated = True  # the files of the first try are not among the messages
-        rows = job.collect()
+    if not _may_stay(spark, frame, task, slots):
+        task = replace(task, partitions_max=None)
+    rows, repeated = _run(spark, frame, task, slots=slots, keep_order=keep_order)
+    if any(row["gave_up"] for row in rows):
+        # More partitions than the table had: gathered now. The files of the tasks that did not
+        # give up are not among the messages.
+        task = replace(task, partitions_max=None)
+        rows, _ = _run(spark, frame, task, slots=slots, keep_order=keep_order)
+        repeated = True
+    repeated |= (spark.conf.get("spark.speculation", "false") or "false") == "true"
     return JobWritten(
         written=Written(
             messages=tuple(bytes(message) for row in rows for message in row["messages"]),
@@ -84,25 +89,71 @@ def write_frame(
     )
 
 
+def _run(
+    spark: SparkSession, frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
+) -> tuple[list[Row], bool]:
+    """What the tasks say, and whether some had to be run twice."""
+    placed, bucket_column = _place(frame, task, slots=slots, keep_order=keep_order)
+    names = placed.columns
+    job = placed.mapInArrow(
+        _WriteTasks(
+            task,
+            bucket_column,
+            _HASH if _HASH in names else None,
+            _ORDER if _ORDER in names else None,
+        ),
+        _WRITTEN,
+    )
+    try:
+        with small_batches(spark, frame.schema):
+            return job.collect(), False
+    except Exception as error:
+        if not is_oversized(error):
+            raise
+        return job.collect(), True
+
+
+def _may_stay(spark: SparkSession, frame: DataFrame, task: WriteTask, slots: int) -> bool:
+    """Whether the rows of a partitioned append may be written by the tasks that they are in.
+
+    That costs a third less than to gather them by partition, and makes a file for each task and
+    partition. So it is done where the table has few partitions by now, and only with so many rows
+    that the files are none too small.
+    """
+    if task.partitions_max is None:
+        return False
+    files = task.partitions_max * slots
+    if files > _UNGATHERED_FILES_MAX:
+        return False
+    estimated = estimated_bytes(spark, frame)
+    return estimated is not None and estimated >= files * _UNGATHERED_FILE_BYTES_MIN
+
+
 def _place(
     frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
 ) -> tuple[DataFrame, str | None]:
     """The frame with its rows where they are to be written, and the column with their bucket where
     that is settled by then."""
-    partitions = [quoted(key) for key in task.partition_keys]
     if task.single_writer_rows_max is not None:
-        return _in_order(frame).repartition(1).sortWithinPartitions(_ORDINAL), None
+        numbered = frame.withColumn(_ORDER, F.monotonically_increasing_id())
+        return numbered.repartition(1).sortWithinPartitions(_ORDER).drop(_ORDER), None
+    partitions = [quoted(key) for key in task.partition_keys]
+    spread = _spread(frame, task.partition_keys)
     if task.bucket_rule is None and task.dynamic_buckets is None:
-        if not partitions:
+        if not partitions or task.partitions_max is not None:
             # Not more writers than run at once: each makes a file of its own.
             return frame.coalesce(slots), None
         # Spark sizes the partitions itself and splits skewed ones: several writers may share a
         # partition of an append table.
-        return frame.hint("rebalance", *partitions).sortWithinPartitions(*partitions), None
-    spread = _spread(frame, task.partition_keys)
-    routed = _to_owners(
-        _with_owners(_in_order(frame) if keep_order else frame, task), spread, slots
-    )
+        gathered = frame.hint("rebalance", *partitions)
+        return gathered.withColumn(_ORDER, _group(spread)).sortWithinPartitions(_ORDER), None
+    if keep_order or partitions:
+        order = _group(F.floor(spread / F.lit(slots)))
+        if keep_order:
+            frame = frame.withColumn(_ORDER, F.monotonically_increasing_id())
+            order = order.bitwiseOR(_ordinal(F.col(_ORDER)))
+        frame = frame.withColumn(_ORDER, order)
+    routed = _to_owners(_with_owners(frame, task), spread, slots)
     dynamic = task.dynamic_buckets
     bucket_column: str | None = _OWNER if dynamic is None else None
     if dynamic is not None and dynamic.index:
@@ -111,14 +162,26 @@ def _place(
         assigned = routed.mapInArrow(_AssignTasks(task, _HASH, _OWNER), routed.schema)
         routed = _to_owners(assigned, spread, slots)
         bucket_column = _OWNER
-    # Partitions one after the other; the buckets of one are told apart batch by batch.
-    order = [*partitions, _ORDINAL] if keep_order else partitions
-    return routed.sortWithinPartitions(*order) if order else routed, bucket_column
+    sorted_rows = routed.sortWithinPartitions(_ORDER) if _ORDER in routed.columns else routed
+    return sorted_rows, bucket_column
 
 
-def _in_order(frame: DataFrame) -> DataFrame:
-    """With the statement's order of rows, which a shuffle loses: (source partition, position)."""
-    return frame.withColumn(_ORDINAL, F.monotonically_increasing_id())
+def _group(partition: Column) -> Column:
+    """What rows are sorted by so that partitions come one after the other, a few at a time; the
+    buckets of one are told apart batch by batch.
+
+    One LONG for everything, the order of the rows in its lower bits: Spark sorts numbers by their
+    digits, and several columns by comparing rows.
+    """
+    number = F.pmod(partition.cast("long"), F.lit(1 << GROUP_BITS))
+    return F.shiftleft(number.cast("long"), GROUP_SHIFT)
+
+
+def _ordinal(number: Column) -> Column:
+    """The statement's order of rows, which a shuffle loses: (source partition, position), the
+    `number` that Spark gives each row. Fails where it would reach into the groups."""
+    beyond = F.raise_error(F.lit("more source partitions than a statement's order can number"))
+    return F.when(number < F.lit(1 << GROUP_SHIFT), number).otherwise(beyond.cast("long"))
 
 
 def _with_owners(frame: DataFrame, task: WriteTask) -> DataFrame:
@@ -127,23 +190,18 @@ def _with_owners(frame: DataFrame, task: WriteTask) -> DataFrame:
     rule, dynamic = task.bucket_rule, task.dynamic_buckets
     schema = task.arrow_schema()
     if dynamic is not None:
-        return _with_hash(frame, task, dynamic.keys).withColumn(
-            _OWNER, F.abs(F.col(_HASH) % F.lit(dynamic.assigners))
-        )
+        hashed = row_hash([schema.field(key) for key in dynamic.keys])
+        if hashed is not None:
+            frame = frame.withColumn(_HASH, hashed)
+        else:
+            frame = frame.mapInArrow(_OwnerTasks(task, _HASH), _with_column(frame, _HASH))
+        return frame.withColumn(_OWNER, F.abs(F.col(_HASH) % F.lit(dynamic.assigners)))
     assert rule is not None
     if rule.function == "default" and not rule.by_partition:
-        hashed = with_row_hash(frame, [schema.field(key) for key in rule.keys], _HASH)
+        hashed = row_hash([schema.field(key) for key in rule.keys])
         if hashed is not None:
-            return hashed.withColumn(_OWNER, F.abs(F.col(_HASH) % F.lit(rule.buckets))).drop(_HASH)
+            return frame.withColumn(_OWNER, F.abs(hashed % F.lit(rule.buckets)))
     return frame.mapInArrow(_OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
-
-
-def _with_hash(frame: DataFrame, task: WriteTask, keys: tuple[str, ...]) -> DataFrame:
-    schema = task.arrow_schema()
-    hashed = with_row_hash(frame, [schema.field(key) for key in keys], _HASH)
-    if hashed is not None:
-        return hashed
-    return frame.mapInArrow(_OwnerTasks(task, _HASH), _with_column(frame, _HASH))
 
 
 def _to_owners(frame: DataFrame, spread: Column, slots: int) -> DataFrame:
@@ -215,28 +273,34 @@ class _WriteTasks:
     task: WriteTask
     bucket_column: str | None
     hash_column: str | None
+    order_column: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyspark import TaskContext
 
-        from paimon_magics.tables.writing import write_batches
+        from paimon_magics.tables.writing import TooManyPartitionsError, Written, write_batches
 
         context = TaskContext.get()
         assert context is not None
-        written = write_batches(
-            self.task,
-            batches,
-            bucket_column=self.bucket_column,
-            hash_column=self.hash_column,
-            in_partition_order=self.task.single_writer_rows_max is None,
-        )
+        gave_up = False
+        try:
+            written = write_batches(
+                self.task,
+                batches,
+                bucket_column=self.bucket_column,
+                hash_column=self.hash_column,
+                order_column=self.order_column,
+            )
+        except TooManyPartitionsError:
+            written, gave_up = Written((), 0), True
         yield pa.RecordBatch.from_pydict(
             {
                 "messages": [list(written.messages)],
                 "rows": [written.rows],
                 "attempt": [context.attemptNumber()],
                 "index_files": [pickle.dumps(written.index_files)],
+                "gave_up": [gave_up],
             },
             schema=pa.schema(
                 [
@@ -244,6 +308,7 @@ class _WriteTasks:
                     ("rows", pa.int64()),
                     ("attempt", pa.int32()),
                     ("index_files", pa.binary()),
+                    ("gave_up", pa.bool_()),
                 ]
             ),
         )

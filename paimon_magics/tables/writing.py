@@ -23,14 +23,23 @@ from paimon_magics.tables.native import NativeTable, NativeWriter
 from paimon_magics.tables.python_writing import PythonTable, PythonWriter
 
 __all__ = [
+    "GROUP_BITS",
+    "GROUP_SHIFT",
     "BucketRule",
     "DynamicBuckets",
+    "TooManyPartitionsError",
     "WriteTask",
     "Written",
     "with_assigned_buckets",
     "with_owners",
     "write_batches",
 ]
+
+GROUP_SHIFT = 53
+"""The bits below a group's number in an order column: they order the rows of the group."""
+
+GROUP_BITS = 10
+"""The bits of a group's number: those of a positive LONG that are left."""
 
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 2**20
@@ -59,10 +68,15 @@ class WriteTask:
     attempts_folder: str | None
     dynamic_buckets: DynamicBuckets | None = None
     single_writer_rows_max: int | None = None
+    partitions_max: int | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+
+class TooManyPartitionsError(Exception):
+    """A writer met more partitions than its task allows: the rows must be gathered first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +136,22 @@ def write_batches(
     *,
     bucket_column: str | None = None,
     hash_column: str | None = None,
-    in_partition_order: bool = False,
+    order_column: str | None = None,
 ) -> Written:
     """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
 
     `bucket_column` and `hash_column` (of dynamic buckets) have the bucket and the key's hash of
-    each row where they were computed before. With
-    `in_partition_order` rows of a partition arrive one after the other, so that memory does not
-    grow with the number of partitions.
+    each row where they were computed before. By `order_column` (int64) rows are sorted: above its
+    lowest `GROUP_SHIFT` bits it numbers groups of partitions, which arrive one after the other, so
+    that memory does not grow with the number of partitions.
 
     Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
-    when the transaction has ended.
+    when the transaction has ended, TooManyPartitionsError.
     """
     with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
         try:
             groups = _Groups(task, running, bucket_column, hash_column)
-            return _write_batches(task, batches, running, groups, in_partition_order)
+            return _write_batches(task, batches, running, groups, order_column)
         except BaseException as error:
             # The native writer's panics are no Exceptions, and would pass by everything that
             # turns a failure into an error of ours.
@@ -151,10 +165,10 @@ def _write_batches(
     batches: Iterable[pa.RecordBatch],
     running: Attempt | None,
     groups: _Groups,
-    in_partition_order: bool,
+    order_column: str | None,
 ) -> Written:
     schema = task.arrow_schema()
-    writer = _Writer(task, running, in_partition_order)
+    writer = _Writer(task, running)
     index_files: tuple[IndexWritten, ...] = ()
     rows = 0
     try:
@@ -168,8 +182,13 @@ def _write_batches(
                     f"more than {task.single_writer_rows_max:,} rows for a table whose keys can "
                     "move between partitions; raise the setting cross_partition_rows_max"
                 )
-            for partition, bucket, group in groups.of(batch, conformed):
-                writer.write(partition, bucket, group)
+            order = None if order_column is None else np.asarray(batch.column(order_column))
+            for first, partition, bucket, group in groups.of(batch, conformed):
+                if task.partitions_max is not None and partition is not None:
+                    writer.allow(partition, task.partitions_max)
+                if order is not None and partition is not None:
+                    writer.reach(int(order[first]) >> GROUP_SHIFT, partition)
+                writer.write(bucket, group)
         index_files = groups.write_index()
         messages = writer.finish()
         reach("attempt.written")
@@ -185,31 +204,41 @@ def _write_batches(
 class _Writer:
     """One engine's writer, of which an open partition takes memory until it is finished.
 
-    Where rows arrive in the order of their partitions, it is finished and begun anew after so many
-    of them, or so many bytes; a partition that is over never comes back.
+    Where partitions arrive group by group, it is finished and begun anew between two groups, after
+    so many partitions or so many bytes; a partition that is over never comes back.
     """
 
-    def __init__(self, task: WriteTask, running: Attempt | None, in_partition_order: bool) -> None:
+    def __init__(self, task: WriteTask, running: Attempt | None) -> None:
         self._task = task
         self._table = task.table
         if running is not None:
             self._table = self._table.with_file_prefix(f"{running.id}-")
         self._writers = [self._begun()]
-        self._in_partition_order = in_partition_order
-        self._last: Partition | None = None
-        self._open = self._open_bytes = 0
+        self._group: int | None = None
+        self._open: set[Partition] = set()
+        self._open_bytes = 0
         self._messages: list[bytes] = []
 
-    def write(self, partition: Partition | None, bucket: int | None, rows: pa.RecordBatch) -> None:
-        """Take rows of one bucket (None: the writer finds it) of one partition (None: of any)."""
-        if self._in_partition_order and partition != self._last:
-            if self._open >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
+    def reach(self, group: int, partition: Partition) -> None:
+        """Rows of this partition come next, and none of any other group before it any more."""
+        if group != self._group:
+            if len(self._open) >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
                 self._messages += self._writers[-1].messages()
                 self._writers[-1].close()
                 self._writers.append(self._begun())
-                self._open = self._open_bytes = 0
-            self._open += 1
-            self._last = partition
+                self._open.clear()
+                self._open_bytes = 0
+            self._group = group
+        self._open.add(partition)
+
+    def allow(self, partition: Partition, partitions_max: int) -> None:
+        """Raise TooManyPartitionsError if this is one partition more than so many."""
+        self._open.add(partition)
+        if len(self._open) > partitions_max:
+            raise TooManyPartitionsError
+
+    def write(self, bucket: int | None, rows: pa.RecordBatch) -> None:
+        """Take rows of one bucket of one partition, or of any (None: the writer finds it)."""
         self._open_bytes += rows.nbytes
         self._writers[-1].write(_unsliced(rows), bucket)
 
@@ -253,10 +282,11 @@ class _Groups:
 
     def of(
         self, batch: pa.RecordBatch, conformed: pa.RecordBatch
-    ) -> Iterator[tuple[Partition | None, int | None, pa.RecordBatch]]:
-        """The rows of each bucket of each partition, all in their order: partition, bucket, rows.
+    ) -> Iterator[tuple[int, Partition | None, int | None, pa.RecordBatch]]:
+        """The rows of each bucket of each partition, all in their order: the position of the first,
+        partition, bucket, rows.
 
-        Both are None where the native writer is to find them.
+        Partition and bucket are None where the native writer is to find them.
         """
         task, dynamic = self._task, self._task.dynamic_buckets
         keys = conformed.select(list(task.partition_keys))
@@ -280,7 +310,7 @@ class _Groups:
             reach("attempt.noted")
         owners = keys.columns if buckets is None else [pa.array(buckets), *keys.columns]
         if task.single_writer_rows_max is not None or not owners:
-            yield None, None, conformed
+            yield 0, None, None, conformed
             return
         for rows in sorted(row_groups(owners), key=lambda rows: int(rows[0])):
             contiguous = rows[-1] - rows[0] + 1 == len(rows)
@@ -293,7 +323,7 @@ class _Groups:
             bucket = None if buckets is None else int(buckets[rows[0]])
             if self._index is not None and hashes is not None and bucket is not None:
                 self._index.add(partition, bucket, hashes[rows], keys.slice(rows[0], 1))
-            yield partition, bucket, group
+            yield int(rows[0]), partition, bucket, group
 
     def write_index(self) -> tuple[IndexWritten, ...]:
         """The index files of the buckets that got new keys."""

@@ -41,6 +41,47 @@ def test_many_tasks_write_a_file_for_each_partition_and_bucket(
     assert [*found.to_pylist()[0].values()] == [7000, 7000 * 6999 // 2, PARTITIONS]
 
 
+WIDE = "FROM range(0, 9000000, 1, 2) WHERE id % 1000 = 0"  # Spark thinks that it is all of them
+
+
+def fill(session: Session) -> None:
+    session.run("CREATE TABLE t (k BIGINT NOT NULL, p INT) PARTITIONED BY (p)")
+    session.run("INSERT INTO t VALUES (-1, 0), (-2, 1), (-3, 2)")
+
+
+def total(session: Session) -> list[int]:
+    found = session.run("SELECT count(*), sum(k), count(DISTINCT p) FROM t").to_arrow()
+    return [*found.to_pylist()[0].values()]
+
+
+def test_rows_for_the_partitions_that_are_there_are_written_by_the_tasks_that_have_them(
+    session: Session,
+) -> None:
+    fill(session)
+    outcome = session.run(f"INSERT INTO t SELECT id, CAST(id / 1000 % 3 AS INT) {WIDE}")
+    assert outcome.files_written == 6  # of two tasks for each of three partitions
+    assert total(session) == [9003, 1000 * 9000 * 8999 // 2 - 6, 3]
+
+
+def test_rows_for_many_new_partitions_are_gathered_all_the_same(
+    session: Session, warehouse: Path
+) -> None:
+    fill(session)
+    outcome = session.run(f"INSERT INTO t SELECT id, CAST(id / 1000 % {PARTITIONS} AS INT) {WIDE}")
+    assert outcome.files_written == PARTITIONS
+    assert total(session) == [9003, 1000 * 9000 * 8999 // 2 - 6, PARTITIONS]
+    # Nothing is left of the tasks that had begun to write them where they are.
+    assert len(sizes(warehouse)) == PARTITIONS + 3
+
+
+def test_few_rows_for_the_partitions_that_are_there_make_few_files(session: Session) -> None:
+    fill(session)
+    outcome = session.run(
+        f"INSERT INTO t SELECT id, CAST(id % 3 AS INT) FROM range(0, 900, 1, {TASKS})"
+    )
+    assert outcome.files_written == 3
+
+
 def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
     session: Session, warehouse: Path
 ) -> None:

@@ -8,10 +8,9 @@ import itertools
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from paimon_magics.columnar.bucket_hash import binary_row_hash
-from paimon_magics.spark.row_hashes import with_row_hash
+from paimon_magics.spark.row_hashes import row_hash
 
 pytestmark = pytest.mark.spark
 
@@ -43,16 +42,16 @@ def test_the_jvm_hashes_keys_as_the_kernel_does(spark: SparkSession, ansi: str) 
     values = list(itertools.product(*(values for _, values in COLUMNS.values())))[::97]
     columns = zip(COLUMNS.items(), zip(*values, strict=True), strict=True)
     rows = pa.table({name: pa.array(column, kind) for (name, (kind, _)), column in columns})
-    keys = [[name] for name in COLUMNS] + [["large", "day"], ["tiny", "flag", "large", "small"]]
+    keys = [[name] for name in COLUMNS] + [["large", "day"], [*COLUMNS, "large", "small"]]
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
         frame = spark.createDataFrame(rows)
         for index, names in enumerate(keys):
             fields = [pa.field(name, COLUMNS[name][0], nullable=False) for name in names]
-            hashed = with_row_hash(frame, fields, f"hash_{index}")
+            hashed = row_hash(fields)
             assert hashed is not None
-            frame = hashed
+            frame = frame.withColumn(f"hash_{index}", hashed)
         found = frame.toArrow()
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
@@ -61,9 +60,27 @@ def test_the_jvm_hashes_keys_as_the_kernel_does(spark: SparkSession, ansi: str) 
         assert found[f"hash_{index}"].to_pylist() == expected.tolist(), names
 
 
-def test_keys_that_only_the_kernel_can_hash_are_left_to_it(spark: SparkSession) -> None:
-    frame = spark.range(1).select(F.col("id"), F.lit("text").alias("word"))
+def test_a_null_in_a_key_counts_as_in_the_kernel(spark: SparkSession) -> None:
+    rows = pa.table(
+        {
+            name: pa.array([None, values[0], None, values[-1]], kind)
+            for name, (kind, values) in COLUMNS.items()
+        }
+    )
+    frame = spark.createDataFrame(rows)
+    keys = [[name] for name in COLUMNS] + [["small", "day"], list(COLUMNS)]
+    for index, names in enumerate(keys):
+        hashed = row_hash([pa.field(name, COLUMNS[name][0]) for name in names])
+        assert hashed is not None
+        frame = frame.withColumn(f"hash_{index}", hashed)
+    found = frame.toArrow()
+    for index, names in enumerate(keys):
+        expected = binary_row_hash([found[name].combine_chunks() for name in names])
+        assert found[f"hash_{index}"].to_pylist() == expected.tolist(), names
+
+
+def test_keys_that_only_the_kernel_can_hash_are_left_to_it() -> None:
     number, word = pa.field("id", pa.int64(), nullable=False), pa.field("word", pa.string(), False)
-    assert with_row_hash(frame, [number.with_nullable(True)], "hash") is None
-    assert with_row_hash(frame, [number, word], "hash") is None
-    assert with_row_hash(frame, [number] * 5, "hash") is None
+    assert row_hash([number, word]) is None
+    assert row_hash([pa.field("amount", pa.decimal128(9, 2))]) is None
+    assert row_hash([number] * 9) is None

@@ -1,0 +1,101 @@
+"""Partitions of odd values: written by either road, they lie where Java puts them, and it reads
+them."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import PaimonMagicsError
+from tests.oracle.java_reader import JavaPaimon
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+UTC = datetime.UTC
+DAY, AT = datetime.date, datetime.datetime
+TEXTS = [
+    *["", " ", "\t", "a ", " a", "null", "__DEFAULT_PARTITION__", "=", "a=b", "p=1", "a/b", "/"],
+    *[
+        "%",
+        "%2F",
+        "100%",
+        "a:b",
+        "a\\b",
+        'a"b',
+        "it's",
+        "#",
+        "?x=1",
+        "*",
+        "[a]",
+        "{a}",
+        "^",
+        ".",
+        "..",
+    ],
+    *[".hidden", "_a", "\n", "\x7f", "ünï", "日本", "😀", "e\u0301", "x" * 200],
+]
+VALUES: dict[str, list[Any]] = {
+    "STRING": TEXTS,
+    "BOOLEAN": [True, False],
+    "TINYINT": [-128, 0, 127],
+    "SMALLINT": [-(2**15), 2**15 - 1],
+    "INT": [-(2**31), 0, 2**31 - 1],
+    "BIGINT": [-(2**63), 2**63 - 1],
+    "DECIMAL(10, 2)": [Decimal("-1.50"), Decimal("0.00"), Decimal("0.01"), Decimal("99999999.99")],
+    "DECIMAL(38, 18)": [
+        Decimal("-0.000000000000000001"),
+        Decimal("12345678901234567890." + "1" * 18),
+    ],
+    "DATE": [DAY(1, 1, 1), DAY(1582, 10, 4), DAY(1969, 12, 31), DAY(1970, 1, 1), DAY(9999, 12, 31)],
+    "TIMESTAMP_NTZ": [AT(1, 1, 1), AT(1969, 12, 31, 23, 59, 59, 999999), AT(2026, 11, 21, 12, 30)],
+    "TIMESTAMP": [AT(1901, 1, 1, 0, 0, 0, 1, UTC), AT(2026, 11, 21, tzinfo=UTC)],
+}
+
+
+def folders(warehouse: Path) -> set[str]:
+    return {path.name for path in (warehouse / "default.db" / "t").glob("p=*")}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_partitions_of_odd_values_lie_where_java_puts_them(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, kind: str
+) -> None:
+    session.run(f"CREATE TABLE t (k INT, p {kind}) PARTITIONED BY (p)")
+    rows = list(enumerate([*VALUES[kind], None]))
+    parameters = {f"v{position}": value for position, value in rows}
+    listed = ", ".join(f"({position}, :v{position})" for position, _ in rows)
+    session.run(f"INSERT INTO t VALUES {listed}", parameters)
+    assert sorted(java_paimon.rows(warehouse, "default.t")) == rows
+    mine = folders(warehouse)
+    java_paimon.write(warehouse, "default.t", rows)
+    assert folders(warehouse) == mine
+    session.run("INSERT INTO t SELECT k + 1000, p FROM t")
+    assert folders(warehouse) == mine
+    expected = sorted(2 * rows + 2 * [(position + 1000, value) for position, value in rows])
+    assert sorted(java_paimon.rows(warehouse, "default.t"), key=lambda row: row[0]) == expected
+    for position, value in rows:  # each is named by its value alone, also where folders are shared
+        found = session.run("SELECT k FROM t WHERE p <=> :value", {"value": value}).to_arrow()
+        assert sorted(found["k"].to_pylist()) == 2 * [position] + 2 * [position + 1000], value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("DATE", "DATE'+10000-01-01'"),
+        ("DATE", "DATE'-0001-01-01'"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ'+10000-01-01 00:00:00'"),
+    ],
+)
+@pytest.mark.parametrize("source", ["VALUES (1, {})", "SELECT id, {} FROM range(1)"])
+def test_a_partition_beyond_the_years_1_to_9999_is_refused_before_anything_is_written(
+    session: Session, warehouse: Path, kind: str, value: str, source: str
+) -> None:
+    session.run(f"CREATE TABLE t (k INT, p {kind}) PARTITIONED BY (p)")
+    with pytest.raises(PaimonMagicsError):
+        session.run(f"INSERT INTO t {source.format(value)}")
+    assert not list((warehouse / "default.db" / "t").glob("**/*.parquet"))
