@@ -77,12 +77,17 @@ def _spark_frame(spark: SparkSession, frame: Any) -> DataFrame:
 
 
 def _plain(table: Any) -> Any:
-    """The table without the encodings that Spark does not take: dictionaries and views."""
+    """The table without what Spark does not take: dictionaries and views; and times as the number
+    of milliseconds that Paimon's are."""
     import pyarrow as pa
 
     fields = []
-    for field in table.schema:
+    for position, field in enumerate(table.schema):
         data_type = field.type
+        if pa.types.is_time(data_type):
+            times = table.column(position).cast(pa.time32("ms"), safe=False).cast(pa.int32())
+            table = table.set_column(position, field.name, times)
+            data_type = pa.int32()
         if pa.types.is_dictionary(data_type):
             data_type = data_type.value_type
         if pa.types.is_large_string(data_type) or data_type == pa.string_view():

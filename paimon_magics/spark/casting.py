@@ -35,6 +35,8 @@ __all__ = ["CHECK_FAILED", "partition_values", "project"]
 CHECK_FAILED = "paimon-magics:"
 """How the messages begin that our own checks raise inside Spark."""
 
+_DAY_MS = 24 * 3600 * 1000
+
 _ANSI = "spark.sql.ansi.enabled"
 _ONE_ROW = "VALUES (0) AS __paimon_magics(__paimon_magics_one)"
 
@@ -68,7 +70,7 @@ def project(
                 continue
             match source:
                 case FromInput(position=at):
-                    value = F.col(quoted(column.name))
+                    value = _number_of_time(frame, column)
                     named = names[at]
                 case Constant():
                     value = F.lit(constants[column.name])
@@ -130,15 +132,29 @@ def _text(value: SparkColumn, column: Column) -> SparkColumn:
             return value.cast("string")
 
 
+def _number_of_time(frame: DataFrame, column: Column) -> SparkColumn:
+    """The input for a column; for one of Paimon's TIME, which counts milliseconds, of Spark's TIME,
+    which becomes a number of seconds."""
+    value = F.col(quoted(column.name))
+    match column.type:
+        case AtomicType(name="TIME") if frame.schema[column.name].dataType.typeName() == "time":
+            return value.cast("decimal(14, 6)") * F.lit(1000)
+    return value
+
+
 def _cast(value: SparkColumn, column: Column, *, plain: bool) -> SparkColumn:
     if column.default is not None:
         # Paimon puts the default in place of every NULL, an explicit one too.
         value = F.coalesce(value, F.expr(column.default).cast(spark_type(column.type)))
-    if plain and column.default is None and isinstance(column.type, AtomicType):
+    if plain and column.default is None and _is_plain(column.type):
         # As text, so that Spark's error can tell which column the value was for.
         wanted = spark_type(column.type).simpleString()
         return F.expr(f"CAST({quoted(column.name)} AS {wanted})")
     return value.cast(spark_type(column.type))
+
+
+def _is_plain(data_type: DataType) -> bool:
+    return isinstance(data_type, AtomicType) and data_type.name != "TIME"
 
 
 def _check_cast(frame: DataFrame, cast: _Cast) -> None:
@@ -173,6 +189,8 @@ def _checked(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn
 
 def _checked_inside(value: SparkColumn, data_type: DataType, place: str) -> SparkColumn:
     match data_type:
+        case AtomicType(name="TIME"):
+            return _within_a_day(value, place)
         case AtomicType():
             return _within_length(value, data_type, place)
         case ArrayType(element=element) if _is_limited(element):
@@ -208,7 +226,7 @@ def _is_limited(data_type: DataType) -> bool:
 def _is_limited_inside(data_type: DataType) -> bool:
     match data_type:
         case AtomicType(name=name):
-            return name in ("CHAR", "VARCHAR")
+            return name in ("CHAR", "VARCHAR", "TIME")
         case ArrayType(element=element):
             return _is_limited(element)
         case MapType(key=key, value=item):
@@ -239,6 +257,15 @@ def _within_length(value: SparkColumn, data_type: AtomicType, place: str) -> Spa
             )
         case _:
             return value
+
+
+def _within_a_day(value: SparkColumn, place: str) -> SparkColumn:
+    outside = F.concat(
+        F.lit(f"{place} is TIME, milliseconds of a day, but a value is "), value.cast("string")
+    )
+    return F.when(value.between(0, _DAY_MS - 1), value).otherwise(
+        F.when(value.isNotNull(), _failure(outside))
+    )
 
 
 def _failure(message: SparkColumn) -> SparkColumn:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.option_values import memory_size_bytes
+from paimon_magics.tables.encodings import DICTIONARY_OPTION
 from paimon_magics.tables.object_store import s3_access
 from paimon_magics.tables.stores import S3_SCHEMES
 
@@ -67,6 +68,12 @@ class NativeTable:
         for key in ("data-file.prefix", "changelog-file.prefix"):
             if key in schema["options"]:
                 schema["options"][key] += addition
+        return replace(self, schema_json=json.dumps(schema))
+
+    def without_dictionaries(self) -> NativeTable:
+        """The same table whose new files have none, unless the table's own options say so."""
+        schema = json.loads(self.schema_json)
+        schema["options"].setdefault(DICTIONARY_OPTION, "false")
         return replace(self, schema_json=json.dumps(schema))
 
     def open(self) -> Any:

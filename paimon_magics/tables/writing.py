@@ -19,6 +19,7 @@ from paimon_magics.tables.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.bucket_rules import BucketRule, Partition, row_groups, values_at
 from paimon_magics.tables.conforming import conform
 from paimon_magics.tables.dynamic_buckets import Assign, DynamicBuckets, IndexWriter, IndexWritten
+from paimon_magics.tables.encodings import repeats_values
 from paimon_magics.tables.native import NativeTable, NativeWriter
 from paimon_magics.tables.python_writing import PythonTable, PythonWriter
 
@@ -176,6 +177,7 @@ def _write_batches(
             conformed = conform(batch, schema)
             if not conformed.num_rows:
                 continue
+            writer.begin(conformed)
             rows += conformed.num_rows
             if rows > (task.single_writer_rows_max or rows):
                 raise ValueError(
@@ -213,11 +215,19 @@ class _Writer:
         self._table = task.table
         if running is not None:
             self._table = self._table.with_file_prefix(f"{running.id}-")
-        self._writers = [self._begun()]
+        self._writers: list[NativeWriter | PythonWriter] = []
         self._group: int | None = None
         self._open: set[Partition] = set()
         self._open_bytes = 0
         self._messages: list[bytes] = []
+
+    def begin(self, rows: pa.RecordBatch) -> None:
+        """Rows like these are coming; called before each batch, does something for the first."""
+        if self._writers:
+            return
+        if isinstance(self._table, NativeTable) and not repeats_values(rows):
+            self._table = self._table.without_dictionaries()
+        self._writers.append(self._begun())
 
     def reach(self, group: int, partition: Partition) -> None:
         """Rows of this partition come next, and none of any other group before it any more."""
@@ -244,7 +254,7 @@ class _Writer:
 
     def finish(self) -> tuple[bytes, ...]:
         """The messages of everything that was written."""
-        return (*self._messages, *self._writers[-1].messages())
+        return (*self._messages, *(self._writers[-1].messages() if self._writers else ()))
 
     def abort(self) -> None:
         """After `finish`: delete all that was written."""
@@ -253,7 +263,8 @@ class _Writer:
 
     def close(self) -> None:
         """Delete what no message was taken for."""
-        self._writers[-1].close()
+        if self._writers:
+            self._writers[-1].close()
 
     def _begun(self) -> NativeWriter | PythonWriter:
         return self._table.writer(self._task.commit_user, overwrite=self._task.overwrite)
