@@ -1,4 +1,4 @@
-"""How many partitions a table has, where that is quickly told."""
+"""How many partitions a table has, where that is quickly told, and what follows for a writer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ import pyarrow.compute as pc
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.live_files import ManifestFolder, live_files
 
-__all__ = ["partition_count"]
+__all__ = ["partitions_max"]
 
 _ENTRIES_MAX = 2000  # some milliseconds
 
 
-def partition_count(table: Table, snapshot_id: int) -> int | None:
+def partitions_max(table: Table, snapshot_id: int) -> int | None:
+    """How many partitions rows may be for that are written where they are: somewhat more than the
+    table has at a snapshot. None where buckets say where rows go, or nothing is known."""
+    definition = table.definition
+    if definition.bucket_mode != "BUCKET_UNAWARE" or not definition.is_partitioned:
+        return None
+    known = _partition_count(table, snapshot_id)
+    return None if not known else known + max(2, known // 2)
+
+
+def _partition_count(table: Table, snapshot_id: int) -> int | None:
     """The number of partitions with files at a snapshot; None where many manifest entries would
     have to be read for it, or there is no such snapshot."""
     paimon = table.paimon
