@@ -25,7 +25,9 @@ def table(session: Session, warehouse: Path, request: pytest.FixtureRequest) -> 
     times = pa.time32("ms")
     schema = pa.schema([pa.field("k", pa.int32(), False), ("at", times), ("all", pa.list_(times))])
     keyed = request.param == "primary key"
-    CatalogFactory.create({"warehouse": str(warehouse)}).create_table(
+    catalog = CatalogFactory.create({"warehouse": str(warehouse)})
+    catalog.create_database("default", True)
+    catalog.create_table(
         "default.t",
         Schema.from_pyarrow_schema(
             schema, primary_keys=["k"] if keyed else None, options={"bucket": "1"} if keyed else {}
