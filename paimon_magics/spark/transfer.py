@@ -20,7 +20,8 @@ __all__ = ["small_batches"]
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)  # what Spark itself takes for no limit
-_BATCH_ROWS = 4096  # a page of text in each is still a batch of some megabytes
+_BATCH_ROWS = 4096
+_BATCH_ROWS_OF_TEXTS = 1024  # with a page of text in each some megabytes, and 10 % dearer to send
 
 _lock = threading.Lock()
 _open: WeakKeyDictionary[SparkSession, tuple[int, dict[str, str | None]]] = WeakKeyDictionary()
@@ -31,18 +32,22 @@ _open: WeakKeyDictionary[SparkSession, tuple[int, dict[str, str | None]]] = Weak
 def small_batches(spark: SparkSession, schema: spark_types.StructType) -> Iterator[None]:
     """Jobs in the body send rows of `schema` in batches that are bounded by their rows alone.
 
-    Rows of binary or nested columns can be of any size, and keep Spark's own bounds. A text
-    column whose values take more than 500 kB on average over a batch fails, as an Arrow column
-    holds 2 GiB at most; see `is_oversized`.
+    Never of more rows than the session's own `spark.sql.execution.arrow.maxRecordsPerBatch`. Rows
+    of binary or nested columns can be of any size, and keep Spark's own bounds. A text column whose
+    values take more than 2 MB on average over a batch fails, as an Arrow column holds 2 GiB at
+    most; see `is_oversized`.
     """
-    if any(_is_wide(field.dataType) for field in schema.fields):
+    types = [field.dataType for field in schema.fields]
+    if any(map(_is_wide, types)):
         yield
         return
+    has_texts = any(isinstance(one, spark_types.StringType) for one in types)
+    rows_max = _BATCH_ROWS_OF_TEXTS if has_texts else _BATCH_ROWS
     with _lock:
         users, before = _open.get(spark, (0, {}))
         if not users:
             before = {key: _value(spark, key) for key in (_ROWS, _BYTES)}
-            _set(spark, {_ROWS: str(_fewer(before[_ROWS])), _BYTES: _UNLIMITED})
+            _set(spark, {_ROWS: str(_fewer(before[_ROWS], rows_max)), _BYTES: _UNLIMITED})
         _open[spark] = users + 1, before
     try:
         yield
@@ -88,7 +93,7 @@ def _set(spark: SparkSession, values: dict[str, str | None]) -> None:
             spark.conf.set(key, value)
 
 
-def _fewer(rows: str | None) -> int:
+def _fewer(rows: str | None, rows_max: int) -> int:
     """The session's own rows of a batch, where they are fewer; 0 and less mean any number."""
     given = int(rows or 0)
-    return min(given, _BATCH_ROWS) if given > 0 else _BATCH_ROWS
+    return min(given, rows_max) if given > 0 else rows_max
