@@ -74,6 +74,12 @@ def test_rows_for_many_new_partitions_are_gathered_all_the_same(
     assert len(sizes(warehouse)) == PARTITIONS + 3
 
 
+def test_values_for_many_new_partitions_are_written_too(session: Session) -> None:
+    fill(session)
+    session.run(f"INSERT INTO t VALUES {', '.join(f'({p}, {p})' for p in range(10))}")
+    assert total(session) == [13, 45 - 6, 10]
+
+
 def test_few_rows_for_the_partitions_that_are_there_make_few_files(session: Session) -> None:
     fill(session)
     outcome = session.run(
