@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_magics.planning.health import Severity
 from paimon_widgets.layout_page import histogram_svg
-from paimon_widgets.static_pages import paragraph, table
+from paimon_widgets.static_pages import Amount, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.layouts import Health, Layout
@@ -56,7 +56,7 @@ def _worst_partitions(layout: Layout) -> str:
             row["partition"],
             row["file_count"],
             row["small_file_count"],
-            f"{row['small_file_count'] / row['file_count']:.0%}",
+            Amount(f"{row['small_file_count'] / row['file_count']:.0%}"),
         )
         for row in found.sort_by(order).slice(0, _WORST_MAX).to_pylist()
         if row["small_file_count"]

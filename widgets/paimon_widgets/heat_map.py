@@ -2,7 +2,7 @@
 
 A grid has a row for each partition and a column for each bucket; where that would be mostly empty,
 or far too long, cells follow each other in lines instead, in the order of partition and bucket. A
-value is a byte on a logarithmic scale, 0 for no cell.
+value is a byte on a logarithmic scale, 1 for zero, 0 for no cell.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = ["METRICS", "Metric", "PackedCells", "colour", "packed_cells"]
 _SIDE_MAX = 2_000
 _EMPTY_MAX = 4
 _AREA_MAX = 1_000_000 // 8  # that a grid of every metric stays below a megabyte
+_LEAST = 32  # what is not zero can be told from it
 _ANCHORS = ((0, 32, 77), (64, 77, 107), (124, 123, 120), (188, 174, 108), (255, 234, 70))
 """Colours from little to much: told apart by people who see few colours, and in grey."""
 
@@ -94,11 +95,23 @@ def packed_cells(layout: Layout) -> PackedCells:
         numbers = _numbers(data, metric)
         most = int(numbers.max())
         grid = np.zeros(width * height, dtype=np.uint8)
-        scaled = np.log1p(numbers) / (np.log1p(most) or 1.0)
-        grid[places] = 1 + np.round(254 * scaled).astype(np.uint8)
+        grid[places] = _scaled(numbers)
         parts.append(grid.tobytes())
         largest.append(most)
     return PackedCells(width, height, is_matrix, places, b"".join(parts), tuple(largest))
+
+
+def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    """1 for zero, and the logarithm between the least and the largest of the others for them; 255
+    where they are all the same."""
+    found = np.ones(len(numbers), dtype=np.uint8)
+    is_more = numbers > 0
+    if is_more.any():
+        logarithms = np.log(numbers[is_more])
+        low, high = logarithms.min(), logarithms.max()
+        share = (logarithms - low) / (high - low) if high > low else np.ones(len(logarithms))
+        found[is_more] = _LEAST + np.round((255 - _LEAST) * share)
+    return found
 
 
 def colour(value: int) -> str:

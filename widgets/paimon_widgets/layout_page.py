@@ -11,7 +11,7 @@ import numpy.typing as npt
 from paimon_magics.columnar.layouts import SizeHistogram
 from paimon_magics.planning.amounts import size_text
 from paimon_widgets.heat_map import PackedCells, colour, packed_cells
-from paimon_widgets.static_pages import paragraph, table
+from paimon_widgets.static_pages import Amount, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.layouts import Layout
@@ -21,26 +21,34 @@ __all__ = ["histogram_svg", "layout_html"]
 _Grid = npt.NDArray[np.uint8]
 
 _DRAWN = (60, 200)  # rows and columns of a static picture at most
-_ROWS_MAX = 50
-_COLUMNS = ("partition", "bucket", "record_count", "file_size_in_bytes", "file_count",
-            "small_file_count", "level_0_file_count", "sorted_run_count")  # fmt: skip
+_ROWS_MAX = 20
+_LABEL_MAX = 32
+_TITLES = ("partition", "bucket", "size", "rows", "files", "small", "level 0", "sorted runs")
 
 
 def layout_html(layout: Layout) -> str:
     """The whole page: a summary, the map of buckets, the sizes of files, the largest buckets."""
     if not layout.data.num_rows:
         return paragraph(layout.summary())
-    largest = layout.largest(_ROWS_MAX).select(_COLUMNS).to_pylist()
+    largest = [
+        (
+            row["partition"],
+            row["bucket"],
+            Amount(size_text(row["file_size_in_bytes"])),
+            row["record_count"],
+            row["file_count"],
+            row["small_file_count"],
+            row["level_0_file_count"],
+            row["sorted_run_count"],
+        )
+        for row in layout.largest(_ROWS_MAX).to_pylist()
+    ]
     left_out = layout.data.num_rows - len(largest)
     parts = [
         paragraph(layout.summary()),
-        _map_svg(packed_cells(layout), layout.name),
+        _map_svg(packed_cells(layout), layout),
         histogram_svg(layout.histogram, layout.name),
-        table(
-            _COLUMNS,
-            [list(row.values()) for row in largest],
-            "Buckets, those with the most bytes first",
-        ),
+        table(_TITLES, largest, "Buckets, those with the most bytes first"),
     ]
     if left_out:
         parts.append(paragraph(f"{left_out:,} more buckets with fewer bytes"))
@@ -80,26 +88,43 @@ def histogram_svg(histogram: SizeHistogram, name: str) -> str:
     )
 
 
-def _map_svg(packed: PackedCells, name: str) -> str:
+def _map_svg(packed: PackedCells, layout: Layout) -> str:
     grid = packed.grid(0)
     rows = min(grid.shape[0], _DRAWN[0])
     columns = min(grid.shape[1], _DRAWN[1])
     drawn = _shrunk(grid, rows, columns)
     side = max(4, min(16, 640 // columns))
+    labels, left = _labels(packed, layout, side) if rows == packed.height else ("", 0)
     rectangles = "".join(
-        f'<rect x="{x * side}" y="{y * side}" width="{side - 1}" height="{side - 1}" '
+        f'<rect x="{left + x * side}" y="{y * side}" width="{side - 1}" height="{side - 1}" '
         f'fill="{colour(int(drawn[y, x]))}"/>'
         for y in range(rows)
         for x in range(columns)
         if drawn[y, x]
     )
     what = "a row for each partition, a column for each bucket" if packed.is_matrix else "in order"
-    title = html.escape(f"Bytes of each bucket of {name}: {what}; yellow has most")
-    width, height = columns * side, rows * side
+    title = html.escape(f"Bytes of each bucket of {layout.name}: {what}; yellow has most")
+    width, height = left + columns * side, rows * side
     return (
         f'<p>{title}</p><svg role="img" aria-label="{title}" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}">{rectangles}</svg>'
+        f'viewBox="0 0 {width} {height}" font-size="11" fill="currentColor">'
+        f"{labels}{rectangles}</svg>"
     )
+
+
+def _labels(packed: PackedCells, layout: Layout, side: int) -> tuple[str, int]:
+    """The partitions' names beside their rows, and how wide they are; nothing where they would not
+    fit, or there are none."""
+    names = layout.partitions().column("partition").to_pylist()
+    if not packed.is_matrix or side < 11 or not any(names):
+        return "", 0
+    cut = [name if len(name) <= _LABEL_MAX else name[: _LABEL_MAX - 1] + "…" for name in names]
+    left = 7 * max(map(len, cut)) + 8
+    texts = (
+        f'<text x="{left - 6}" y="{bottom * side - 4}" text-anchor="end">{html.escape(name)}</text>'
+        for bottom, name in enumerate(cut, 1)
+    )
+    return "".join(texts), left
 
 
 def _shrunk(grid: _Grid, rows: int, columns: int) -> _Grid:

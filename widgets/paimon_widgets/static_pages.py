@@ -5,7 +5,11 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-__all__ = ["paragraph", "table"]
+__all__ = ["Amount", "paragraph", "table"]
+
+
+class Amount(str):
+    """The text of a number with its unit, which stands to the right."""
 
 
 def paragraph(text: str) -> str:
@@ -22,6 +26,6 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str =
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, int):
-        return f'<td style="text-align:right">{value:,}</td>'
-    return f'<td style="text-align:left">{html.escape(str(value))}</td>'
+    side = "right" if isinstance(value, int | Amount) else "left"
+    text = f"{value:,}" if isinstance(value, int) else html.escape(str(value))
+    return f'<td style="text-align:{side};padding:0 8px;white-space:nowrap">{text}</td>'
