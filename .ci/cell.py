@@ -48,6 +48,9 @@ def main() -> None:
     rows = shell.user_ns["read"].to_arrow().to_pylist()
     if rows != EXPECTED:
         raise SystemExit(f"expected {EXPECTED}, found {rows}")
+    shown = shell.display_formatter.format(run("%paimon layout orders"))[0]
+    if "application/vnd.jupyter.widget-view+json" not in shown or "<svg" not in shown["text/html"]:
+        raise SystemExit(f"the layout was shown as {list(shown)}")
     print(f"{len(rows)} rows, as expected, from {paimon_magics.__file__}")
 
 
