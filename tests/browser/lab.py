@@ -92,12 +92,13 @@ class Lab:
         """Open a notebook, and wait until its cells can be run."""
         page.goto(f"{self.address}/lab/tree/{name}?token={_TOKEN}&reset")
         page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
-        page.locator("[data-status=idle]").first.wait_for(timeout=60_000)
+        page.get_by_text("| Idle").first.wait_for(timeout=60_000)
 
     def run_all(self, page: Page) -> None:
         """What "Run All Cells" does."""
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_text("Run All Cells", exact=True).click()
+        page.get_by_text("| Busy").first.wait_for(timeout=10_000)
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
