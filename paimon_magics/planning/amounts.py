@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["size_text"]
+__all__ = ["count_text", "size_text"]
+
+
+def count_text(number: int, what: str) -> str:
+    """So many of something: `1 file`, `1,204 files`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def size_text(size_bytes: int) -> str:

@@ -23,7 +23,7 @@ from paimon_magics.columnar.layouts import (
     size_histogram,
 )
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.amounts import size_text
+from paimon_magics.planning.amounts import count_text, size_text
 from paimon_magics.planning.health import (
     Figures,
     Finding,
@@ -93,9 +93,9 @@ class Layout:
         at = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
         f = self.figures
         return (
-            f"{self.name}, {at}: {_count(f.partitions, 'partition')}, "
-            f"{_count(f.cells, 'bucket')}, {_count(f.files, 'file')}, {_count(f.rows, 'row')}, "
-            f"{size_text(f.total_bytes)}; {f.small_files:,} small files "
+            f"{self.name}, {at}: {count_text(f.partitions, 'partition')}, "
+            f"{count_text(f.cells, 'bucket')}, {count_text(f.files, 'file')}, "
+            f"{count_text(f.rows, 'row')}, {size_text(f.total_bytes)}; {f.small_files:,} small files "
             f"(below {size_text(self.rules.small_below_bytes)})"
         )
 
@@ -104,7 +104,7 @@ class Layout:
             return self.summary()
         shown = self.largest().select([name for name in CELLS.names if name != "last_update_time"])
         rest = self.data.num_rows - shown.num_rows
-        more = f"\n{_count(rest, 'more bucket')} with fewer bytes" if rest else ""
+        more = f"\n{count_text(rest, 'more bucket')} with fewer bytes" if rest else ""
         return f"{self.summary()}\n\n{render_text(shown, _SHOWN_CELLS)}{more}"
 
     def __repr__(self) -> str:
@@ -275,7 +275,3 @@ def _skew(found: pa.Table) -> tuple[str, int, int]:
     place = int(((largest - median) * (ends - starts > 1)).argmax())
     name = str(encoded.dictionary[int(codes[starts[place]])])
     return name, int(largest[place]), int(median[place])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -62,7 +62,7 @@ def test_the_map_is_drawn_and_answers_clicks_and_keys(lab: Lab) -> None:
         page.keyboard.press("ArrowUp")
         told.get_by_text("day=mon, bucket 1: ").wait_for(timeout=10_000)
         page.keyboard.press("Enter")
-        view.locator("caption").get_by_text("day=mon, bucket 1: ").wait_for(timeout=10_000)
+        view.locator("caption").get_by_text("Files of day=mon, bucket 1").wait_for(timeout=10_000)
         page.keyboard.press("End")
         told.get_by_text("day=tue, bucket 2: ").wait_for(timeout=10_000)
 

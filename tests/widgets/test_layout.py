@@ -131,7 +131,7 @@ def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
     told = view.answer({"ask": "cell", "place": 4})
     assert told is not None
     assert told["text"].startswith("day=2026-11-20, bucket 0: ")
-    assert "8 files, 8 of them small, 8 at level 0, 8 sorted runs" in told["text"]
+    assert "8 files, 8 small, 8 at level 0, 8 sorted runs" in told["text"]
     assert "files" not in told
     assert view.selected is None
     opened = view.answer({"ask": "files", "place": 4})

@@ -13,7 +13,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from paimon_magics.planning.amounts import size_text
+from paimon_magics.planning.amounts import count_text, size_text
 from paimon_widgets.heat_map import METRICS, packed_cells
 from paimon_widgets.layout_page import layout_html
 
@@ -80,6 +80,7 @@ class LayoutView(anywidget.AnyWidget):
         found = {"place": place, "text": _told(cell)}
         if question["ask"] == "files":
             self.selected = cell["partition"], cell["bucket"]
+            found["title"] = f"Files of {_place(cell)}"
             found["files"] = self._files(cell)
         return found
 
@@ -113,14 +114,15 @@ def layout_bundle(layout: Layout) -> dict[str, Any]:
     return bundle
 
 
+def _place(cell: dict[str, Any]) -> str:
+    bucket = f"bucket {cell['bucket']}"
+    return f"{cell['partition']}, {bucket}" if cell["partition"] else bucket
+
+
 def _told(cell: dict[str, Any]) -> str:
-    place = (
-        f"{cell['partition']}, bucket {cell['bucket']}"
-        if cell["partition"]
-        else (f"bucket {cell['bucket']}")
-    )
     return (
-        f"{place}: {cell['record_count']:,} rows, {size_text(cell['file_size_in_bytes'])}, "
-        f"{cell['file_count']:,} files, {cell['small_file_count']:,} of them small, "
-        f"{cell['level_0_file_count']:,} at level 0, {cell['sorted_run_count']:,} sorted runs"
+        f"{_place(cell)}: {count_text(cell['record_count'], 'row')}, "
+        f"{size_text(cell['file_size_in_bytes'])}, {count_text(cell['file_count'], 'file')}, "
+        f"{cell['small_file_count']:,} small, {cell['level_0_file_count']:,} at level 0, "
+        f"{count_text(cell['sorted_run_count'], 'sorted run')}"
     )

@@ -132,7 +132,7 @@ function render({ model, el }) {
     for (const name of ["level", "rows", "size", "created"]) {
       head.append(element("th", name, { scope: "col" }));
     }
-    table.append(element("caption", answer.text), head);
+    table.append(element("caption", answer.title), head);
     for (const row of answer.files) {
       const line = element("tr");
       for (const cell of row) line.append(element("td", cell));
