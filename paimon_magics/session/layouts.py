@@ -95,8 +95,8 @@ class Layout:
         return (
             f"{self.name}, {at}: {count_text(f.partitions, 'partition')}, "
             f"{count_text(f.cells, 'bucket')}, {count_text(f.files, 'file')}, "
-            f"{count_text(f.rows, 'row')}, {size_text(f.total_bytes)}; {f.small_files:,} small files "
-            f"(below {size_text(self.rules.small_below_bytes)})"
+            f"{count_text(f.rows, 'row')}, {size_text(f.total_bytes)}; "
+            f"{f.small_files:,} small files (below {size_text(self.rules.small_below_bytes)})"
         )
 
     def __str__(self) -> str:
