@@ -20,10 +20,11 @@ from paimon_magics.coordinator.rest_errors import RestError, not_found
 from paimon_magics.planning.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.prepared_snapshots import check_snapshot, publish_prepared
+from paimon_magics.tables.snapshot_chain import latest_snapshot, load_snapshot
 from paimon_magics.tables.snapshot_publishers import publishes_itself
 from paimon_magics.tables.stored_tables import StoredTable
 
-__all__ = ["commit_prepared", "publication_of"]
+__all__ = ["commit_prepared", "publication_of", "watch_latest"]
 
 Document = Mapping[str, Any]
 
@@ -95,6 +96,16 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
         rows=snapshot.get("deltaRecordCount"),
         base_list=snapshot["baseManifestList"],
     )
+
+
+def watch_latest(watch: Watch, table: StoredTable) -> None:
+    """Watch a table's last snapshot, which came from a branch: it can be written over as that of
+    any commit can."""
+    latest = latest_snapshot(table)
+    if latest is not None:
+        before = load_snapshot(table, str(latest["id"] - 1)) or {}
+        changes_index = latest.get("indexManifest") != before.get("indexManifest")
+        watch.note(replace(publication_of(table, latest), changes_index=changes_index))
 
 
 class _Ledger:

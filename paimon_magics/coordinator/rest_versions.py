@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from paimon_magics.coordinator.rest_commits import commit_prepared, publication_of
-from paimon_magics.coordinator.rest_context import Call, Context, Handler, Watch
+from paimon_magics.coordinator.rest_commits import commit_prepared, watch_latest
+from paimon_magics.coordinator.rest_context import Call, Context, Handler
 from paimon_magics.coordinator.rest_errors import (
     already_exists,
     bad_request,
@@ -284,16 +283,7 @@ def _forward_branch(context: Context, call: Call) -> Any:
         forward_to_branch(table, branch, context.publish)
         if context.watch is not None:
             context.watch.chain_cut(table.location, None, 0)
-            _watch_latest(context.watch, table)
-
-
-def _watch_latest(watch: Watch, table: StoredTable) -> None:
-    """What came from the branch can be written over as any commit can: the last of it with loss."""
-    latest = latest_snapshot(table)
-    if latest is not None:
-        before = load_snapshot(table, str(latest["id"] - 1)) or {}
-        changes_index = latest.get("indexManifest") != before.get("indexManifest")
-        watch.note(replace(publication_of(table, latest), changes_index=changes_index))
+            watch_latest(context.watch, table)
 
 
 def _main_table(context: Context, call: Call) -> StoredTable:

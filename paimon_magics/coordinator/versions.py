@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.bodies import json_body
 from paimon_magics.coordinator.documents import member, table_of
+from paimon_magics.coordinator.rest_commits import watch_latest
 from paimon_magics.coordinator.rest_context import Context
 from paimon_magics.coordinator.version_documents import change_of, version_receipt_document
 from paimon_magics.errors import UnknownOutcomeError
@@ -105,6 +106,10 @@ def _tell_watch(
             watch.chain_cut(location, table.name.branch, receipt.snapshot_id)
         case FastForward():
             watch.chain_cut(location, None, 0)
+            watch_latest(
+                watch,
+                load_stored(context.catalog, TableName(table.name.table, table.name.database)),
+            )
         case DeleteBranches(branches=branches):
             for branch in branches:
                 watch.chain_cut(location, branch, 0)

@@ -43,9 +43,17 @@ class Client:
         writing.close()
 
     def post(self, path: str, body: object) -> httpx.Response:
+        return self._post(f"/v1/paimon/databases/default/tables/{path}", body)
+
+    def change_versions(self, change: object) -> httpx.Response:
+        """What a session's statement asks for."""
+        table = {"database": "default", "table": "t"}
+        body = {"table": table, "change": change, "repeated": False}
+        return self._post("/v1/tables/versions", body)
+
+    def _post(self, path: str, body: object) -> httpx.Response:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        address = f"{self.url}/v1/paimon/databases/default/tables/{path}"
-        return httpx.post(address, json=body, headers=headers, trust_env=False)
+        return httpx.post(self.url + path, json=body, headers=headers, trust_env=False)
 
 
 @pytest.fixture
@@ -141,13 +149,20 @@ def test_commits_to_a_branch_are_watched_too(client: Both, outside: OutsideWrite
     assert owner.rows() == of(OLD)
 
 
-def test_what_a_fast_forward_has_brought_is_watched(client: Both, outside: OutsideWriter) -> None:
+@pytest.mark.parametrize("by_statement", [False, True], ids=["by an engine", "by a statement"])
+def test_what_a_fast_forward_has_brought_is_watched(
+    client: Both, outside: OutsideWriter, by_statement: bool
+) -> None:
     owner, engine = client
     assert engine.post("t/tags", {"tagName": "x", "snapshotId": 1}).is_success
     assert engine.post("t/branches", {"branch": "b", "fromTag": "x"}).is_success
     engine.commit(OURS, table="default.t$branch_b")
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
-    assert engine.post("t/branches/b/forward", {}).is_success
+    if by_statement:
+        change = {"kind": "FastForward", "branch": "b"}
+        assert engine.change_versions(change).is_success
+    else:
+        assert engine.post("t/branches/b/forward", {}).is_success
     assert owner.rows() == of(OLD, OURS)
     outside.go_on()
     assert owner.rows() == of(OLD, THEIRS)
