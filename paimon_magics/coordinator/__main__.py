@@ -15,11 +15,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from paimon_magics import __version__
 from paimon_magics.coordinator.app import application
@@ -31,6 +32,7 @@ from paimon_magics.coordinator.group.insert_routes import InsertRoutes
 from paimon_magics.coordinator.group.queueing import Thresholds
 from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.streaming import InsertStream
 from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
 from paimon_magics.coordinator.idling import Idling
@@ -54,6 +56,7 @@ _IDLE_MS = 600_000
 _LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
 _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 _LAST_WORDS_SECONDS = 1.0
+_GRACE_SECONDS = 30  # for who waits for something that does not come
 _DEPOSED = 3  # the exit codes
 _FAILED = 4
 
@@ -107,7 +110,7 @@ def _serve(options: argparse.Namespace) -> int:
         expire_every_ms=options.expire_every_ms,
     )
     coordinator = Coordinator(catalog, store, Settings(), limits, ownership)
-    routes = rest_catalog_routes(
+    routes: Sequence[BaseRoute] = rest_catalog_routes(
         catalog,
         catalog.publish,
         turn=coordinator.turns,
@@ -119,7 +122,11 @@ def _serve(options: argparse.Namespace) -> int:
         group = _group_commit(options, folder, store, catalog, coordinator, ownership)
         coordinator.place = group.hold
         room = Room(None if options.store else folder.path, options.log_reserve_bytes)
-        routes = [*InsertRoutes(group, coordinator, room).routes(), *routes]
+        inserts = InsertRoutes(group, coordinator, room)
+        stream = WebSocketRoute(
+            "/v1/inserts/{database}/{table}/stream", InsertStream(inserts).serve
+        )
+        routes = [*inserts.routes(), stream, *routes]
     app = application(
         coordinator,
         TokenFile(folder.token()) if hub is None else hub.authoriser,
@@ -137,12 +144,21 @@ def _serve(options: argparse.Namespace) -> int:
             lambda: setattr(server, "should_exit", True),
             has_work=lambda: group is not None and group.has_work,
         )
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        ws_max_size=options.request_bytes_max,
+        ws_per_message_deflate=False,
+    )
     server = _Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+        signal.signal(number, lambda *_: _end(server, group))
     if ownership is not None:
-        ownership.on_loss = lambda error: _end_deposed(server, coordinator, error)
+        ownership.on_loss = lambda error: _end_deposed(server, coordinator, group, error)
         if not options.embedded:  # which takes it when somebody writes: readers hinder nobody
             ownership.acquire()
     coordinator.start()
@@ -201,9 +217,23 @@ def _group_commit(
     )
 
 
-def _end_deposed(server: uvicorn.Server, coordinator: Coordinator, error: DeposedError) -> None:
+def _end(server: uvicorn.Server, group: GroupCommit | None) -> None:
+    """End when who asks now is answered."""
+    server.should_exit = True
+    if group is not None:  # who waits to see its rows need not wait any more
+        threading.Thread(target=group.wind_up, daemon=True).start()
+
+
+def _end_deposed(
+    server: uvicorn.Server,
+    coordinator: Coordinator,
+    group: GroupCommit | None,
+    error: DeposedError,
+) -> None:
     """Answer who asks now with the error, and end."""
     coordinator.depose(error)
+    if group is not None:
+        group.depose(error)
     timer = threading.Timer(_LAST_WORDS_SECONDS, lambda: setattr(server, "should_exit", True))
     timer.daemon = True
     timer.start()

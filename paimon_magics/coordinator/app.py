@@ -6,13 +6,15 @@ told: see `answers`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.administration_routes import (
@@ -44,7 +46,7 @@ def application(
     *,
     warehouse: str,
     request_bytes_max: int,
-    routes: list[Route] | None = None,
+    routes: Sequence[BaseRoute] | None = None,
     root: str = "",
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.

@@ -23,6 +23,7 @@ from paimon_magics.coordinator.answers import error_answer
 __all__ = [
     "PUBLIC",
     "SCOPES",
+    "STREAMS",
     "Authoriser",
     "Principal",
     "Scope",
@@ -219,3 +220,6 @@ SCOPES: Mapping[str, Scope] = {
     **dict.fromkeys(_ADMIN, Scope.ADMIN),
 }
 """The scope that each endpoint asks for, by its method and path."""
+
+STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
+"""The scope that each WebSocket asks for, by its path."""

@@ -7,26 +7,31 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paimon_magics.coordinator.answers import error_answer
-from paimon_magics.coordinator.authorisation import PUBLIC, SCOPES, Authoriser, Principal
+from paimon_magics.coordinator.authorisation import PUBLIC, SCOPES, STREAMS, Authoriser, Principal
 from paimon_magics.coordinator.authorisation import Scope as Needed
 from paimon_magics.errors import SetupError
 
 __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_of"]
 
 _PRINCIPAL = "paimon_magics.principal"
+_WEBSOCKET = "WEBSOCKET"
+_UNAUTHORISED = 4401  # the codes that a WebSocket is refused with
+_FORBIDDEN = 4403
 
 
-def guarded(routes: Sequence[Route]) -> list[Route]:
+def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
     """The same routes, each behind the scope that `SCOPES` says for it.
 
     Raises KeyError for a route that it says nothing about: forgotten, it would be open to all.
     """
     for route in routes:
-        if route.path not in PUBLIC:
+        if isinstance(route, WebSocketRoute):
+            route.app = _Scoped(route.app, {_WEBSOCKET: STREAMS[route.path]})
+        elif isinstance(route, Route) and route.path not in PUBLIC:
             methods = (route.methods or set()) - {"HEAD"}
             needed = {method: SCOPES[f"{method} {route.path}"] for method in methods}
             route.app = _Scoped(route.app, needed)
@@ -57,6 +62,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] == "websocket":
+            await self._admit_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -90,6 +98,15 @@ class Guard:
 
         await self._app(scope, counted, send)
 
+    async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The same for a WebSocket, whose messages are bounded by the server."""
+        scope = {**scope, "root_path": self._root}
+        is_below = scope["path"].startswith(self._root)
+        if not is_below or await self._admit(scope, HTTPConnection(scope)) is not None:
+            await send({"type": "websocket.close", "code": _UNAUTHORISED})
+            return
+        await self._app(scope, receive, send)
+
     async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
         try:
             principal = await self._authoriser.principal(connection)
@@ -109,6 +126,12 @@ class _Scoped:
     needed: dict[str, Needed]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            if scope[_PRINCIPAL].may(self.needed[_WEBSOCKET]):
+                await self.app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": _FORBIDDEN})
+            return
         needed = self.needed.get("GET" if scope["method"] == "HEAD" else scope["method"])
         principal: Principal = scope[_PRINCIPAL]
         # Without a scope for the method there is no such endpoint, which the route says itself.

@@ -8,11 +8,11 @@ from collections import Counter
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.answers import PausedError, error_answer
+from paimon_magics.coordinator.answers import RESUME_HINT, PausedError, error_answer
 from paimon_magics.coordinator.bodies import json_body
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
@@ -29,13 +29,24 @@ from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.rows import conformed_stream
 from paimon_magics.coordinator.group.service import GroupCommit, Insert, TableQueue
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+)
 
 __all__ = ["InsertRoutes", "queue_document"]
 
 _TABLE = "/v1/inserts/{database}/{table}"
 _WAIT_MS = 60_000
 _WAIT_MS_MAX = 600_000
+
+
+class NoRoomError(SetupError):
+    """The disk of the log is almost full."""
 
 
 class InsertRoutes:
@@ -69,15 +80,22 @@ class InsertRoutes:
             request.headers.get("paimon-channel"),
             request.headers.get("paimon-offset"),
         )
-        refused = self.refusal(facts)
-        if refused is not None:
-            return refused
+        problem = self.problem(facts)
+        if isinstance(problem, NoRoomError):
+            return error_answer(507, "NoRoom", problem.message, problem.hint)
+        if problem is not None:
+            raise problem
         body = await request.body()
         admitted = await self._admitted(facts, body, request.headers.get("content-type", ""))
         answer = await self.submit(facts, admitted, request.headers.get("group_commit"), named)
         return answer_of(answer, named.label)
 
-    async def facts(self, request: Request) -> Facts:
+    def fresh(self, request: HTTPConnection) -> Facts | None:
+        """The table that a request names, if it was looked at just now."""
+        names = request.path_params
+        return self._group.known_tables.fresh(str(names["database"]), str(names["table"]))
+
+    async def facts(self, request: HTTPConnection) -> Facts:
         """The table that a request names."""
         names = request.path_params
         database, table = str(names["database"]), str(names["table"])
@@ -88,24 +106,24 @@ class InsertRoutes:
             facts = await run_in_threadpool(self._group.known_tables.load, database, table)
         return facts
 
-    def refusal(self, facts: Facts) -> Response | None:
+    def problem(self, facts: Facts) -> PaimonMagicsError | None:
         """Why nothing is taken now: the coordinator is paused, the table stopped, the disk full."""
         state = self._coordinator.state
         if state.pause is not None:
-            raise PausedError(state.pause)
+            return PausedError(state.pause)
         stopped = state.stopped.get(facts.folder)
         if stopped is not None:
-            return error_answer(
-                409, "TableStopped", stopped.reason, "An administrator has to look at it."
-            )
+            return CommitConflictError(stopped.reason, hint=RESUME_HINT)
         if not self._room.is_left():
-            return error_answer(
-                507,
-                "NoRoom",
+            return NoRoomError(
                 f"The disk of the log {self._group.log_name} is almost full.",
-                "Make room there, then send it again.",
+                hint="Make room there, then send it again.",
             )
         return None
+
+    def send(self, insert: Insert) -> None:
+        """Hand an insert over; its answer comes in its future."""
+        self._group.submit(insert)
 
     async def submit(
         self, facts: Facts, admitted: Admitted, mode: str | None, named: Named

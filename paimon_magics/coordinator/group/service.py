@@ -177,6 +177,7 @@ class GroupCommit:
         self._numbers = itertools.count(1)
         self._holds: dict[str, tuple[str, str]] = {}
         self._failure: BaseException | None = None
+        self._deposed: DeposedError | None = None
         self._forgot_at_ms = 0
         self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
@@ -188,16 +189,24 @@ class GroupCommit:
         self._thread.start()
         self._ticker.start()
 
-    def stop(self) -> None:
-        """Take nothing more, load what waits (for a while), and end."""
+    def wind_up(self) -> list[Future[Answer]]:
+        """Take nothing more, and load what waits, so that nobody waits any more; when it is."""
         self._refusing = True
-        deadline = time.monotonic() + _STOP_SECONDS
-        waiting = [
+        return [
             self.flush(one.location)
             for one in list(self.tables.values())
-            if one.queue.batches and not one.queue.closed
+            if one.queue.batches and not one.queue.closed and self._deposed is None
         ]
-        for future in waiting:
+
+    def depose(self, error: DeposedError) -> None:
+        """Answer nothing more: another coordinator owns the warehouse."""
+        self._deposed = self._deposed or error
+        self._inbox.put(_Event("", lambda _: Ticked(_now_ms())))  # wakes the thread
+
+    def stop(self) -> None:
+        """Take nothing more, load what waits (for a while), and end."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        for future in self.wind_up():
             with contextlib.suppress(Exception):
                 future.result(max(0.0, deadline - time.monotonic()))
         self._stopping = True
@@ -316,16 +325,23 @@ class GroupCommit:
                 items = self._next()
                 if items is None:
                     return
+                if self._deposed is not None:
+                    for item in items:
+                        if item.answer is not None:
+                            fail([item.answer], self._deposed)
+                    raise self._deposed
                 self._take(items)
         except BaseException as error:
             # What is in the log is not known: nobody may be answered from here on.
             self._failure = error
             self.ready.set()
-            _log.critical("Group commit has stopped: %s", error)
+            if not isinstance(error, DeposedError):
+                _log.critical("Group commit has stopped: %s", error)
+            self._fail_all()
             if isinstance(error, DeposedError):
                 self._coordinator.depose(error)
-            self._fail_all()
-            self.on_failure()
+            else:
+                self.on_failure()
 
     def _next(self) -> list[Insert | _Event] | None:
         """What has come since; None at the end."""
