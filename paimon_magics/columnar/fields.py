@@ -1,8 +1,8 @@
 """Columns of files of an older schema as columns of the schema that is read, by field id.
 
-A `Field` is a column, or a part of one, with its id and its Arrow type. What was renamed keeps its
-id; what was dropped and added again has another one; what a file lacks is NULL. Source: Paimon's
-`SchemaEvolutionUtil` and `CastExecutors`.
+A `Field` is a column, or a part of one, with its id and its type. What was renamed keeps its id;
+what was dropped and added again has another one; what a file lacks is NULL; what had another type
+is cast (`casts`). Source: Paimon's `SchemaEvolutionUtil`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,24 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.casts import can_cast, cast_values
+from paimon_magics.statements.data_types import AtomicType
+
 __all__ = ["Field", "can_evolve", "evolved"]
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column or a part of one: an array's element, a map's key and value, a struct's fields."""
+    """A column or a part of one: an array's element, a map's key and value, a struct's fields.
+
+    `type` is the Arrow type, `atomic` Paimon's type of what has no parts.
+    """
 
     id: int
     name: str
     type: pa.DataType
     parts: tuple[Field, ...] = ()
+    atomic: AtomicType | None = None
 
     @property
     def is_struct(self) -> bool:
@@ -39,10 +46,17 @@ def can_evolve(stored: Field, wanted: Field) -> bool:
             part.id not in by_id or can_evolve(by_id[part.id], part) for part in wanted.parts
         )
     if stored.parts or wanted.parts:
-        return len(stored.parts) == len(wanted.parts) and all(
-            can_evolve(one, other) for one, other in zip(stored.parts, wanted.parts, strict=True)
+        return (
+            stored.type.id == wanted.type.id
+            and len(stored.parts) == len(wanted.parts)
+            and all(
+                can_evolve(one, other)
+                for one, other in zip(stored.parts, wanted.parts, strict=True)
+            )
         )
-    return _can_cast(stored.type, wanted.type)
+    if stored.atomic is None or wanted.atomic is None:
+        return bool(stored.type == wanted.type)
+    return can_cast(stored.atomic, wanted.atomic)
 
 
 def evolved(array: pa.Array, stored: Field | None, wanted: Field, rows: int) -> pa.Array:
@@ -53,7 +67,7 @@ def evolved(array: pa.Array, stored: Field | None, wanted: Field, rows: int) -> 
     if stored is None:
         return pa.nulls(rows, wanted.type)
     if not _differ(stored, wanted):
-        return _cast(array, wanted.type)
+        return _as_declared(array, wanted.type)
     if wanted.is_struct:
         places = {part.id: place for place, part in enumerate(stored.parts)}
         children = []
@@ -74,7 +88,10 @@ def evolved(array: pa.Array, stored: Field | None, wanted: Field, rows: int) -> 
         items = evolved(array.items, stored.parts[1], wanted.parts[1], len(array.items))
         entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
         return _rebuilt(array, [entries], wanted.type)
-    return _cast(array, wanted.type)
+    array = _as_declared(array, stored.type)
+    if stored.atomic is None or wanted.atomic is None:
+        return array
+    return cast_values(array, stored.atomic, wanted.atomic, wanted.type, wanted.name)
 
 
 def _rebuilt(array: pa.Array, children: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
@@ -90,84 +107,33 @@ def _rebuilt(array: pa.Array, children: Sequence[pa.Array], data_type: pa.DataTy
 
 
 def _differ(stored: Field, wanted: Field) -> bool:
-    """Whether parts must be found by their ids, or named anew."""
+    """Whether values must be cast, or parts be found by their ids or named anew."""
     if stored.is_struct and wanted.is_struct:
         known = [(part.id, part.name) for part in stored.parts]
-        return known != [(part.id, part.name) for part in wanted.parts] or any(
-            _differ(one, other) for one, other in zip(stored.parts, wanted.parts, strict=True)
-        )
+        if known != [(part.id, part.name) for part in wanted.parts]:
+            return True
+    if not stored.parts and not wanted.parts:
+        return not _same_type(stored.atomic, wanted.atomic)
     return len(stored.parts) == len(wanted.parts) and any(
         _differ(one, other) for one, other in zip(stored.parts, wanted.parts, strict=True)
     )
 
 
-def _can_cast(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    types = pa.types
-    if stored == wanted or _same_kind(stored, wanted):
-        return True
-    if types.is_integer(stored):
-        return bool(
-            types.is_integer(wanted)
-            or types.is_floating(wanted)
-            or types.is_decimal(wanted)
-            or types.is_string(wanted)
-        )
-    if types.is_float32(stored):
-        return bool(types.is_float64(wanted))
-    if types.is_boolean(stored) or types.is_date(stored):
-        return bool(types.is_string(wanted))
-    return False
+def _same_type(one: AtomicType | None, other: AtomicType | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return (one.name, one.parameters) == (other.name, other.parameters)
 
 
-def _same_kind(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    types = pa.types
-    for kind in (types.is_string, types.is_decimal, types.is_boolean, types.is_date, types.is_time):
-        if kind(stored) and kind(wanted):
-            return True
-    if types.is_timestamp(stored) and types.is_timestamp(wanted):
-        return bool((stored.tz is None) == (wanted.tz is None))
-    return _is_binary(stored) and _is_binary(wanted)
-
-
-def _is_binary(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(data_type)
-        or types.is_fixed_size_binary(data_type)
-        or types.is_large_binary(data_type)
-    )
-
-
-def _cast(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+def _as_declared(array: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Values of a file, which may have another Arrow type than the column's own, as that one."""
     if array.type == data_type:
         return array
     types = pa.types
-    if types.is_decimal(array.type) and types.is_decimal(data_type):
-        return _rescaled(array, data_type)
-    if types.is_integer(array.type) and types.is_decimal(data_type):
-        return _rescaled(array.cast(pa.decimal128(19, 0)), data_type)
-    if types.is_timestamp(array.type) and array.type.tz != data_type.tz:
-        array = array.cast(pa.timestamp(array.type.unit)) if array.type.tz is None else array
-        if array.type.tz is None and data_type.tz is not None:
-            array = array.view(pa.timestamp(array.type.unit, data_type.tz))
-        elif data_type.tz is None:
-            array = array.view(pa.timestamp(array.type.unit))
     if types.is_timestamp(array.type):
-        return pc.cast(array, data_type, safe=False)  # digits beyond are cut, as in Paimon
-    if types.is_integer(array.type) and types.is_integer(data_type):
-        return pc.cast(array, data_type, safe=False)  # Java's narrowing keeps the low bits
-    if types.is_integer(array.type) and types.is_floating(data_type):
+        if array.type.tz != data_type.tz:  # a wall-clock time and an instant are the same number
+            array = array.view(pa.timestamp(array.type.unit, data_type.tz))
         return pc.cast(array, data_type, safe=False)
-    return array.cast(data_type)
-
-
-def _rescaled(array: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Half-up, and NULL where the value does not fit any more: `DecimalUtils.castToDecimal`."""
-    if data_type.scale < array.type.scale:
-        array = pc.round(array, data_type.scale, round_mode="half_towards_infinity")
-    limit = 10 ** (data_type.precision - data_type.scale)
-    fits = pc.less(pc.abs(array.cast(pa.float64())), float(limit))
-    if data_type.precision - data_type.scale < array.type.precision - array.type.scale:
-        kept = pc.if_else(fits, array, pa.scalar(None, array.type))
-        return kept.cast(data_type)
+    if types.is_integer(array.type) and types.is_integer(data_type):
+        return pc.cast(array, data_type, safe=False)
     return array.cast(data_type)

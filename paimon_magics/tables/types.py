@@ -97,6 +97,8 @@ def fields_of(paimon_fields: Iterable[Any]) -> tuple[Field, ...]:
 
 
 def _field_of(field_id: int, name: str, paimon_type: Any) -> Field:
+    parts: tuple[Field, ...] = ()
+    atomic: AtomicType | None = None
     match paimon_type:
         case paimon_types.RowType(fields=inner):
             parts = fields_of(inner)
@@ -104,10 +106,11 @@ def _field_of(field_id: int, name: str, paimon_type: Any) -> Field:
             parts = (_field_of(-1, "element", element),)
         case paimon_types.MapType(key=key, value=value):
             parts = (_field_of(-1, "key", key), _field_of(-1, "value", value))
-        case _:
-            parts = ()
+        case paimon_types.AtomicType():
+            found = from_paimon_type(paimon_type)
+            atomic = found if isinstance(found, AtomicType) else None
     arrow = paimon_types.PyarrowFieldParser.from_paimon_type(paimon_type)
-    return Field(field_id, name, arrow, parts)
+    return Field(field_id, name, arrow, parts, atomic)
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:

@@ -34,6 +34,7 @@ import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.options.ExpireConfig;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.Table;
@@ -48,6 +49,7 @@ import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
+import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.types.DataTypeRoot;
 import org.apache.paimon.types.DecimalType;
 import org.apache.paimon.types.LocalZonedTimestampType;
@@ -170,6 +172,17 @@ public class PaimonTables {
         if (table.coreOptions().changelogLifecycleDecoupled()) {
             table.newExpireChangelog().config(config).expire();
         }
+    }
+
+    /** Gives columns, or parts of them (`a.element`), new types. */
+    public void retype(String name, List columns, List types) throws Exception {
+        List changes = new ArrayList();
+        for (int i = 0; i < columns.size(); i++) {
+            String[] path = ((String) columns.get(i)).split("\\.");
+            DataType type = DataTypeJsonParser.parseAtomicTypeSQLString((String) types.get(i));
+            changes.add(SchemaChange.updateColumnType(path, type, true));
+        }
+        this.catalog.alterTable(Identifier.fromString(name), changes, false);
     }
 
     /** The hash codes of the binary rows of some columns, as bucket keys are hashed. */

@@ -87,6 +87,10 @@ class JavaPaimon:
         """Expire snapshots by the table's options and the dynamic `options`."""
         self._catalog(warehouse).expire(name, dict(options or {}))
 
+    def retype(self, warehouse: Warehouse, name: str, types: Mapping[str, str]) -> None:
+        """Give columns, or parts of them (`a.element`), new types."""
+        self._catalog(warehouse).retype(name, list(types), list(types.values()))
+
     def hashes(
         self,
         warehouse: Warehouse,

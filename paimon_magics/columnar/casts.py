@@ -1,0 +1,408 @@
+"""Values of one type as values of another, as Paimon reads files of before a column's type changed.
+
+Source: `CastExecutors` and its rules. Casts between an instant and anything else depend on the time
+zone of the machine that reads, as do texts read as times; they have no rule here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.java_text import cast_text, java_float
+from paimon_magics.errors import JobError
+from paimon_magics.statements.data_types import AtomicType
+
+__all__ = ["can_cast", "cast_values"]
+
+_FAMILIES = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), "float"),
+    **dict.fromkeys(("CHAR", "VARCHAR", "STRING"), "string"),
+    **dict.fromkeys(("BINARY", "VARBINARY", "BYTES"), "binary"),
+    **{name: name.lower() for name in ("DECIMAL", "BOOLEAN", "DATE", "TIME")},
+    **{name: name.lower() for name in ("TIMESTAMP", "TIMESTAMP_LTZ")},
+}
+_ONLY_TO_STRING = ("date", "time", "timestamp")
+_DAY_MS = 86_400_000
+
+
+def can_cast(stored: AtomicType, wanted: AtomicType) -> bool:
+    """Whether `cast_values` gives what Paimon gives, whatever the machine's time zone is."""
+    if _same(stored, wanted):
+        return True
+    families = _family(stored), _family(wanted)
+    if families[0] in _ONLY_TO_STRING and families[1] == "string":
+        return wanted.name == "STRING"
+    return families in _RULES
+
+
+def cast_values(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType, column: str
+) -> pa.Array:
+    """`array` of the type `stored` as `wanted`, whose Arrow type is `target`.
+
+    A decimal that does not fit is NULL. Raises JobError for a text that can't be read as the new
+    type, where Paimon fails, too.
+    """
+    if _same(stored, wanted):
+        return array
+    try:
+        return _RULES[_family(stored), _family(wanted)](array, stored, wanted, target)
+    except ValueError as error:
+        raise JobError(
+            f"The column `{column}` was {stored.name} and is {wanted.name} now, and an older file "
+            f"has a value that can't be read so: {error}.",
+            hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or change "
+            "the column's type back.",
+        ) from error
+
+
+def _family(data_type: AtomicType) -> str:
+    return _FAMILIES.get(data_type.name, data_type.name)
+
+
+def _same(stored: AtomicType, wanted: AtomicType) -> bool:
+    return (stored.name, stored.parameters) == (wanted.name, wanted.parameters)
+
+
+def _each(array: pa.Array, target: pa.DataType, change: Callable[[Any], object]) -> pa.Array:
+    """`change` of every value; each distinct one is asked for once."""
+    if not len(array):
+        return pa.array([], type=target)
+    encoded = array.dictionary_encode()
+    values = [change(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(values, type=target).take(encoded.indices)
+
+
+def _unsafe(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    return pc.cast(array, target, safe=False)  # Java's narrowing keeps the low bits, too
+
+
+def _truncated(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    """Java's narrowing of floating-point numbers: towards zero, NaN to 0, to the nearest INT or
+    BIGINT; what is smaller takes the low bits of an INT."""
+    values = np.nan_to_num(
+        np.asarray(pc.fill_null(array, 0.0)).astype(np.float64),
+        nan=0.0,
+        posinf=1e300,
+        neginf=-1e300,
+    )
+    bits = 64 if wanted.name == "BIGINT" else 32
+    least, greatest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    whole: npt.NDArray[np.int64] = np.where(
+        values >= float(2 ** (bits - 1)), greatest, np.where(values <= float(least), least, 0)
+    ).astype(np.int64)
+    inside = (values < float(2 ** (bits - 1))) & (values > float(least))
+    whole[inside] = np.trunc(values[inside]).astype(np.int64)
+    return pc.cast(_masked(whole, array), target, safe=False)
+
+
+def _masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
+    return pa.array(values, mask=np.asarray(like.is_null()) if like.null_count else None)
+
+
+def _fitting(value: decimal.Decimal, wanted: AtomicType) -> decimal.Decimal | None:
+    """Half-up, and NULL where the value does not fit: `Decimal.fromBigDecimal`."""
+    precision, scale = wanted.parameters
+    with decimal.localcontext() as context:
+        context.prec = 400
+        rounded = value.quantize(decimal.Decimal(1).scaleb(-scale), decimal.ROUND_HALF_UP)
+        return rounded if abs(rounded) < decimal.Decimal(10) ** (precision - scale) else None
+
+
+def _to_decimal(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    precision, scale = wanted.parameters
+    if stored.name == "DECIMAL":
+        before, digits = stored.parameters
+        if scale >= digits and precision - scale >= before - digits:
+            return array.cast(target)
+    single = stored.name == "FLOAT"
+
+    def change(value: Any) -> decimal.Decimal | None:
+        match value:
+            case float():
+                # A FLOAT becomes a DOUBLE first, whose digits count.
+                text = java_float(float(np.float32(value)) if single else value)
+                if text in ("NaN", "Infinity", "-Infinity"):
+                    raise ValueError(text)
+                return _fitting(decimal.Decimal(text), wanted)
+            case str():
+                return _fitting(_number(value), wanted)
+            case _:
+                return _fitting(decimal.Decimal(int(value) if value is True else value), wanted)
+
+    return _each(array, target, change)
+
+
+def _number(text: str) -> decimal.Decimal:
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
+        raise ValueError(f"'{text}' is no number")
+    return decimal.Decimal(text)
+
+
+def _from_decimal(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    if _family(wanted) == "integer":
+        bits = target.bit_width
+
+        def low_bits(value: decimal.Decimal) -> int:
+            half = 1 << int(bits - 1)
+            return (int(value) + half) % (2 * half) - half
+
+        return _each(array, target, low_bits)
+    precision, scale = stored.parameters
+
+    def nearest(value: decimal.Decimal) -> float:
+        # Up to 18 digits Java divides; beyond, the text is read.
+        return int(value.scaleb(scale)) / 10.0**scale if precision <= 18 else float(value)
+
+    return pc.cast(_each(array, pa.float64(), nearest), target, safe=False)
+
+
+def _from_boolean(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    return pc.cast(array.cast(pa.int8()), target, safe=False)
+
+
+def _to_boolean(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    return pc.not_equal(array, pa.scalar(0, array.type))
+
+
+def _to_text(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    return _shaped_text(cast_text(array, stored).cast(target), wanted)
+
+
+def _text_to_text(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    return _shaped_text(array.cast(target), wanted)
+
+
+def _shaped_text(texts: pa.Array, wanted: AtomicType) -> pa.Array:
+    """As long as CHAR is, and as VARCHAR may be: `BinaryStringUtils.toCharacterString`."""
+    if wanted.name == "STRING":
+        return texts
+    (length,) = wanted.parameters
+    cut = pc.utf8_slice_codeunits(texts, 0, length)
+    return pc.utf8_rpad(cut, length, " ") if wanted.name == "CHAR" else cut
+
+
+def _to_binary(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    """As long as BINARY is, and as VARBINARY may be: `BinaryStringUtils.toBinaryString`."""
+    plain = array.cast(pa.binary())
+    if wanted.name == "BYTES":
+        return plain.cast(target)
+    (length,) = wanted.parameters
+    padded = wanted.name == "BINARY"
+
+    def shaped(value: bytes) -> bytes:
+        return value[:length].ljust(length, b"\0") if padded else value[:length]
+
+    return _each(plain, target, shaped)
+
+
+_WHOLE = re.compile(r"[+-]?\d*(\.\d*)?", re.ASCII)
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+
+
+def _text_to_integer(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    """`BinaryStringUtils.toLong`: what follows a point is cut off."""
+    limit = 1 << (_BITS[wanted.name] - 1)
+
+    def read(text: str) -> int:
+        if text in ("", "+", "-") or not _WHOLE.fullmatch(text):
+            raise ValueError(f"'{text}' is no whole number")
+        value = int(re.sub(r"^([+-]?)(\d*).*$", r"\g<1>0\2", text))
+        if not -limit <= value < limit:
+            raise ValueError(f"'{text}' is no {wanted.name}")
+        return value
+
+    return _each(array, target, read)
+
+
+def _text_to_float(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    def read(text: str) -> float:
+        stripped = text.strip()
+        named = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+        found = named.get(stripped)
+        return float(_number(stripped)) if found is None else found
+
+    if wanted.name == "DOUBLE":
+        return _each(array, target, read)
+    # The nearest FLOAT of the digits themselves, not of the nearest DOUBLE.
+    return _each(array, target, lambda text: float(np.float32(str(read(text)))))
+
+
+def _text_to_boolean(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    def read(text: str) -> bool:
+        lower = text.lower()
+        if lower not in ("t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"):
+            raise ValueError(f"'{text}' is neither true nor false")
+        return lower in ("t", "true", "y", "yes", "1")
+
+    return _each(array, target, read)
+
+
+def _text_to_date(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    """`DateTimeUtils.parseDate`: a whole number is a count of days since 1970."""
+
+    def read(text: str) -> datetime.date:
+        if re.fullmatch(r"-?\d+", text, re.ASCII):
+            return datetime.date(1970, 1, 1) + datetime.timedelta(days=int(text))
+        space = text.find(" ")
+        parts = [part.strip() for part in (text[:space] if space > 0 else text).split("-", 2)]
+        if not all(re.fullmatch(r"\d+", part, re.ASCII) for part in parts):
+            raise ValueError(f"'{text}' is no date")
+        numbers = [int(part) for part in parts] + [1, 1]
+        return datetime.date(*numbers[:3])
+
+    return _each(array, target, read)
+
+
+def _seconds_to_timestamp(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    return array.cast(pa.int64()).view(pa.timestamp("s")).cast(target)
+
+
+def _timestamp_to_seconds(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    """Milliseconds by 1000, towards zero; what an INT has no room for takes its low bits."""
+    millis = np.asarray(pc.fill_null(_millis(array), 0))
+    seconds = np.sign(millis) * (np.abs(millis) // 1000)
+    return pc.cast(_masked(seconds, array), target, safe=False)
+
+
+def _millis(array: pa.Array) -> pa.Array:
+    """Whole milliseconds since 1970, downwards."""
+    per_milli = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}[array.type.unit]
+    plain = array.view(pa.int64())
+    if per_milli is None:
+        return pc.multiply(plain, 1000)
+    values = np.floor_divide(np.asarray(pc.fill_null(plain, 0)), per_milli)
+    return _masked(values, array)
+
+
+def _timestamp_to_date(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    days = np.floor_divide(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
+    return _masked(days.astype(np.int32), array).view(target)
+
+
+def _timestamp_to_time(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    millis = np.mod(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
+    return _masked(millis.astype(np.int32), array).view(pa.time32("ms")).cast(target)
+
+
+def _timestamp_to_timestamp(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    """Digits beyond are cut: towards zero up to milliseconds, downwards below, as in
+    `DateTimeUtils.truncate`."""
+    (digits,) = wanted.parameters
+    if digits >= stored.parameters[0]:
+        return pc.cast(array, target, safe=False)
+    if digits <= 3:
+        millis = np.asarray(pc.fill_null(_millis(array), 0))
+        unit = 10 ** (3 - digits)
+        # Only values with more digits than the type are cut at all.
+        kept = np.sign(millis) * (np.abs(millis) // unit) * unit
+        found = _masked(kept, array).view(pa.timestamp("ms"))
+        return found.cast(pa.timestamp("ms", array.type.tz)).cast(target)
+    per_second = {"us": 6, "ns": 9}[array.type.unit]
+    values = np.asarray(pc.fill_null(array.view(pa.int64()), 0))
+    unit = 10 ** max(per_second - digits, 0)
+    kept = np.floor_divide(values, unit) * unit
+    return pc.cast(_masked(kept, array).view(array.type), target, safe=False)
+
+
+def _date_to_timestamp(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    days = array.view(pa.int32()).cast(pa.int64())
+    return pc.multiply(days, _DAY_MS // 1000).view(pa.timestamp("s")).cast(target)
+
+
+def _time_to_timestamp(
+    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
+) -> pa.Array:
+    millis = array.cast(pa.time32("ms")).view(pa.int32()).cast(pa.int64())
+    return millis.view(pa.timestamp("ms")).cast(target)
+
+
+_RULES: dict[
+    tuple[str, str], Callable[[pa.Array, AtomicType, AtomicType, pa.DataType], pa.Array]
+] = {
+    ("integer", "integer"): _unsafe,
+    ("integer", "float"): _unsafe,
+    ("integer", "decimal"): _to_decimal,
+    ("integer", "boolean"): _to_boolean,
+    ("integer", "string"): _to_text,
+    ("integer", "timestamp"): _seconds_to_timestamp,
+    ("float", "integer"): _truncated,
+    ("float", "float"): _unsafe,
+    ("float", "decimal"): _to_decimal,
+    ("float", "string"): _to_text,
+    ("decimal", "integer"): _from_decimal,
+    ("decimal", "float"): _from_decimal,
+    ("decimal", "decimal"): _to_decimal,
+    ("decimal", "string"): _to_text,
+    ("boolean", "integer"): _from_boolean,
+    ("boolean", "float"): _from_boolean,
+    ("boolean", "decimal"): _to_decimal,
+    ("boolean", "string"): _to_text,
+    ("string", "string"): _text_to_text,
+    ("string", "integer"): _text_to_integer,
+    ("string", "float"): _text_to_float,
+    ("string", "decimal"): _to_decimal,
+    ("string", "boolean"): _text_to_boolean,
+    ("string", "date"): _text_to_date,
+    ("string", "binary"): _to_binary,
+    ("binary", "binary"): _to_binary,
+    ("binary", "string"): lambda array, stored, wanted, target: array.cast(target),
+    ("date", "string"): _to_text,
+    ("date", "timestamp"): _date_to_timestamp,
+    ("time", "string"): _to_text,
+    ("time", "timestamp"): _time_to_timestamp,
+    ("timestamp", "string"): _to_text,
+    ("timestamp", "date"): _timestamp_to_date,
+    ("timestamp", "time"): _timestamp_to_time,
+    ("timestamp", "integer"): _timestamp_to_seconds,
+    ("timestamp", "timestamp"): _timestamp_to_timestamp,
+    ("timestamp_ltz", "timestamp_ltz"): _timestamp_to_timestamp,
+}
