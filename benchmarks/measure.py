@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["cpu_ms", "file_sync_ms", "median_ms", "report", "resident_mb", "timed"]
+__all__ = ["cpu_ms", "file_sync_ms", "median_ms", "peak_mb", "report", "resident_mb", "timed"]
 
 
 def median_ms(action: Callable[[], object], *, runs: int, warm_up: int = 1) -> float:
@@ -47,6 +47,13 @@ def resident_mb(pid: int) -> float:
     """How much memory a process has resident, in MB. Linux only."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def peak_mb() -> float:
+    """The most memory that this program has had resident, in MB. Linux only. (`getrusage` counts
+    what the process had before it became this program.)"""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1000
 
 
 def timed(action: Callable[[], object]) -> tuple[float, float]:

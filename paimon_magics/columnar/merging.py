@@ -25,6 +25,7 @@ from paimon_magics.planning.views import SEQUENCE_NUMBER
 
 __all__ = [
     "KIND",
+    "PLACE",
     "SEQUENCE",
     "Groups",
     "RunOrder",
@@ -36,6 +37,7 @@ __all__ = [
 
 SEQUENCE = SEQUENCE_NUMBER
 KIND = "_VALUE_KIND"
+PLACE = "_PLACE"  # a row's number in its file
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]

@@ -7,7 +7,7 @@ import takes a second; others by Paimon's own file IO, which is pickled into the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
-from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.splits import Deletions, StoredFile
 from paimon_magics.planning.views import ROW_ID
+from paimon_magics.tables.file_formats import FORMATS, StoredColumns
 from paimon_magics.tables.locations import local_path
 
-__all__ = ["FileAccess", "FileReader"]
+__all__ = ["FileAccess", "FileColumns", "FileReader"]
 
 _LENGTHS_AND_CHECKSUM_BYTES = 8
 _SYSTEM = {SEQUENCE: pa.int64(), KIND: pa.int8()}
@@ -49,12 +50,23 @@ class FileAccess:
 
 
 @dataclass(frozen=True)
+class FileColumns:
+    """What is read of one file: the stored fields `found` for the wanted ones, None where it has
+    none, and `system` columns; `names` are those of all that are read."""
+
+    names: tuple[str, ...]
+    found: tuple[Field | None, ...]
+    system: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class FileReader:
     """Reads the columns `wanted`, as the table's schema has them, out of files.
 
     `schemas` are the fields of every schema that files have. `with_system` adds SEQUENCE and KIND
-    of key-value files, `with_row_ids` ROW_ID and SEQUENCE of tables with row tracking. Batches have
-    at most `batch_rows` rows.
+    of key-value files, `with_row_ids` ROW_ID and SEQUENCE of tables with row tracking,
+    `first_place` PLACE: rows' numbers in their file, counted from there. Batches have at most
+    `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
     """
 
     access: FileAccess
@@ -63,6 +75,8 @@ class FileReader:
     with_system: bool
     batch_rows: int
     with_row_ids: bool = False
+    first_place: int | None = None
+    legacy_instants: bool = True
 
     def holds(self, file: StoredFile, wanted: Field) -> bool:
         """Whether a file has a column, by the column's id."""
@@ -81,6 +95,9 @@ class FileReader:
             stop = start + batch.num_rows
             if self.with_row_ids:
                 batch = _numbered(batch, file, start)
+            if self.first_place is not None:
+                places = self.first_place + np.arange(start, stop, dtype=np.int64)
+                batch = batch.append_column(PLACE, pa.array(places))
             if deleted is not None:
                 low, high = np.searchsorted(deleted, (start, stop))
                 if high > low:
@@ -108,57 +125,69 @@ class FileReader:
                 hint="Restore the file, or go back to a snapshot that does not use it.",
             ) from error
 
-    def _evolved(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
+    def mapping(self, file: StoredFile) -> FileColumns:
+        """What is read of a file for the columns that are wanted."""
         stored = {one.id: one for one in self.schemas[file.schema_id]}
         if file.write_columns is not None:
             written = set(file.write_columns)
             stored = {number: one for number, one in stored.items() if one.name in written}
-        found = [stored.get(one.id) for one in self.wanted]
-        system = dict(_SYSTEM) if self.with_system else {}
-        columns = [one.name for one in found if one is not None] + list(system)
+        found = tuple(stored.get(one.id) for one in self.wanted)
+        system = tuple(_SYSTEM) if self.with_system else ()
+        names = [one.name for one in found if one is not None] + list(system)
         if self.with_row_ids:
-            columns += _ROW_IDS  # stored in files whose rows were moved from others
-        schema = pa.schema(
-            [pa.field(one.name, one.type) for one in self.wanted] + list(system.items())
-        )
-        for batch in self._stored(file, columns, [one for one in found if one is not None]):
-            arrays = [
-                evolved(
-                    None if source is None else batch.column(source.name),
-                    source,
-                    one,
-                    batch.num_rows,
-                )
-                for source, one in zip(found, self.wanted, strict=True)
-            ]
-            arrays += [batch.column(name).cast(kind) for name, kind in system.items()]
-            evolved_batch = _batch(arrays, schema, batch.num_rows)
-            for name in _ROW_IDS if self.with_row_ids else ():
-                if name in batch.schema.names:
-                    evolved_batch = evolved_batch.append_column(name, batch.column(name))
-            yield evolved_batch
+            names += _ROW_IDS  # stored in files whose rows were moved from others
+        return FileColumns(tuple(names), found, system)
 
-    def _stored(
-        self, file: StoredFile, columns: Sequence[str], fields: Sequence[Field]
-    ) -> Iterator[pa.RecordBatch]:
-        if not columns:  # nothing of it is stored: the number of rows is known
-            for start in range(0, file.rows, self.batch_rows):
-                yield _without_columns(min(self.batch_rows, file.rows - start))
-            return
-        read = _FORMATS.get(file.format)
-        if read is None:
-            raise UnsupportedStatementError(
-                f"The data file {file.path} has the format '{file.format}', which is not offered.",
-                hint=f"These are: {', '.join(_FORMATS)}.",
+    def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
+        """Rows as they are stored → rows of the columns that are wanted."""
+        arrays = [
+            evolved(
+                None if source is None else batch.column(source.name), source, one, batch.num_rows
             )
+            for source, one in zip(columns.found, self.wanted, strict=True)
+        ]
+        fields = [pa.field(one.name, one.type) for one in self.wanted]
+        for name in columns.system:
+            arrays.append(batch.column(name).cast(_SYSTEM[name]))
+            fields.append(pa.field(name, _SYSTEM[name]))
+        for name in _ROW_IDS if self.with_row_ids else ():
+            if name in batch.schema.names:
+                arrays.append(batch.column(name))
+                fields.append(batch.schema.field(name))
+        return _batch(arrays, pa.schema(fields), batch.num_rows)
+
+    @contextlib.contextmanager
+    def telling(self, file: StoredFile) -> Iterator[None]:
+        """What goes wrong inside is told as TableDamagedError of the file."""
         try:
-            with contextlib.closing(self.access.open(file.path)) as source:
-                yield from read(source, columns, fields, self.batch_rows)
+            yield
         except (OSError, ValueError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
             raise TableDamagedError(
                 f"The data file {file.path} can't be read: {e}.",
                 hint="Restore the file, or go back to a snapshot that does not use it.",
             ) from e
+
+    def _evolved(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
+        columns = self.mapping(file)
+        for batch in self._stored(file, columns):
+            yield self.evolved(batch, columns)
+
+    def _stored(self, file: StoredFile, columns: FileColumns) -> Iterator[pa.RecordBatch]:
+        if not columns.names:  # nothing of it is stored: the number of rows is known
+            for start in range(0, file.rows, self.batch_rows):
+                yield _without_columns(min(self.batch_rows, file.rows - start))
+            return
+        read = FORMATS.get(file.format)
+        if read is None:
+            raise UnsupportedStatementError(
+                f"The data file {file.path} has the format '{file.format}', which is not offered.",
+                hint=f"These are: {', '.join(FORMATS)}.",
+            )
+        types = {one.name: one.type for one in columns.found if one is not None} | _SYSTEM
+        optional = _ROW_IDS if self.with_row_ids else ()
+        stored = StoredColumns(columns.names, types, optional, self.legacy_instants)
+        with self.telling(file), contextlib.closing(self.access.open(file.path)) as source:
+            yield from read(source, stored, self.batch_rows)
 
 
 def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordBatch:
@@ -185,78 +214,3 @@ def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBat
 
 def _without_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
-
-
-def _parquet(
-    source: Any, columns: Sequence[str], fields: Sequence[Field], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(source) as parquet:
-        stored = set(parquet.schema_arrow.names)
-        columns = [name for name in columns if name in stored or name not in _ROW_IDS]
-        yield from parquet.iter_batches(batch_size=batch_rows, columns=columns)
-
-
-def _orc(
-    source: Any, columns: Sequence[str], fields: Sequence[Field], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    from pyarrow import orc
-
-    file = orc.ORCFile(source)
-    stored = set(file.schema.names)
-    columns = [name for name in columns if name in stored or name not in _ROW_IDS]
-    for stripe in range(file.nstripes):
-        batch = file.read_stripe(stripe, columns=columns)
-        for start in range(0, batch.num_rows, batch_rows):
-            yield batch.slice(start, batch_rows)
-
-
-def _avro(
-    source: Any, columns: Sequence[str], fields: Sequence[Field], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    import fastavro
-
-    types = {one.name: one.type for one in fields} | _SYSTEM
-    pending: list[Any] = []
-    for record in fastavro.reader(source):
-        pending.append(record)
-        if len(pending) >= batch_rows:
-            yield _columns_of(pending, columns, types)
-            pending = []
-    if pending:
-        yield _columns_of(pending, columns, types)
-
-
-def _columns_of(
-    records: Sequence[Mapping[str, Any]], columns: Sequence[str], types: Mapping[str, pa.DataType]
-) -> pa.RecordBatch:
-    arrays = [
-        pa.array([_arrow_value(record[name], types[name]) for record in records], type=types[name])
-        for name in columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
-    """An Avro value as Arrow takes it: maps with other keys than texts are arrays of records."""
-    if value is None:
-        return None
-    if pa.types.is_map(data_type):
-        pairs = (
-            value.items()
-            if isinstance(value, dict)
-            else ((entry["key"], entry["value"]) for entry in value)
-        )
-        return [
-            (_arrow_value(k, data_type.key_type), _arrow_value(v, data_type.item_type))
-            for k, v in pairs
-        ]
-    if pa.types.is_list(data_type):
-        return [_arrow_value(item, data_type.value_type) for item in value]
-    if pa.types.is_struct(data_type):
-        return {f.name: _arrow_value(value[f.name], f.type) for f in data_type}
-    return value
-
-
-_FORMATS = {"parquet": _parquet, "orc": _orc, "avro": _avro}

@@ -33,6 +33,7 @@ from paimon_magics.planning.splits import (
 )
 from paimon_magics.planning.views import ROW_ID, RowView, ViewKind
 from paimon_magics.tables.data_files import FileReader
+from paimon_magics.tables.late_values import block_rows, merged_late, takes_late
 
 __all__ = ["SplitReader"]
 
@@ -96,24 +97,29 @@ class SplitReader:
     def _merged(self, sections: Sequence[Section]) -> Iterator[pa.RecordBatch]:
         rule = self.rule
         assert rule is not None
-        for batch in self._merged_by(sections, lambda groups: merge_rows(groups, rule)):
-            kept = batch
-            if not self.view.keeps_retracts:
-                retracts = is_retract(_kinds(batch))
-                if retracts.any():
-                    kept = batch.filter(pa.array(~retracts))
-            if kept.num_rows:
-                yield kept
+        for section in sections:
+            if takes_late(self.files, rule, section):
+                yield from merged_late(self.files, rule, section, self._added)
+                continue
+            for batch in self._merged_by([section], lambda groups: merge_rows(groups, rule)):
+                kept = self._added(batch)
+                if kept.num_rows:
+                    yield kept
+
+    def _added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that the view shows: those that take nothing back, where it hides these."""
+        if not self.view.keeps_retracts:
+            retracts = is_retract(_kinds(batch))
+            if retracts.any():
+                return batch.filter(pa.array(~retracts))
+        return batch
 
     def _merged_by(
         self, sections: Sequence[Section], merge: Callable[[Groups], Iterator[pa.RecordBatch]]
     ) -> Iterator[pa.RecordBatch]:
         assert self.rule is not None
         for section in sections:
-            files = self.files
-            if len(section) > 1:
-                # All runs have a block at hand at the same time.
-                files = replace(files, batch_rows=max(files.batch_rows // len(section), 1024))
+            files = replace(self.files, batch_rows=block_rows(self.files, section))
             yield from merge_runs([_chained(files, run) for run in section], self.rule.order, merge)
 
     def _difference(self, split: DifferenceSplit) -> Iterator[pa.RecordBatch]:

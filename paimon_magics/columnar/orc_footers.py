@@ -1,0 +1,136 @@
+"""What the footers of an ORC file say that pyarrow does not tell: each stripe's time zone, and the
+range of its times.
+
+ORC files of Java's writers hold wall-clock times as instants of the writer's zone, which a stripe's
+footer names. Only the few protobuf fields that are needed are read. Source: `orc_proto.proto` of
+the ORC specification.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+__all__ = ["OrcTimes", "orc_times"]
+
+_CODECS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class OrcTimes:
+    """`zones` are the time zones of the stripes, in order; the least and greatest of all
+    timestamps, in milliseconds since 1970, None where no column has any."""
+
+    zones: tuple[str, ...]
+    least_ms: int | None
+    greatest_ms: int | None
+
+
+def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
+    """What the file says that `read` (offset, length) reads. Raises ValueError for what is no ORC
+    file, or is compressed by a codec that is not offered here."""
+    tail = read(max(size_bytes - 256, 0), min(size_bytes, 256))
+    postscript = dict(_fields(tail[-1 - tail[-1] : -1]))
+    footer_length, codec = _number(postscript[1]), _number(postscript.get(2, 0))
+    footer_start = size_bytes - 1 - tail[-1] - footer_length
+    footer = list(_fields(_inflated(read(footer_start, footer_length), codec)))
+    zones = []
+    for number, value in footer:
+        if number == 3:
+            stripe = {key: _number(one) for key, one in _fields(_bytes(value))}
+            start = stripe.get(1, 0) + stripe.get(2, 0) + stripe.get(3, 0)
+            content = dict(_fields(_inflated(read(start, stripe[4]), codec)))
+            zones.append(_bytes(content.get(3, b"UTC")).decode() or "UTC")
+    ends = [
+        _signed(_number(end))
+        for number, value in footer
+        if number == 7
+        for key, statistics in _fields(_bytes(value))
+        if key == 9
+        for _, end in _fields(_bytes(statistics))
+        if _ in (1, 2, 3, 4)
+    ]
+    return OrcTimes(tuple(zones), min(ends, default=None), max(ends, default=None))
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protobuf message: numbers, and the bytes of strings and messages."""
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        match key & 7:
+            case 0:
+                value, place = _varint(message, place)
+                yield key >> 3, value
+            case 1:
+                yield key >> 3, message[place : place + 8]
+                place += 8
+            case 2:
+                length, place = _varint(message, place)
+                yield key >> 3, message[place : place + length]
+                place += length
+            case 5:
+                yield key >> 3, message[place : place + 4]
+                place += 4
+            case kind:
+                raise ValueError(f"its footer has a field of the unknown kind {kind}")
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if place >= len(message):
+            raise ValueError("its footer ends in the middle of a number")
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+
+
+def _signed(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
+
+
+def _number(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise ValueError("its footer has bytes in place of a number")
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ValueError("its footer has a number in place of bytes")
+    return value
+
+
+def _inflated(body: bytes, codec: int) -> bytes:
+    """Blocks, each behind three bytes with its length and whether it is stored as it is."""
+    name = _CODECS[codec] if codec < len(_CODECS) else str(codec)
+    if name == "none":
+        return body
+    parts, place = [], 0
+    while place + 3 <= len(body):
+        header = int.from_bytes(body[place : place + 3], "little")
+        block = body[place + 3 : place + 3 + (header >> 1)]
+        place += 3 + len(block)
+        parts.append(block if header & 1 else _decompressed(block, name))
+    return b"".join(parts)
+
+
+def _decompressed(block: bytes, codec: str) -> bytes:
+    if codec == "zlib":
+        return zlib.decompress(block, wbits=-15)
+    if codec == "zstd":
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj().decompress(block)
+    if codec == "snappy":
+        import pyarrow as pa
+
+        length, _ = _varint(block, 0)
+        found: bytes = pa.Codec("snappy").decompress(block, length, asbytes=True)
+        return found
+    raise ValueError(f"its footer is compressed by {codec}, which is not offered")

@@ -1,0 +1,114 @@
+"""Times out of ORC files of Java's writers, as Java reads them, whatever zone wrote and reads them.
+
+pyarrow's reader turns a wall-clock time that was stored in the writer's zone into the number that
+it should be, but for two slips: within a fraction of a second before 1970 it looks at the number
+before or after that turn, and before 1900 it knows local times that Java does not. An instant is
+stored as one, but by Paimon's default (`orc.timestamp-ltz.legacy.type`) as if the wall clock of UTC
+were that of the writer's zone. Sources: `OrcTimestampColumnVector`, `FieldWriterFactory`, ORC's
+`TreeReaderFactory` and `TimestampColumnReader`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["has_times", "in_zone", "is_utc"]
+
+_SECOND_NS = 1_000_000_000
+_YEAR_1900_S = -2_208_988_800
+_MILLISECOND_NS = 999_999
+_UTC = {"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Etc/UCT"}
+
+_Ints = npt.NDArray[np.int64]
+
+
+def is_utc(zone: str) -> bool:
+    """Whether times of that zone need no change."""
+    return zone in _UTC
+
+
+def has_times(data_type: pa.DataType) -> bool:
+    """Whether values of the type have timestamps in them."""
+    if pa.types.is_timestamp(data_type):
+        return True
+    return any(has_times(data_type.field(i).type) for i in range(data_type.num_fields))
+
+
+def in_zone(array: pa.Array, zone: str, *, legacy_instants: bool) -> pa.Array:
+    """A column of a stripe that was written in `zone`, as Java reads it.
+
+    `legacy_instants`: instants were written as wall-clock times of UTC.
+    """
+    data_type = array.type
+    if not has_times(data_type):
+        return array
+    if pa.types.is_timestamp(data_type):
+        values = np.asarray(pc.fill_null(array.view(pa.int64()), 0))
+        if data_type.tz is None:
+            values = _wall_clock(values, zone)
+        elif legacy_instants:
+            values = _from_legacy(values, zone)
+        mask = np.asarray(array.is_null()) if array.null_count else None
+        return pa.array(values, mask=mask).view(data_type)
+    buffers = array.buffers()
+    if pa.types.is_struct(data_type):
+        children = [
+            in_zone(array.field(i), zone, legacy_instants=legacy_instants)
+            for i in range(data_type.num_fields)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(data_type), mask=mask)
+    if pa.types.is_map(data_type):
+        entries = pa.StructArray.from_arrays(
+            [array.keys, array.items], fields=[data_type.key_field, data_type.item_field]
+        )
+        child = in_zone(entries, zone, legacy_instants=legacy_instants)
+    else:
+        child = in_zone(array.values, zone, legacy_instants=legacy_instants)
+    return pa.Array.from_buffers(
+        data_type, len(array), buffers[:2], array.null_count, array.offset, [child]
+    )
+
+
+def _wall_clock(values: _Ints, zone: str) -> _Ints:
+    seconds, nanos = np.divmod(values, _SECOND_NS)
+    cut = nanos > _MILLISECOND_NS
+    # What the file says: fractions are cut towards 1970, and pyarrow has mended that by sign.
+    stored = seconds + (cut & (seconds < -1))
+    instants = _instants(stored, zone)
+    old = instants < _YEAR_1900_S
+    wall = np.where(old, instants + _present_offset(zone), stored) if old.any() else stored
+    found: _Ints = (wall - (cut & (instants < 0))) * _SECOND_NS + nanos
+    return found
+
+
+def _from_legacy(values: _Ints, zone: str) -> _Ints:
+    seconds, nanos = np.divmod(values, _SECOND_NS)
+    local = pc.local_timestamp(pa.array(seconds).view(pa.timestamp("s", zone)))
+    wall = np.asarray(local.view(pa.int64()))
+    old = seconds < _YEAR_1900_S
+    if old.any():
+        wall = np.where(old, seconds + _present_offset(zone), wall)
+    found: _Ints = wall * _SECOND_NS + nanos
+    return found
+
+
+def _instants(wall: _Ints, zone: str) -> _Ints:
+    found = pc.assume_timezone(
+        pa.array(wall).view(pa.timestamp("s")), zone, ambiguous="earliest", nonexistent="earliest"
+    )
+    return np.asarray(found.view(pa.int64()))
+
+
+def _present_offset(zone: str) -> int:
+    """Seconds that the zone is ahead of UTC outside summer time: what Java takes before 1900."""
+    moment = datetime.datetime(2024, 1, 1, tzinfo=ZoneInfo(zone))
+    offset, summer = moment.utcoffset(), moment.dst()
+    assert offset is not None
+    return int((offset - (summer or datetime.timedelta())).total_seconds())

@@ -1,0 +1,143 @@
+"""The rows of Parquet, ORC and Avro files as Arrow batches of the columns that are asked for.
+
+Light to import: Spark's tasks load it. Memory is bounded by the batch: Parquet is read through a
+buffer instead of whole column chunks. Whatever a damaged file raises is the caller's to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_magics.columnar.orc_footers import orc_times
+from paimon_magics.columnar.orc_zones import has_times, in_zone, is_utc
+
+__all__ = ["FORMATS", "StoredColumns", "parquet_file"]
+
+_PARQUET_BUFFER_BYTES = 1024 * 1024
+_NANOSECONDS_MS = 2**63 // 1_000_000  # what fits 64 bits of nanoseconds
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """The columns `names` as a file calls them, their `types` by name; those that are `optional`
+    are left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`."""
+
+    names: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+    optional: tuple[str, ...] = ()
+    legacy_instants: bool = True
+
+    def of(self, stored: Sequence[str]) -> list[str]:
+        """The names to read out of a file with the columns `stored`."""
+        return [name for name in self.names if name in stored or name not in self.optional]
+
+
+def parquet_file(source: Any) -> Any:
+    """pyarrow's reader of a Parquet file, which does not read ahead."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(source, buffer_size=_PARQUET_BUFFER_BYTES)
+
+
+def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    with parquet_file(source) as parquet:
+        names = columns.of(parquet.schema_arrow.names)
+        yield from parquet.iter_batches(batch_size=batch_rows, columns=names)
+
+
+def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    from pyarrow import orc
+
+    file = orc.ORCFile(source)
+    names = columns.of(file.schema.names)
+    with_times = [name for name in names if has_times(file.schema.field(name).type)]
+    zones = _zones(source, names=with_times)
+    for stripe in range(file.nstripes):
+        batch = file.read_stripe(stripe, columns=names)
+        if with_times and not is_utc(zones[stripe]):
+            batch = _in_zone(batch, zones[stripe], columns.legacy_instants)
+        for start in range(0, batch.num_rows, batch_rows):
+            yield batch.slice(start, batch_rows)
+
+
+def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
+    """The time zone of each stripe. Raises ValueError where its times have no room in 64 bits."""
+    if not names:
+        return ()
+
+    def read(offset: int, length: int) -> bytes:
+        source.seek(offset)
+        return bytes(source.read(length))
+
+    source.seek(0, 2)
+    times = orc_times(read, source.tell())
+    for end in (times.least_ms, times.greatest_ms):
+        if end is not None and not -_NANOSECONDS_MS < end < _NANOSECONDS_MS:
+            raise ValueError(
+                f"times of ORC files are read between 1677 and 2262 only, and "
+                f"{' or '.join(f'`{name}`' for name in names)} has others"
+            )
+    return times.zones
+
+
+def _in_zone(batch: pa.RecordBatch, zone: str, legacy_instants: bool) -> pa.RecordBatch:
+    arrays = [in_zone(column, zone, legacy_instants=legacy_instants) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _avro(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    import fastavro
+
+    pending: list[Any] = []
+    for record in fastavro.reader(source):
+        pending.append(record)
+        if len(pending) >= batch_rows:
+            yield _columns_of(pending, columns)
+            pending = []
+    if pending:
+        yield _columns_of(pending, columns)
+
+
+def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) -> pa.RecordBatch:
+    names = columns.of(list(records[0]))
+    arrays = [
+        pa.array(
+            [_arrow_value(record[name], columns.types[name]) for record in records],
+            type=columns.types[name],
+        )
+        for name in names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
+    """An Avro value as Arrow takes it: maps with other keys than texts are arrays of records."""
+    if value is None:
+        return None
+    if pa.types.is_map(data_type):
+        pairs = (
+            value.items()
+            if isinstance(value, dict)
+            else ((entry["key"], entry["value"]) for entry in value)
+        )
+        return [
+            (_arrow_value(k, data_type.key_type), _arrow_value(v, data_type.item_type))
+            for k, v in pairs
+        ]
+    if pa.types.is_list(data_type):
+        return [_arrow_value(item, data_type.value_type) for item in value]
+    if pa.types.is_struct(data_type):
+        return {f.name: _arrow_value(value[f.name], f.type) for f in data_type}
+    return value
+
+
+FORMATS: Mapping[str, Callable[[Any, StoredColumns, int], Iterator[pa.RecordBatch]]] = {
+    "parquet": _parquet,
+    "orc": _orc,
+    "avro": _avro,
+}
+"""Readers by the ending of a file's name."""

@@ -1,0 +1,85 @@
+"""Rows that Java wrote in each format are read right in any zone, on both roads.
+
+The session, the JVM and this process are in three zones, none of them UTC; see `new_york`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import PaimonMagicsError
+from tests.oracle.java_reader import JavaPaimon
+from tests.session.test_types import ATOMIC, NESTED, by_key, new_york, rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+__all__ = ["new_york"]
+
+TYPES = ATOMIC | NESTED
+# What Avro has no form for.
+MISSING = ("TIMESTAMP_NTZ(9)", "TIMESTAMP_LTZ(9)", "STRUCT<at: TIMESTAMP, `odd name`")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_what_java_wrote_is_read_alike_in_every_zone(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str
+) -> None:
+    cases = {
+        text: [case for case in values if _is_near(case[1], file_format)]
+        for text, values in TYPES.items()
+        if file_format != "avro" or not text.startswith(MISSING)
+    }
+    columns = ", ".join(f"c{i} {text}" for i, text in enumerate(cases))
+    for name, options in (("append", ""), ("keyed", "'primary-key' = 'k', 'bucket' = '1', ")):
+        session.run(
+            f"CREATE TABLE {name} (k INT NOT NULL, {columns}) "
+            f"TBLPROPERTIES ({options}'file.format' = '{file_format}')"
+        )
+        rows = [tuple(value for _, value in row) for row in rows_of(cases)]
+        if name == "keyed":  # two runs that overlap
+            later = [*rows[1:], rows[0]]
+            moved = [(row[0], *other[1:]) for row, other in zip(rows, later, strict=True)]
+            java_paimon.write(warehouse, f"default.{name}", moved)
+        java_paimon.write(warehouse, f"default.{name}", rows)
+        expected = by_key(java_paimon.rows(warehouse, f"default.{name}"))
+        if file_format == "orc":  # whose own CHAR has no trailing blanks; Spark shows them
+            chars = [place for place, text in enumerate(cases, 1) if text.startswith("CHAR")]
+            expected = [
+                tuple(
+                    value.ljust(5) if place in chars and value is not None else value
+                    for place, value in enumerate(row)
+                )
+                for row in expected
+            ]
+        found = session.run(f"SELECT * FROM {name}").to_arrow().to_pylist()
+        ours = by_key([tuple(row.values()) for row in found])
+        wrong = {
+            text: ([row[place] for row in ours], [row[place] for row in expected])
+            for place, text in enumerate(cases, 1)
+            if [row[place] for row in ours] != [row[place] for row in expected]
+        }
+        assert wrong == {}, "\n".join(f"{name} {text}: {pair}" for text, pair in wrong.items())
+
+
+def _is_near(value: Any, file_format: str) -> bool:
+    """Whether ORC's reader has room for it: 64 bits of nanoseconds."""
+    return (
+        file_format != "orc" or not isinstance(value, datetime.datetime) or 1678 < value.year < 2262
+    )
+
+
+def test_times_that_the_reader_of_orc_has_no_room_for_are_told(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (k INT, c TIMESTAMP_NTZ, v INT) TBLPROPERTIES ('file.format' = 'orc')"
+    )
+    java_paimon.write(warehouse, "default.t", [(1, datetime.datetime(9999, 12, 31), 5)])
+    assert session.run("SELECT k, v FROM t").to_arrow().to_pylist() == [{"k": 1, "v": 5}]
+    with pytest.raises(PaimonMagicsError, match="between 1677 and 2262 only, and `c` has others"):
+        session.run("SELECT c FROM t").to_arrow()

@@ -1,0 +1,129 @@
+"""Merges that read values last: the same rows, and fewer bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pypaimon import Schema
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.views import ViewKind
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables import late_values
+from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.data_reads import DataRead, plan_data_read
+
+FIELDS = pa.schema(
+    [
+        pa.field("k", pa.int64(), nullable=False),
+        ("op", pa.string()),
+        ("n", pa.int32()),
+        ("s", pa.string()),
+        ("a", pa.list_(pa.int32())),
+    ]
+)
+ROWS = 3000
+
+
+def written(catalog: Catalog, options: dict[str, str], runs: list[np.ndarray[Any, Any]]) -> Table:
+    """A table with a run for each array of keys."""
+    options = {"bucket": "1", "write.native.enabled": "true", "write-only": "true"} | options
+    schema = Schema.from_pyarrow_schema(FIELDS, primary_keys=["k"], options=options)
+    catalog.paimon.create_database("default", True)
+    catalog.paimon.create_table("default.t", schema, False)
+    builder = catalog.paimon.get_table("default.t").new_batch_write_builder()
+    for number, keys in enumerate(runs):
+        writer, commit = builder.new_write(), builder.new_commit()
+        deleted = keys % 7 == number
+        rows = {
+            "k": keys,
+            "op": np.where(deleted, "-D", "+I"),
+            "n": (keys * 31 % 97 + number * (keys % 3 - 1)).astype(np.int32),
+            "s": [f"{number}: {key}" for key in keys],
+            "a": [[number, int(key) % 5] if key % 4 else None for key in keys],
+        }
+        writer.write_arrow(pa.table(rows, schema=FIELDS))
+        commit.commit(writer.prepare_commit())
+        writer.close()
+        commit.close()
+        builder = catalog.paimon.get_table("default.t").new_batch_write_builder()
+    return catalog.load(TableName("t", "default"))
+
+
+def rows_of(read: DataRead) -> list[str]:
+    assert read.planned.splits
+    return sorted(str(row) for batch in read.rows() for row in batch.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rowkind.field": "op"},
+        {"rowkind.field": "op", "sequence.field": "n"},
+        {"rowkind.field": "op", "ignore-delete": "true"},
+        {"merge-engine": "first-row", "batch-scan-mode": "full"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", [ViewKind.TABLE, ViewKind.AUDIT_LOG], ids=["table", "audit log"])
+def test_rows_are_those_of_a_merge_that_reads_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], kind: ViewKind
+) -> None:
+    random = np.random.default_rng(5)
+    runs = [random.permutation(ROWS)[: ROWS // part] for part in (1, 2, 10, 50)]
+    table = written(Catalog.open({"warehouse": str(tmp_path)}), options, runs)
+    for columns in (None, ["s"], ["a", "k"], ["k"]):
+        read = plan_data_read(table, kind, columns=columns, batch_rows=500)
+        at_once = rows_of(read)
+        monkeypatch.setattr(late_values, "_LATE_BYTES_MIN", 0)
+        (split,) = read.planned.splits
+        late = late_values.takes_late(read.reader.files, read.reader.rule, split.sections[0])
+        assert late == (columns != ["k"])
+        assert rows_of(read) == at_once
+        monkeypatch.undo()
+
+
+def test_values_of_rows_that_were_overwritten_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_values, "_LATE_BYTES_MIN", 0)
+    keys = np.arange(ROWS)
+    table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
+    read = plan_data_read(table, ViewKind.TABLE)
+    (split,) = read.planned.splits
+    first = min(split.files, key=lambda file: file.max_sequence_number)
+    # What holds its values is gone: only the keys at the file's begin and its footer are left.
+    content = bytearray(Path(first.path.removeprefix("file:")).read_bytes())
+    chunk = pq.ParquetFile(first.path.removeprefix("file:")).metadata.row_group(0)
+    place = next(i for i in range(chunk.num_columns) if chunk.column(i).path_in_schema == "s")
+    column = chunk.column(place)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    content[begin : begin + column.total_compressed_size] = bytes(column.total_compressed_size)
+    Path(first.path.removeprefix("file:")).write_bytes(content)
+    assert sum(batch.num_rows for batch in read.rows()) == ROWS
+    # Changes are not merged, so that they need all of it.
+    everything = plan_data_read(table, ViewKind.TABLE, options={"incremental-between": "0,2"})
+    with pytest.raises(TableDamagedError, match=first.path.rsplit("/", 1)[-1]):
+        list(everything.rows())
+
+
+def test_a_file_that_is_too_short_is_told_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late_values, "_LATE_BYTES_MIN", 0)
+    keys = np.arange(ROWS)
+    table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
+    read = plan_data_read(table, ViewKind.TABLE)
+    (split,) = read.planned.splits
+    chosen = late_values.ChosenRows(replace(read.reader.files, with_system=False), split.files[0])
+    found = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]
+    assert sum(found) == 3
+    with pytest.raises(TableDamagedError, match=split.files[0].path.rsplit("/", 1)[-1]):
+        list(chosen.rows(np.array([ROWS])))
+    chosen.close()
