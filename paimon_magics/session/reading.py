@@ -26,12 +26,10 @@ from paimon_magics.statements.statement import (
 from paimon_magics.statements.used_columns import used_names
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.data_reads import DataRead, plan_data_read
-from paimon_magics.tables.latest_snapshots import snapshot_identity
 from paimon_magics.tables.live_files import ManifestFolder
 from paimon_magics.tables.locations import local_path
-from paimon_magics.tables.schema_changes import definition_of
 from paimon_magics.tables.system_tables import is_catalog_table, is_metadata, metadata_table
-from paimon_magics.tables.time_travel import State, find_target, snapshot_ids
+from paimon_magics.tables.time_travel import Resolved, State, find_target, snapshot_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -180,7 +178,12 @@ def frame_of_table(
 
 def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
     rows = metadata_table(
-        connection.catalog, relation.name, snapshot_id=_snapshot_of(connection, relation)
+        connection.catalog,
+        relation.name,
+        snapshot_id=_snapshot_of(connection, relation),
+        folder_of=lambda table: connection.manifests(
+            table.location, lambda: ManifestFolder(table.paimon)
+        ),
     )
     return frame_of_rows(connection.spark, rows)
 
@@ -192,7 +195,7 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     point = read_point(read_options(dict(relation.options)))
     if isinstance(point, Latest):
         return None
-    target = find_target(_table_of(connection, relation), point, _zone(connection))
+    target = find_target(_table_of(connection, relation), point, _zone(connection)).target
     if not isinstance(target, State):
         raise InvalidValueError(
             f"`{relation.name}` tells of one state, not of changes.",
@@ -217,20 +220,16 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
     kind = view_named(relation.name.system_table)
     zone = _zone(connection)
     for _ in range(_READS_MAX):
-        identity = snapshot_identity(table.paimon)
+        found_point = _resolved(table, relation, zone)
         key = (
-            table.location, table.name.branch, table.definition, identity, kind, relation.options,
-            zone, relation.filters, repr(relation.bound),
+            table.location, table.name.branch, table.definition, found_point.identity, kind,
+            relation.options, zone, relation.filters, repr(relation.bound),
         )  # fmt: skip
+        if not _hold(held, table.name, found_point):
+            continue  # it has expired meanwhile
         read = connection.reads.get(key)
         if read is None:
-            read = _read(connection, table, relation, zone)
-        if not _hold(held, table.name, read, relation):
-            connection.reads.pop(key, None)
-            continue  # it has expired meanwhile
-        # A commit in between belongs to another key than the one it would be kept under.
-        if snapshot_identity(table.paimon) != identity:
-            continue
+            read = _read(connection, table, relation, zone, found_point)
         connection.keep_read(key, read)
         narrowed, columns = _narrowed(read, relation.names)
         found = connection.views.find((key, columns))
@@ -266,10 +265,14 @@ def _narrowed(
     return read.with_columns(columns), columns
 
 
-def _hold(held: HeldSnapshots, name: TableName, read: DataRead, relation: Relation) -> bool:
+def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
+    return find_target(table, read_point(read_options(dict(relation.options))), zone)
+
+
+def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:
     """Keep what is read from expiring; whether it was still there. Tags keep theirs."""
-    ids = snapshot_ids(read.target)
-    if not ids or read.kept_by_tag:
+    ids = snapshot_ids(found.target)
+    if not ids or found.kept_by_tag:
         return True
     return held.hold(replace(name, system_table=None), min(ids))
 
@@ -282,7 +285,9 @@ def _table_of(connection: Connection, relation: Relation) -> Table:
     return connection.catalog.load(name)
 
 
-def _read(connection: Connection, table: Table, relation: Relation, zone: str) -> DataRead:
+def _read(
+    connection: Connection, table: Table, relation: Relation, zone: str, found: Resolved
+) -> DataRead:
     return plan_data_read(
         table,
         view_named(relation.name.system_table) or ViewKind.TABLE,
@@ -290,6 +295,7 @@ def _read(connection: Connection, table: Table, relation: Relation, zone: str) -
         filters=relation.filters,
         bound=dict(relation.bound),
         folder=connection.manifests(table.location, lambda: ManifestFolder(table.paimon)),
+        target=found.target,
         zone=zone,
         batch_rows=connection.settings.batch_rows,
     )
@@ -299,19 +305,18 @@ def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, Dat
     """How a table or data system table is read."""
     table = _table_of(connection, relation)
     zone = _zone(connection)
-    read = _read(connection, table, relation, zone)
+    read = _read(connection, table, relation, zone, _resolved(table, relation, zone))
     return _plan(connection, table, read), read
 
 
 def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
     shown = set(read.reader.columns)
-    manager = table.paimon.schema_manager
     return plan_read(
         [column for column in read.definition.columns if column.name in shown],
         {
             files.schema_id: read.definition.columns
             if files.schema_id == read.definition.schema_id
-            else definition_of(manager.get_schema(files.schema_id)).columns
+            else read.schemas.columns(files.schema_id)
             for files in read.planned.raw
         },
         read.planned.raw,

@@ -19,6 +19,7 @@ from paimon_magics.planning.option_values import boolean_value
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.layout_tables import partition_sums
+from paimon_magics.tables.live_files import ManifestFolder
 from paimon_magics.tables.snapshot_chain import latest_snapshot
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
 from paimon_magics.tables.table_views import TableView, rows_of
@@ -122,7 +123,7 @@ def _partitions(catalog: Catalog) -> pa.Table:
     for table in _stored_tables(catalog):
         if not table.schema.get("partitionKeys"):
             continue
-        view = TableView(table, latest_snapshot(table), table.schema)
+        view = TableView(table, latest_snapshot(table), table.schema, ManifestFolder(table.paimon))
         rows += (
             (
                 table.name.database,

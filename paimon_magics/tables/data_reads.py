@@ -30,12 +30,12 @@ from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.schema_changes import definition_of
 from paimon_magics.tables.split_planning import PlannedSplits, plan_splits
 from paimon_magics.tables.split_reading import SplitReader
+from paimon_magics.tables.table_schemas import TableSchemas
 from paimon_magics.tables.time_travel import (
     Difference,
     State,
     Target,
     find_target,
-    is_kept_by_tag,
 )
 from paimon_magics.tables.types import fields_of
 
@@ -45,16 +45,15 @@ __all__ = ["DataRead", "merge_rule", "plan_data_read", "row_view", "shown_schema
 @dataclass(frozen=True)
 class DataRead:
     """What to read, and how: `planned` has raw files and splits, `reader` reads splits and raw
-    files alike. `fields` are all of the schema that is read. `kept_by_tag`: a tag keeps the
-    snapshots from expiring."""
+    files alike. `fields` are all of the schema that is read, `schemas` those of its files."""
 
     definition: TableDefinition
     target: Target
-    kept_by_tag: bool
     view: RowView
     fields: tuple[Field, ...]
     planned: PlannedSplits
     reader: SplitReader
+    schemas: TableSchemas
     predicates: tuple[ColumnPredicate, ...] = ()
 
     def with_columns(self, columns: Sequence[str]) -> DataRead:
@@ -98,21 +97,24 @@ def plan_data_read(
     filters: Sequence[ColumnFilter] = (),
     bound: Mapping[str, object] | None = None,
     folder: ManifestFolder | None = None,
+    target: Target | None = None,
     zone: str = "UTC",
     batch_rows: int = 65536,
 ) -> DataRead:
     """Plan a read of `columns` (all where None) with Paimon's read `options`.
 
     `filters` are conditions that the reader applies by itself, with the values `bound` to their
-    bind names: files that can't hold such rows are left out. `zone` is that of times in options.
+    bind names: files that can't hold such rows are left out. `target` is what the options name,
+    where that is known; `zone` is that of times in options.
     Raises UnknownNameError and InvalidValueError for options
     and points that the table does not have, UnsupportedStatementError for a view or merge that is
     not offered.
     """
     given = read_options(options or {})
-    point = read_point(given)
-    target = find_target(table, point, zone)
-    schema = _schema_read(table, target)
+    if target is None:
+        target = find_target(table, read_point(given), zone).target
+    schemas = TableSchemas(table.paimon)
+    schema = _schema_read(schemas, table, target)
     definition = definition_of(schema)
     definition = replace(definition, options=tuple({**dict(definition.options), **given}.items()))
     view = row_view(definition, kind)
@@ -121,34 +123,29 @@ def plan_data_read(
     names = tuple(field.name for field in fields) if columns is None else tuple(columns)
     predicates = column_predicates(filters, definition.columns, bound or {})
     folder = folder or ManifestFolder(table.paimon)
-    planned = plan_splits(table, definition, target, view, folder, predicates)
-    manager = table.paimon.schema_manager
-    schemas = {
-        schema_id: fields
-        if schema_id == schema.id
-        else fields_of(manager.get_schema(schema_id).fields)
-        for schema_id in planned.schema_ids
-    }
-    _check_types(table, fields, schemas)
+    planned = plan_splits(table, definition, target, view, folder, schemas, predicates)
+    stored = {schema_id: schemas.fields(schema_id) for schema_id in planned.schema_ids}
+    _check_types(table, fields, stored)
     needed = set(names) if not isinstance(target, Difference) else {f.name for f in fields}
     if rule is not None:
         needed |= _needed(rule)
     files = FileReader(
         access=FileAccess(None if local_path(table.location) is not None else table.paimon.file_io),
-        schemas=schemas,
+        schemas=stored,
         wanted=tuple(field for field in fields if field.name in needed),
         with_system=rule is not None,
         batch_rows=batch_rows,
         with_row_ids=kind is ViewKind.ROW_TRACKING,
+        legacy_instants=definition.stored_option("orc.timestamp-ltz.legacy.type") != "false",
     )
     return DataRead(
         definition,
         target,
-        is_kept_by_tag(table, point),
         view,
         fields,
         planned,
         SplitReader(files, rule, view, names),
+        schemas,
         predicates,
     )
 
@@ -267,11 +264,9 @@ def _needed(rule: MergeRule) -> set[str]:
     return names
 
 
-def _schema_read(table: Table, target: Target) -> Any:
+def _schema_read(schemas: TableSchemas, table: Table, target: Target) -> Any:
     """pypaimon's schema that the rows have: of the past where a past state was asked for."""
     current = table.paimon.table_schema
     if isinstance(target, State) and target.is_past and target.snapshot is not None:
-        schema_id = target.snapshot.schema_id
-        if schema_id != current.id:
-            return table.paimon.schema_manager.get_schema(schema_id)
+        return schemas.schema(target.snapshot.schema_id)
     return current

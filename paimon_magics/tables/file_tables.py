@@ -82,7 +82,7 @@ def manifests(view: TableView) -> pa.Table:
     """`$manifests`: the manifests of the snapshot, those of its changelog among them."""
     if view.snapshot is None:
         return _MANIFESTS.empty_table()
-    found = manifest_files(view.paimon, view.snapshot, changelogs=True).combine_chunks()
+    found = manifest_files(view.folder.columns, view.snapshot, changelogs=True).combine_chunks()
     columns = {name: found.column(name) for name in found.column_names}
     for end in ("min", "max"):
         values = _array(found, f"partition_{end}_values")
@@ -93,7 +93,7 @@ def manifests(view: TableView) -> pa.Table:
 def _read(view: TableView) -> pa.Table:
     if view.snapshot is None:
         return pa.table({f.name: pa.array([], f.type) for f in _entry_schema()})
-    found = undeleted(entries(view.paimon, view.snapshot))
+    found = undeleted(entries(view.folder.columns, view.snapshot))
     return view.in_real_buckets(found).combine_chunks()
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "earliest_snapshot_id",
     "latest_snapshot",
     "read_snapshot",
-    "snapshot_identity",
     "usable_snapshots",
 ]
 
@@ -37,17 +36,6 @@ def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
             return found
         found = following
     return manager.get_latest_snapshot()
-
-
-def snapshot_identity(paimon: Any) -> tuple[int, str] | None:
-    """The latest snapshot's id and what tells it from another one of that id; None without one.
-
-    A table that is dropped and made again counts its snapshots anew.
-    """
-    latest = latest_snapshot(paimon)
-    if latest is None:
-        return None
-    return latest.id, f"{latest.uuid}/{latest.commit_user}/{latest.time_millis}"
 
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:

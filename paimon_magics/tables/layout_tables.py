@@ -21,7 +21,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import cast_text
 from paimon_magics.planning.option_values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.manifest_entries import entries, read_metadata_file
+from paimon_magics.tables.manifest_entries import entries
 from paimon_magics.tables.table_views import TableView, rows_of
 
 __all__ = ["PartitionSum", "buckets", "partition_sums", "partitions", "table_indexes"]
@@ -212,7 +212,7 @@ def _sums(view: TableView, keys: Sequence[str], *, real_buckets: bool = False) -
     if view.snapshot is None:
         found = pa.table({name: pa.array([], _TYPES[name]) for name in names})
     else:
-        found = entries(view.paimon, view.snapshot).select(names)
+        found = entries(view.folder.columns, view.snapshot).select(names)
     if real_buckets:
         found = view.in_real_buckets(found)
     sign = pc.if_else(pc.equal(found.column("kind"), 0), 1, -1).cast(pa.int64())
@@ -295,7 +295,7 @@ def _index_records(view: TableView) -> list[dict[str, Any]]:
     name = (view.snapshot or {}).get("indexManifest")
     if not name:
         return []
-    content = read_metadata_file(view.paimon, name)
+    content = view.folder.read(name)
     return list(fastavro.reader(io.BytesIO(content)))  # type: ignore[arg-type]
 
 

@@ -29,9 +29,10 @@ class ManifestFolder:
     def __init__(self, paimon: Any) -> None:
         self._paimon = paimon
         self._folder = paimon.path_factory().manifest_path()
-        self.columns = ManifestColumns(self._read, _KEPT_BYTES_MAX)
+        self.columns = ManifestColumns(self.read, _KEPT_BYTES_MAX)
 
-    def _read(self, name: str) -> bytes:
+    def read(self, name: str) -> bytes:
+        """The content of a file there; raises TableDamagedError where it is gone."""
         path = f"{self._folder}/{name}"
         try:
             with self._paimon.file_io.new_input_stream(path) as stream:
@@ -47,7 +48,7 @@ class ManifestFolder:
         if not index_manifest:
             return {}
         try:
-            rows = avro_columns(self._read(index_manifest)).to_pylist()
+            rows = avro_columns(self.read(index_manifest)).to_pylist()
         except ValueError as error:
             raise TableDamagedError(
                 f"The index manifest `{index_manifest}` can't be read: {error}.",

@@ -19,6 +19,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables import file_tables, layout_tables, version_tables
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.catalog_tables import SYSTEM_DATABASE, catalog_table
+from paimon_magics.tables.live_files import ManifestFolder
 from paimon_magics.tables.snapshot_chain import (
     latest_snapshot,
     list_tags,
@@ -73,14 +74,19 @@ def is_metadata(name: TableName) -> bool:
 
 
 def metadata_table(
-    catalog: Catalog, name: TableName, *, snapshot_id: int | None = None
+    catalog: Catalog,
+    name: TableName,
+    *,
+    snapshot_id: int | None = None,
+    folder_of: Callable[[StoredTable], ManifestFolder] | None = None,
 ) -> pa.Table:
     """The rows of the system table that `name.system_table` names, for its table and branch, or of
     a table in the database `sys`.
 
     `snapshot_id` shows the tables of TIME_TRAVELLING as they were at that snapshot, which may be
-    one that only a tag keeps. Raises UnknownNameError for a table or snapshot that is not there
-    (with the nearest, or all of them).
+    one that only a tag keeps. `folder_of` gives a table's manifests, as far as they were read.
+    Raises UnknownNameError for a table or snapshot that is not there (with the nearest, or all of
+    them).
     """
     if is_catalog_table(name):
         return catalog_table(catalog, name.object_name)
@@ -94,16 +100,17 @@ def metadata_table(
             f"There is no system table `{name.object_name}`.",
             hint=nearest(wanted, (*METADATA_TABLES, *_DATA_TABLES), what="system tables"),
         )
+    folder = folder_of(table) if folder_of is not None else ManifestFolder(table.paimon)
     if snapshot_id is None or wanted not in TIME_TRAVELLING:
-        return loader(TableView(table, latest_snapshot(table), table.schema))
+        return loader(TableView(table, latest_snapshot(table), table.schema, folder))
     snapshot = _snapshot(table, snapshot_id)
-    return loader(TableView(table, snapshot, _schema(table, snapshot["schemaId"])))
+    return loader(TableView(table, snapshot, _schema(table, snapshot["schemaId"]), folder))
 
 
 def table_view(catalog: Catalog, name: TableName) -> TableView:
     """A table, or a branch of it, at its latest snapshot. Raises UnknownNameError."""
     table = _stored(catalog, name)
-    return TableView(table, latest_snapshot(table), table.schema)
+    return TableView(table, latest_snapshot(table), table.schema, ManifestFolder(table.paimon))
 
 
 def _stored(catalog: Catalog, name: TableName) -> StoredTable:

@@ -20,6 +20,7 @@ from paimon_magics.columnar.java_text import braced, cast_text, stored_type
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.tables.live_files import ManifestFolder
 from paimon_magics.tables.stored_tables import StoredTable
 
 __all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
@@ -49,12 +50,13 @@ class TableView:
     """A table, or a branch of it, as it was at `snapshot`: None for one without snapshots.
 
     `schema` is the schema's document that the system table speaks in: the newest, or that of the
-    snapshot that was asked for.
+    snapshot that was asked for. `folder` has its manifests.
     """
 
     table: StoredTable
     snapshot: Document | None
     schema: Document
+    folder: ManifestFolder
     _schemas: dict[int, tuple[Field, ...]] = field(default_factory=dict)
     _keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
 

@@ -36,10 +36,10 @@ from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
 __all__ = [
     "Changes",
     "Difference",
+    "Resolved",
     "State",
     "Target",
     "find_target",
-    "is_kept_by_tag",
     "moment_ms",
     "snapshot_ids",
 ]
@@ -81,13 +81,32 @@ _TIME = re.compile(r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9}
 _NOTHING = Changes((), ScanMode.DELTA)
 
 
-def find_target(table: Table, point: ReadPoint, zone: str) -> Target:
+@dataclass(frozen=True)
+class Resolved:
+    """What a point names, and whether tags keep all its snapshots from expiring."""
+
+    target: Target
+    kept_by_tag: bool = False
+
+    @property
+    def identity(self) -> tuple[tuple[int, str], ...]:
+        """What tells the snapshots from others of the same numbers: a table that is dropped and
+        made again counts its snapshots anew."""
+        return tuple((one.id, _author(one)) for one in _snapshots(self.target))
+
+
+def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
     """The snapshots of the table (of its branch) that the point names.
 
     `zone` is the time zone of times in text. Raises UnknownNameError for a snapshot, tag, version
     or time that the table does not have, InvalidValueError for a range that makes no sense.
     """
     finder = _Finder(table, zone)
+    target = _target(finder, point)
+    return Resolved(target, finder.by_tag)
+
+
+def _target(finder: _Finder, point: ReadPoint) -> Target:
     match point:
         case Latest():
             return State(finder.latest)
@@ -107,30 +126,23 @@ def find_target(table: Table, point: ReadPoint, zone: str) -> Target:
     return State(finder.state(point), is_past=True)
 
 
-def is_kept_by_tag(table: Table, point: ReadPoint) -> bool:
-    """Whether tags keep the snapshots that a point names."""
-    match point:
-        case AtTag(name=name) | AtVersion(version=name):
-            names: tuple[str, ...] = (name,)
-        case Between(start=start, end=end):
-            names = (start, end)
-        case ToAutoTag():
-            return True
-        case _:
-            return False
-    finder = _Finder(table, "UTC")
-    return all(finder.tag(name) is not None for name in names)
-
-
 def snapshot_ids(target: Target) -> tuple[int, ...]:
     """The snapshots whose files are read, the first one first."""
+    return tuple(snapshot.id for snapshot in _snapshots(target))
+
+
+def _snapshots(target: Target) -> tuple[Any, ...]:
     match target:
         case State(snapshot=snapshot):
-            return () if snapshot is None else (snapshot.id,)
+            return () if snapshot is None else (snapshot,)
         case Changes(snapshots=snapshots):
-            return tuple(snapshot.id for snapshot in snapshots)
+            return snapshots
         case Difference(before=before, after=after):
-            return before.id, after.id
+            return before, after
+
+
+def _author(snapshot: Any) -> str:
+    return f"{snapshot.uuid}/{snapshot.commit_user}/{snapshot.time_millis}"
 
 
 def moment_ms(text: str, zone: str) -> int:
@@ -162,13 +174,16 @@ class _Finder:
         self._paimon = table.paimon
         self._zone = zone
         self.latest = latest_snapshot(table.paimon)
+        self.by_tag = False  # whether tags keep all that was found
 
     def state(self, point: ReadPoint) -> Any:
         match point:
             case AtSnapshot(snapshot_id=snapshot_id):
                 return self._snapshot(snapshot_id)
             case AtTag(name=name):
-                return self.tag(name) or self._unknown_tag(name)
+                found = self.tag(name) or self._unknown_tag(name)
+                self.by_tag = True
+                return found
             case AtVersion(version=version):
                 return self._version(version)
             case AtTimestamp(time=time):
@@ -183,6 +198,7 @@ class _Finder:
     def _version(self, version: str) -> Any:
         found = self.tag(version)
         if found is not None:
+            self.by_tag = True
             return found
         if re.fullmatch(r"watermark-\d+", version):
             return self.state(AtWatermark(int(version.removeprefix("watermark-"))))
@@ -230,6 +246,7 @@ class _Finder:
                 f"'{point.start}' (snapshot {start.id}).",
                 hint="Give the older tag first.",
             )
+        self.by_tag = True
         return _NOTHING if start.id == end.id else Difference(start, end)
 
     def _between_ids(self, start_id: int, end_id: int, mode: ScanMode) -> Target:
@@ -284,6 +301,7 @@ class _Finder:
         ]
         if end is None or not earlier:
             return _NOTHING
+        self.by_tag = True
         return Difference(self.tag(max(earlier)[1]), end)
 
     def _changes(self, start_id: int, end_id: int, mode: ScanMode) -> Target:

@@ -1,0 +1,146 @@
+"""The files of one bucket → splits: sections of runs that overlap, packed by size.
+
+Rules: `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`, `DataEvolutionSplitGenerator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.option_values import memory_size_bytes
+from paimon_magics.planning.splits import (
+    ColumnsSplit,
+    KeyRange,
+    MergeSplit,
+    PlainSplit,
+    Section,
+    StoredFile,
+    TaskSplit,
+    pack_in_order,
+    row_groups,
+    sections,
+)
+from paimon_magics.tables.types import arrow_type
+
+__all__ = ["BucketSplits", "alone_without_deletes"]
+
+_Ints = npt.NDArray[np.int64]
+
+
+class BucketSplits:
+    """Makes splits of about `source.split.target-size`, a file counting for
+    `source.split.open-file-cost` at least."""
+
+    def __init__(self, definition: TableDefinition) -> None:
+        self._definition = definition
+        self._target_bytes = self._memory("source.split.target-size")
+        self._open_bytes = self._memory("source.split.open-file-cost")
+
+    def _memory(self, key: str) -> int:
+        return memory_size_bytes(key, self._definition.option(key) or "")
+
+    def append(self, stored: list[StoredFile], sequence: _Ints) -> Iterator[TaskSplit]:
+        """Of a table without keys, by the files' first `sequence` numbers."""
+        if self._definition.data_evolution_enabled:
+            yield from self._evolving_splits(stored)
+            return
+        in_order = [stored[i] for i in np.argsort(sequence, kind="stable")]
+        yield from self.packed(in_order)
+
+    def _evolving_splits(self, stored: list[StoredFile]) -> Iterator[TaskSplit]:
+        weights = {}
+        groups = row_groups(stored)
+        for group in groups:
+            weights[id(group)] = max(sum(file.size_bytes for file in group), self._open_bytes)
+        for part in pack_in_order(groups, lambda group: weights[id(group)], self._target_bytes):
+            yield ColumnsSplit(tuple(part))
+
+    def packed(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
+        """Files that are read one after the other."""
+        for part in pack_in_order(stored, self._weight, self._target_bytes):
+            yield PlainSplit(tuple(part))
+
+    def keyed(
+        self, files: pa.Table, rows: _Ints, stored: list[StoredFile], *, merges: bool
+    ) -> Iterator[TaskSplit]:
+        """Of a table with keys: `stored` are the `files` in `rows`. `merges`: rows of one key
+        become one."""
+        level = np.asarray(files["level"])[rows]
+        deletes = np.asarray(pc.fill_null(files["delete_row_count"], 0))[rows]
+        fast = self._definition.deletion_vectors_enabled or (
+            self._definition.merge_engine == "first-row"
+        )
+        if ((level > 0) & (deletes == 0)).all() and (fast or len(set(level.tolist())) == 1):
+            if merges:
+                for part in pack_in_order(stored, self._weight, self._target_bytes):
+                    yield MergeSplit(tuple(((file,),) for file in part))
+            else:
+                yield from self.packed(stored)
+            return
+        found = self.sections(files, rows, stored)
+        weights = {id(one): _section_bytes(one) for one in found}
+        for bin_ in pack_in_order(
+            found, lambda one: max(weights[id(one)], self._open_bytes), self._target_bytes
+        ):
+            if merges:
+                yield MergeSplit(tuple(bin_))
+            else:
+                yield PlainSplit(tuple(file for one in bin_ for run in one for file in run))
+
+    def _weight(self, file: StoredFile) -> int:
+        return max(file.size_bytes, self._open_bytes)
+
+    def sections(self, files: pa.Table, rows: _Ints, stored: Sequence[StoredFile]) -> list[Section]:
+        """Files whose keys overlap are in one section; `stored` are the `files` in `rows`."""
+        least, greatest = _key_ranks(files, rows, self._definition)
+        ranges = [
+            KeyRange(i, int(low), int(high))
+            for i, (low, high) in enumerate(zip(least, greatest, strict=True))
+        ]
+        return [
+            tuple(tuple(stored[i] for i in run) for run in section) for section in sections(ranges)
+        ]
+
+
+def alone_without_deletes(split: TaskSplit) -> StoredFile | None:
+    """The file of a split that has only one, whose rows are the table's as they are."""
+    if not isinstance(split, MergeSplit) or len(split.sections) != 1:
+        return None
+    ((run, *others),) = split.sections
+    if others or len(run) != 1:
+        return None
+    file = run[0]
+    return file if file.deleted_rows == 0 and file.deletions is None else None
+
+
+def _key_ranks(files: pa.Table, rows: _Ints, definition: TableDefinition) -> tuple[_Ints, _Ints]:
+    """The least and greatest keys of files as numbers that compare as the keys do."""
+    types = [arrow_type(definition.column(key).type) for key in definition.trimmed_primary_keys]
+    taken = pa.array(rows)
+    ends = [files[name].combine_chunks().take(taken) for name in ("min_key", "max_key")]
+    columns = [
+        pa.concat_arrays(list(pair))
+        for pair in zip(*(decode_rows(end, types) for end in ends), strict=True)
+    ]
+    table = pa.table({f"k{i}": column for i, column in enumerate(columns)})
+    keys = [(name, "ascending") for name in table.column_names]
+    order = np.asarray(pc.sort_indices(table, sort_keys=keys)).astype(np.int64)
+    ordered = table.take(pa.array(order))
+    differ = np.zeros(len(order), dtype=bool)
+    for name in table.column_names:
+        column = ordered[name].combine_chunks()
+        differ[1:] |= np.asarray(pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(differ)
+    return ranks[: len(rows)], ranks[len(rows) :]
+
+
+def _section_bytes(section: Section) -> int:
+    return sum(file.size_bytes for run in section for file in run)

@@ -1,0 +1,43 @@
+"""The schemas that a table has had, each read from its file once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paimon_magics.columnar.fields import Field
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.definitions import Column
+from paimon_magics.tables.schema_changes import definition_of
+from paimon_magics.tables.types import fields_of
+
+__all__ = ["TableSchemas"]
+
+
+class TableSchemas:
+    """Schemas by number. `paimon` is pypaimon's table, whose own schema need not be read."""
+
+    def __init__(self, paimon: Any) -> None:
+        self._paimon = paimon
+        self._schemas: dict[int, Any] = {paimon.table_schema.id: paimon.table_schema}
+
+    def schema(self, schema_id: int) -> Any:
+        """pypaimon's schema of that number; raises TableDamagedError where it is gone."""
+        found = self._schemas.get(schema_id)
+        if found is None:
+            found = self._paimon.schema_manager.get_schema(schema_id)
+            if found is None:
+                raise TableDamagedError(
+                    f"Files of `{self._paimon.identifier}` have the schema {schema_id}, which is "
+                    "not there.",
+                    hint="Restore the schema's file.",
+                )
+            self._schemas[schema_id] = found
+        return found
+
+    def columns(self, schema_id: int) -> tuple[Column, ...]:
+        """The columns of the schema of that number."""
+        return definition_of(self.schema(schema_id)).columns
+
+    def fields(self, schema_id: int) -> tuple[Field, ...]:
+        """The same with all that is nested in them, as the Arrow kernels take them."""
+        return fields_of(self.schema(schema_id).fields)
