@@ -1,0 +1,222 @@
+"""Reading through a session, against Paimon's Spark connector where the environment variable
+PAIMON_SPARK_JAR names its jar, else against pypaimon's own readers in the same Spark tasks.
+
+Both read the same tables in one Spark session and hash every value of the columns they read; the
+hashes must be equal. Arguments name some of: raw, merge, audit, changes, point, files. Sizes can be
+cut by PAIMON_MAGICS_BENCH_ROWS, the number of rows that a merge leaves, and
+PAIMON_MAGICS_BENCH_FILES, the most files of a table.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from bench_writes import COLUMNS, JAR, SLOTS, connect
+from measure import median_ms, report, timed
+
+import paimon_magics
+from paimon_magics.statements.statement import TableName
+
+FILES = int(os.environ.get("PAIMON_MAGICS_BENCH_FILES", "20000"))
+ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
+RUNS = 5
+WARM_UP = 3
+VALUES = (
+    "CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
+    "CAST(id % 100000 AS DECIMAL(12,2)) AS d, date_add(DATE'2024-01-01', CAST(id % 365 AS INT)) "
+    "AS e, CAST(id % 4 AS INT) AS part"
+)
+AGGREGATE = "SELECT count(*), sum(a), max(c) FROM {} WHERE k % 3 = 0"
+FOUR = "SELECT count(*), bit_xor(hash(k, a, b, e)) FROM {}"
+ALL = "SELECT count(*), bit_xor(hash(k, a, b, c, d, e, part)) FROM {}"
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or list(PARTS)
+    with tempfile.TemporaryDirectory() as folder:
+        session = connect(folder)
+        for name in wanted:
+            PARTS[name](session)
+        session.close(stop_spark=True)
+
+
+def raw(session: paimon_magics.Session) -> None:
+    rows = 2 * ROWS
+    session.run(f"CREATE TABLE append ({COLUMNS})")
+    session.run(f"INSERT INTO append SELECT id AS k, {VALUES} FROM range({rows})")
+    compare(session, f"raw scan, filter and aggregate, {rows:,} rows", "append", AGGREGATE)
+    compare(session, f"raw scan, all columns, {rows:,} rows", "append", ALL)
+
+
+def merge(session: paimon_magics.Session) -> None:
+    # pypaimon's merge takes a minute for a million rows.
+    rows = ROWS if JAR else ROWS // 10
+    keyed(session, "merged", rows)
+    what = f"merge, {3 * rows:,} stored rows in 3 runs of each bucket"
+    slow = RUNS if JAR else 1
+    compare(session, f"{what}, 4 of 7 columns", "merged", FOUR, peer_runs=slow)
+    compare(session, f"{what}, all columns", "merged", ALL, peer_runs=slow)
+
+
+def audit(session: paimon_magics.Session) -> None:
+    if not JAR:
+        return  # pypaimon has no audit log
+    keyed(session, "audited", ROWS)
+    query = ALL.replace("hash(", "hash(rowkind, ")
+    compare(session, f"audit log, {3 * ROWS:,} stored rows", "audited$audit_log", query)
+
+
+def changes(session: paimon_magics.Session) -> None:
+    if not JAR:
+        return
+    session.run(
+        f"CREATE TABLE changed ({COLUMNS}, op STRING) TBLPROPERTIES ('primary-key' = 'k', "
+        "'bucket' = '2', 'changelog-producer' = 'input', 'rowkind.field' = 'op')"
+    )
+    for _ in range(3):
+        session.run(
+            f"INSERT INTO changed SELECT id div 2 AS k, {VALUES}, "
+            f"IF(id % 2 = 0, '-U', '+U') AS op FROM range({ROWS})"
+        )
+    query = ALL.replace("hash(", "hash(rowkind, ").replace("part)", "part, op)")
+    for table in ("audit_log", "binlog"):
+        what = f"incremental {table}, {3 * ROWS:,} changes"
+        name = f"changed${table}"
+        compare(session, what, name, query, options={"incremental-between": "0,3"})
+
+
+def point(session: paimon_magics.Session) -> None:
+    """A key that one of many files can have."""
+    session.run(
+        f"CREATE TABLE points ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
+    )
+    for start in range(0, ROWS, ROWS // 20):
+        rows = f"range({start}, {start + ROWS // 20})"
+        session.run(f"INSERT INTO points SELECT id AS k, {VALUES} FROM {rows}")
+    query = f"SELECT * FROM {{}} WHERE k = {ROWS // 2}"
+    compare(session, "one key among 40 files", "points", query)
+    print(session.run("EXPLAIN " + query.format("points")).text)
+
+
+def files(session: paimon_magics.Session) -> None:
+    """Tables of many small files; what costs time must be the scan, not the looking at them."""
+    for count in (10, 1_000, FILES):
+        name = f"files_{count}"
+        many_files(session, name, count)
+        planned_ms, _ = timed(lambda n=name: session.run(f"SELECT sum(a) FROM {n}"))
+        report(f"until the scan of {count:,} files can start", planned_ms)
+        runs = RUNS if count < FILES else 2
+        query = "SELECT count(*), sum(a) FROM {}"
+        compare(session, f"scan of {count:,} files", name, query, runs=runs)
+
+
+def many_files(session: paimon_magics.Session, name: str, count: int) -> None:
+    """A table of `count` files of 20 rows: copies of one, with an entry each in its manifest."""
+    session.run(f"CREATE TABLE {name} ({COLUMNS})")
+    session.run(f"INSERT INTO {name} SELECT id AS k, {VALUES} FROM range(0, 20, 1, 1)")
+    folder = Path(session.catalog.load(TableName(name, "default")).location)
+    (file,) = folder.glob("bucket-0/*.parquet")
+    (manifest,) = (m for m in folder.glob("manifest/manifest-*") if "list" not in m.name)
+    reader = fastavro.reader(io.BytesIO(manifest.read_bytes()))
+    (entry,) = reader
+    entries = []
+    for number in range(count):
+        copy = f"{number:08}-{file.name}"
+        os.link(file, file.with_name(copy))
+        entries.append({**entry, "_FILE": {**entry["_FILE"], "_FILE_NAME": copy}})
+    out = io.BytesIO()
+    fastavro.writer(out, reader.writer_schema, entries, codec="zstandard")  # type: ignore[arg-type]
+    manifest.write_bytes(out.getvalue())
+
+
+def keyed(session: paimon_magics.Session, name: str, rows: int) -> None:
+    session.run(
+        f"CREATE TABLE {name} ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2', "
+        "'write-only' = 'true')"
+    )
+    for _ in range(3):
+        session.run(f"INSERT INTO {name} SELECT id AS k, {VALUES} FROM range({rows})")
+
+
+def compare(
+    session: paimon_magics.Session,
+    what: str,
+    table: str,
+    query: str,
+    *,
+    options: dict[str, str] | None = None,
+    runs: int = RUNS,
+    peer_runs: int | None = None,
+) -> None:
+    ours_rows: list[Any] = []
+    peer_rows: list[Any] = []
+    hints = ", ".join(f"'{key}' = '{value}'" for key, value in (options or {}).items())
+    source = f"`{table}`" + (f" WITH ({hints})" if hints else "")
+
+    def ours() -> None:
+        ours_rows[:] = session.run(query.format(source)).to_arrow().to_pylist()
+
+    def connector() -> None:
+        reader = session.spark.read.format("paimon").options(**(options or {}))
+        reader.table(f"connector.default.`{table}`").createOrReplaceTempView("peer")
+        peer_rows[:] = session.spark.sql(query.format("peer")).toArrow().to_pylist()
+
+    def pypaimon() -> None:
+        peer_rows[:] = peer_read(session, table, query)
+
+    peer = connector if JAR else pypaimon
+    peer_runs = runs if peer_runs is None else peer_runs
+    for _ in range(WARM_UP if peer_runs > 1 else 0):  # the JVM compiles what both of them use
+        ours()
+        peer()
+    ours_ms = median_ms(ours, runs=runs)
+    peer_ms = median_ms(peer, runs=peer_runs, warm_up=1 if peer_runs > 1 else 0)
+    report(what, ours_ms, "connector" if JAR else "pypaimon", peer_ms)
+    if ours_rows != peer_rows:
+        raise SystemExit(f"{what}: ours {ours_rows}, the peer {peer_rows}")
+
+
+def peer_read(session: paimon_magics.Session, name: str, query: str) -> list[Any]:
+    """What a user would build by hand: pypaimon's own reader in the tasks of a Spark job."""
+    from pypaimon import CatalogFactory
+
+    catalog = CatalogFactory.create({"warehouse": session.warehouse})
+    builder = catalog.get_table(f"default.{name}").new_read_builder()
+    splits = builder.new_scan().plan().splits()
+    blob = pickle.dumps((builder.new_read(), [splits[index::SLOTS] for index in range(SLOTS)]))
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader, groups = pickle.loads(blob)
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                if groups[index]:
+                    yield from reader.to_arrow(groups[index]).to_batches(65536)
+
+    schema = session.table(name).schema
+    tasks = session.spark.range(0, SLOTS, 1, SLOTS)
+    tasks.mapInArrow(read, schema).createOrReplaceTempView("peer")
+    found: list[Any] = session.spark.sql(query.format("peer")).toArrow().to_pylist()
+    return found
+
+
+PARTS = {
+    "raw": raw,
+    "merge": merge,
+    "audit": audit,
+    "changes": changes,
+    "point": point,
+    "files": files,
+}
+
+
+if __name__ == "__main__":
+    main()
