@@ -48,11 +48,14 @@ class RunOrder:
     """How rows of one key follow each other: by the sequence fields, then by SEQUENCE.
 
     `keys` are never NULL; in sequence fields NULL comes first, also where they are `descending`.
+    `runs_in_sequence`: every row of a run follows all rows of the runs before it, so that SEQUENCE
+    is not looked at.
     """
 
     keys: tuple[str, ...]
     sequence_fields: tuple[str, ...] = ()
     descending: bool = False
+    runs_in_sequence: bool = False
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,9 @@ def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
     if len(slices) == 1:
         rows = np.arange(slices[0].num_rows, dtype=np.int64)
         return Groups(slices, rows, rows)  # a run has every key once
-    if not order.sequence_fields:
+    if order.runs_in_sequence:
+        in_sequence = True
+    elif not order.sequence_fields:
         slices, in_sequence = _by_sequence(slices)
     else:
         in_sequence = False

@@ -56,6 +56,8 @@ class ReadPlan:
 
     raw_scans: tuple[RawScan, ...]
     tasks: tuple[tuple[TaskSplit, ...], ...]
+    unscanned: tuple[tuple[str, int], ...] = ()
+    """Why Spark's own scan does not read files that need no merge, and how many."""
 
     @property
     def raw_file_count(self) -> int:
@@ -87,23 +89,25 @@ def plan_read(
     """
     scans: list[RawScan] = []
     in_tasks: list[TaskSplit] = list(splits)
+    unscanned: dict[str, int] = {}
     for files in raw:
-        known = {column.id for column in columns if (files.schema_id, column.id) in changed}
-        mapped = (
-            _map_columns(columns, schemas[files.schema_id], files.format)
-            if spark_opens_store and not known
-            else None
+        reason = (
+            _STORE
+            if not spark_opens_store
+            else _unreadable(columns, schemas[files.schema_id], files, changed)
         )
-        if mapped is not None:
+        if reason is None:
+            mapped = _map_columns(columns, schemas[files.schema_id])
             scans.append(RawScan(files.format, mapped, files.paths))
             continue
+        unscanned[reason] = unscanned.get(reason, 0) + len(files.paths)
         in_tasks += (
             PlainSplit((StoredFile(path, files.format, files.schema_id, rows, size),))
             for path, rows, size in zip(
                 files.paths, files.row_counts, files.sizes_bytes, strict=True
             )
         )
-    return ReadPlan(tuple(scans), pack_splits(in_tasks, slots))
+    return ReadPlan(tuple(scans), pack_splits(in_tasks, slots), tuple(unscanned.items()))
 
 
 def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSplit, ...], ...]:
@@ -119,20 +123,40 @@ def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSpli
     return tuple(tuple(group) for group in groups)
 
 
-def _map_columns(
-    columns: Sequence[Column], stored: Sequence[Column], file_format: str
-) -> tuple[RawColumn, ...] | None:
-    """Each column's place in files of another schema, by field id; None if Spark can't read it."""
+_STORE = "Spark does not open their store"
+
+
+def _unreadable(
+    columns: Sequence[Column],
+    stored: Sequence[Column],
+    files: RawFiles,
+    changed: Collection[tuple[int, int]],
+) -> str | None:
+    """Why Spark's own scan would not read files of another schema as Paimon does."""
+    by_id = {column.id: column for column in stored}
+    for column in columns:
+        found = by_id.get(column.id)
+        if found is None:
+            continue
+        if (files.schema_id, column.id) in changed:
+            return f"the parts of `{column.name}` were others when they were written"
+        if not _readable(found.type, files.format):
+            return f"Spark reads the type of `{column.name}` differently from {files.format}"
+        if not _same_or_wider(found.type, column.type):
+            return f"`{column.name}` had another type when they were written"
+    return None
+
+
+def _map_columns(columns: Sequence[Column], stored: Sequence[Column]) -> tuple[RawColumn, ...]:
+    """Each column's place in files of another schema, by field id."""
     by_id = {column.id: column for column in stored}
     result = []
     for column in columns:
         found = by_id.get(column.id)
         if found is None:
             result.append(RawColumn(column, None, column.type))
-            continue
-        if not _readable(found.type, file_format) or not _same_or_wider(found.type, column.type):
-            return None
-        result.append(RawColumn(column, found.name, found.type))
+        else:
+            result.append(RawColumn(column, found.name, found.type))
     return tuple(result)
 
 

@@ -11,10 +11,11 @@ from paimon_magics.planning.commits import Append, Change, OverwritePartitions, 
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.planning.reads import ReadPlan
+from paimon_magics.planning.splits import ColumnsSplit, DifferenceSplit, MergeSplit
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.reading import frame_of_query, read_plan, relation_of
+from paimon_magics.session.reading import Relation, frame_of_query, read_plan, relation_of
 from paimon_magics.session.versions import planned_call
 from paimon_magics.session.writing import prepare_insert
 from paimon_magics.spark.types import columns_of
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["dry_run_of", "explain_statement", "explanation_of", "plan_without_running"]
+
+_REASONS: dict[type, str] = {
+    MergeSplit: "keys of theirs overlap, or rows delete others",
+    DifferenceSplit: "two states are compared",
+    ColumnsSplit: "they hold different columns of the same rows",
+}
 
 
 def explanation_of(
@@ -218,7 +225,7 @@ def _query_lines(
         else:
             plan, read = read_plan(connection, relation)
             lines.append(f"{relation.name}: {_roads(plan, read)}")
-            lines += _funnel(read)
+            lines += _funnel(read, relation)
     return lines
 
 
@@ -232,27 +239,47 @@ def _roads(plan: ReadPlan, read: DataRead) -> str:
     if plan.merge_file_count:
         parts.append(
             f"{_files(plan.merge_file_count)} by the native reader in "
-            f"{_counted(len(plan.tasks), 'task')} "
-            "(they overlap, hold deletes, have types or schemas that Spark's scan does not read, "
-            "or lie in a store that it does not open)"
+            f"{_counted(len(plan.tasks), 'task')} ({_reasons(plan)})"
         )
     if not plan.raw_file_count and not plan.merge_file_count:
         parts.append("no files")
     return ", ".join(parts)
 
 
-def _funnel(read: DataRead) -> list[str]:
+def _reasons(plan: ReadPlan) -> str:
+    """Why files go to the native reader."""
+    counts = dict(plan.unscanned)
+    for task in plan.tasks:
+        for split in task:
+            reason = _REASONS.get(type(split))
+            if reason is not None:
+                counts[reason] = counts.get(reason, 0) + len(split.files)
+    plain = plan.merge_file_count - sum(counts.values())
+    if plain > 0:
+        counts["their rows are changes in order, or some of them are marked as deleted"] = plain
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{_files(number)}: {reason}" for reason, number in counts.items())
+
+
+def _funnel(read: DataRead, relation: Relation) -> list[str]:
     """What was left after each step of leaving files out, and by which conditions."""
-    steps = read.planned.funnel
-    if len(steps) < 2:
-        return []
     shown = " → ".join(
-        f"{one.step}: {_files(one.files)} of {_counted(one.buckets, 'bucket')}, "
-        f"{one.size_bytes:,} bytes"
-        for one in steps
+        f"{one.step}: {_files(one.files)} of {_counted(one.buckets, 'bucket')}"
+        + ("" if one.partitions is None else f" in {_counted(one.partitions, 'partition')}")
+        + f", {one.size_bytes:,} bytes"
+        for one in read.planned.funnel
     )
-    conditions = ", ".join(f"{one.column} {one.operator}" for one in read.predicates)
-    return [f"  {shown}"] + ([f"  files were chosen by: {conditions}"] if conditions else [])
+    used = [f"{one.column} {one.operator}" for one in read.predicates]
+    names = {one.column.lower(): one.column for one in read.predicates}
+    others = [
+        f"{one.column} {one.operator}"
+        for one in relation.filters
+        if f"{names.get(one.column.lower())} {one.operator}" not in used
+    ]
+    lines = [f"  {shown}"] if shown else []
+    lines += [f"  files were chosen by: {', '.join(used)}"] if used else []
+    return lines + ([f"  left to Spark alone: {', '.join(others)}"] if others else [])
 
 
 def _snapshots(target: Target, ids: Sequence[int]) -> str:

@@ -54,7 +54,7 @@ class Relation:
 
     `names` are all names in the query, in lower case, so that columns that are not among them need
     not be read; None where any column may be. `filters` are conditions that the query applies,
-    `bound` the values of the bind names in them.
+    `bound` the values of the bind names in them. `unordered`: rows may come in any order.
     """
 
     name: TableName
@@ -62,6 +62,7 @@ class Relation:
     names: frozenset[str] | None = None
     filters: tuple[ColumnFilter, ...] = ()
     bound: tuple[tuple[str, object], ...] = ()
+    unordered: bool = False
 
 
 def frame_of_query(
@@ -118,7 +119,9 @@ def relation_of(
         options |= travel_options(connection.spark, reference.time_travel, bound)
     named = {value.text for one in reference.filters for value in one.values}
     values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
-    return Relation(name, tuple(sorted(options.items())), names, reference.filters, values)
+    return Relation(
+        name, tuple(sorted(options.items())), names, reference.filters, values, reference.unordered
+    )
 
 
 def resolve(connection: Connection, reference: TableReference, statement: str) -> TableName | None:
@@ -223,7 +226,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         found_point = _resolved(table, relation, zone)
         key = (
             table.location, table.name.branch, table.definition, found_point.identity, kind,
-            relation.options, zone, relation.filters, repr(relation.bound),
+            relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
         )  # fmt: skip
         if not _hold(held, table.name, found_point):
             continue  # it has expired meanwhile
@@ -296,6 +299,7 @@ def _read(
         bound=dict(relation.bound),
         folder=connection.manifests(table.location, lambda: ManifestFolder(table.paimon)),
         target=found.target,
+        unordered=relation.unordered,
         zone=zone,
         batch_rows=connection.settings.batch_rows,
     )

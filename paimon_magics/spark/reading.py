@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import RawScan, ReadPlan
 from paimon_magics.planning.splits import TaskSplit
 from paimon_magics.planning.views import RowView, ViewKind, shown_columns
 from paimon_magics.spark.types import spark_schema, spark_type
+from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.names import quoted
 from paimon_magics.tables.split_reading import SplitReader
 
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["read_frame"]
 
+_KINDS = ("+I", "-U", "+U", "-D")
+_SYSTEM = (
+    Column(0, SEQUENCE, AtomicType("BIGINT")),
+    Column(0, KIND, AtomicType("TINYINT")),
+)
 _DISCOVERY_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
@@ -32,7 +39,11 @@ def read_frame(
 ) -> DataFrame:
     """The rows that `plan` reads, `columns` as the reader's view shows them; nothing runs yet."""
     schema = spark_schema(shown_columns(columns, reader.view))
-    frames = [_shown(_raw(spark, scan), reader.view) for scan in plan.raw_scans]
+    kinds = reader.rule is not None and reader.view.keeps_retracts
+    frames = [
+        _shown(_raw(spark, scan, _SYSTEM if kinds else ()), reader.view, kinds=kinds)
+        for scan in plan.raw_scans
+    ]
     if plan.tasks:
         work = _ReadTasks(reader, plan.tasks)
         tasks = len(plan.tasks)
@@ -42,22 +53,29 @@ def read_frame(
     return reduce(DataFrame.unionAll, frames)
 
 
-def _shown(frame: DataFrame, view: RowView) -> DataFrame:
-    """Rows of an append table, whose kind is always an insert."""
+def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
+    """Rows as the view shows them. `kinds`: the frame has SEQUENCE and KIND; without them all rows
+    are inserts, as those of append tables are."""
     if not view.keeps_retracts:
         return frame
-    columns = [frame[quoted(name)] for name in frame.columns]
+    names = [name for name in frame.columns if name not in (SEQUENCE, KIND)]
+    columns = [frame[quoted(name)] for name in names]
     if view.kind is ViewKind.BINLOG:
-        columns = [F.array(c).alias(n) for c, n in zip(columns, frame.columns, strict=True)]
-    return frame.select(F.lit("+I").alias("rowkind"), *columns)
+        columns = [F.array(c).alias(n) for c, n in zip(columns, names, strict=True)]
+    kind = F.lit("+I")
+    if kinds:
+        kind = F.element_at(F.array(*map(F.lit, _KINDS)), frame[KIND].cast("int") + 1)
+    numbers = [frame[SEQUENCE]] if view.sequence_numbers else []
+    return frame.select(kind.alias("rowkind"), *numbers, *columns)
 
 
-def _raw(spark: SparkSession, scan: RawScan) -> DataFrame:
+def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFrame:
+    """The rows of files as they are stored, with the columns `system` behind the table's."""
     stored = [
         Column(id=0, name=raw.stored_name, type=raw.stored_type)
         for raw in scan.columns
         if raw.stored_name is not None
-    ]
+    ] + list(system)
     # Paths are names from the manifests, never patterns.
     reader = spark.read.schema(spark_schema(stored)).option("__globPaths__", "false")
     # Above the threshold Spark would start a job only to look at the files.
@@ -72,7 +90,8 @@ def _raw(spark: SparkSession, scan: RawScan) -> DataFrame:
             .cast(spark_type(raw.column.type))
             .alias(raw.column.name)
             for raw in scan.columns
-        )
+        ),
+        *(frame[column.name] for column in system),
     )
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["filters_of"]
+__all__ = ["filters_of", "is_unordered"]
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.EQ: ("=", "="),
@@ -40,6 +40,31 @@ def filters_of(table: exp.Table) -> tuple[ColumnFilter, ...]:
         for term in _terms(where.this)
         for column, one in _filters(term)
         if (column.table.lower() == name if column.table else alone) and not column.args.get("db")
+    )
+
+
+_ANY_ORDER = (
+    *(exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.ApproxDistinct),
+    *(exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop),
+    *(exp.LogicalAnd, exp.LogicalOr),
+    *(exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg),
+)
+"""Aggregate functions that give the same whatever order their values come in."""
+_PLAIN_FUNCTIONS = frozenset({"hash", "xxhash64", "bit_xor", "bit_and", "bit_or", "try_sum"})
+
+
+def is_unordered(table: exp.Table) -> bool:
+    """Whether the SELECT that reads the table aggregates its rows, by functions that don't depend
+    on their order. A function that is not known might."""
+    select = table.parent_select
+    if not isinstance(select, exp.Select) or select.find(exp.Window):
+        return False
+    functions = list(select.find_all(exp.AggFunc))
+    aggregates = bool(functions) or select.args.get("group") is not None
+    return (
+        aggregates
+        and all(isinstance(one, _ANY_ORDER) for one in functions)
+        and all(one.name.lower() in _PLAIN_FUNCTIONS for one in select.find_all(exp.Anonymous))
     )
 
 

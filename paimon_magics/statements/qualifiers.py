@@ -82,6 +82,7 @@ def _reference(
         -1 if _stands_behind_table(relation, cursor) else relation.alias_position,
         relation.options,
         relation.filters,
+        relation.unordered,
     )
 
 

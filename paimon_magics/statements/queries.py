@@ -22,13 +22,12 @@ from paimon_magics.statements.references import (
 )
 from paimon_magics.statements.scanning import scan_relations
 from paimon_magics.statements.statement import (
-    ColumnFilter,
     QueryText,
     TableReference,
     TextRange,
 )
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS
-from paimon_magics.statements.tree import masked, tree_relations
+from paimon_magics.statements.tree import TreeRelation, masked, tree_relations
 
 __all__ = ["at_query", "bind_parameters", "read_query"]
 
@@ -63,7 +62,10 @@ def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText
     _refuse_functions(cursor)
     inner = _without(cursor, cuts)
     found = _relations(inner, end)
-    relations = [replace(read_relation(_at(inner, i)), filters=found[i]) for i in found]
+    relations = [
+        replace(read_relation(_at(inner, i)), filters=use.filters, unordered=use.unordered)
+        for i, use in found.items()
+    ]
     references = references_of(relations, inner, _other_names(inner))
     references = tuple(
         sorted((*references, *_changes(inner)), key=lambda reference: reference.range.start)
@@ -166,7 +168,7 @@ def _refuse_functions(cursor: Cursor) -> None:
             raise RefusedHere("IDENTIFIER(…) as a name")
 
 
-def _relations(cursor: Cursor, end: int) -> dict[int, tuple[ColumnFilter, ...]]:
+def _relations(cursor: Cursor, end: int) -> dict[int, TreeRelation]:
     """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan; and
     what the tree says of their rows."""
     tokens = cursor.tokens[cursor.index : cursor.stop]
@@ -177,10 +179,13 @@ def _relations(cursor: Cursor, end: int) -> dict[int, tuple[ColumnFilter, ...]]:
         relations = tree_relations(_masked(cursor, start, end))
         if relations is not None:
             by_start = {t.start: i for i, t in enumerate(tokens, cursor.index)}
-            found = {by_start.get(r.start + start, -1): r.filters for r in relations}
+            found = {by_start.get(r.start + start, -1): r for r in relations}
             if -1 not in found:
                 return found
-    return dict.fromkeys(scan_relations(_at(cursor, cursor.index)), ())
+    return {
+        index: TreeRelation(tokens[index - cursor.index].start)
+        for index in scan_relations(_at(cursor, cursor.index))
+    }
 
 
 def _masked(cursor: Cursor, start: int, end: int) -> str:

@@ -45,6 +45,7 @@ class Relation:
     alias: str | None
     alias_position: int
     filters: tuple[ColumnFilter, ...] = ()
+    unordered: bool = False
 
 
 def read_relation(cursor: Cursor) -> Relation:

@@ -135,7 +135,7 @@ class TableReference:
     in `shop.orders.id`) and must become `alias`. `alias_position` is where an alias belongs,
     behind `range` and a TABLESAMPLE clause; -1 where Spark takes none (`TABLE orders`). `options`
     are those of a `WITH ('k' = 'v')` clause. `filters` are conditions of the query's that speak of
-    this relation alone.
+    this relation alone. `unordered`: the result does not tell in which order its rows were read.
     """
 
     name: TableName
@@ -147,6 +147,7 @@ class TableReference:
     alias_position: int = -1
     options: tuple[tuple[str, str], ...] = ()
     filters: tuple[ColumnFilter, ...] = ()
+    unordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

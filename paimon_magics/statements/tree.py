@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from paimon_magics.statements.filters import filters_of
+from paimon_magics.statements.filters import filters_of, is_unordered
 from paimon_magics.statements.statement import ColumnFilter, TextRange
 
 __all__ = ["MASK", "TreeRelation", "masked", "tree_relations"]
@@ -28,10 +28,11 @@ _DIALECT = sqlglot.Dialect.get_or_raise("spark")
 
 @dataclass(frozen=True, slots=True)
 class TreeRelation:
-    """A table's name that begins at `start`, and the conditions that its rows must meet."""
+    """A table's name that begins at `start`, and what its rows are used for; see TableReference."""
 
     start: int
-    filters: tuple[ColumnFilter, ...]
+    filters: tuple[ColumnFilter, ...] = ()
+    unordered: bool = False
 
 
 def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
@@ -67,7 +68,7 @@ def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -
             visible |= {name}
     match node:
         case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
-            found.append(TreeRelation(_start(node), filters_of(node)))
+            found.append(TreeRelation(_start(node), filters_of(node), is_unordered(node)))
     for child in _children(node):
         if child is not with_:
             _visit(child, visible, found)

@@ -52,27 +52,26 @@ class FileAccess:
 @dataclass(frozen=True)
 class FileColumns:
     """What is read of one file: the stored fields `found` for the wanted ones, None where it has
-    none, and `system` columns; `names` are those of all that are read."""
+    none; `names` are those of all that are read."""
 
     names: tuple[str, ...]
     found: tuple[Field | None, ...]
-    system: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class FileReader:
     """Reads the columns `wanted`, as the table's schema has them, out of files.
 
-    `schemas` are the fields of every schema that files have. `with_system` adds SEQUENCE and KIND
-    of key-value files, `with_row_ids` ROW_ID and SEQUENCE of tables with row tracking,
-    `first_place` PLACE: rows' numbers in their file, counted from there. Batches have at most
-    `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
+    `schemas` are the fields of every schema that files have. `system` are those of SEQUENCE and
+    KIND that are wanted of key-value files, `with_row_ids` adds ROW_ID and SEQUENCE of tables with
+    row tracking, `first_place` PLACE: rows' numbers in their file, counted from there. Batches have
+    at most `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
     """
 
     access: FileAccess
     schemas: Mapping[int, tuple[Field, ...]]
     wanted: tuple[Field, ...]
-    with_system: bool
+    system: tuple[str, ...]
     batch_rows: int
     with_row_ids: bool = False
     first_place: int | None = None
@@ -132,11 +131,10 @@ class FileReader:
             written = set(file.write_columns)
             stored = {number: one for number, one in stored.items() if one.name in written}
         found = tuple(stored.get(one.id) for one in self.wanted)
-        system = tuple(_SYSTEM) if self.with_system else ()
-        names = [one.name for one in found if one is not None] + list(system)
+        names = [one.name for one in found if one is not None] + list(self.system)
         if self.with_row_ids:
             names += _ROW_IDS  # stored in files whose rows were moved from others
-        return FileColumns(tuple(names), found, system)
+        return FileColumns(tuple(names), found)
 
     def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
         """Rows as they are stored → rows of the columns that are wanted."""
@@ -147,7 +145,7 @@ class FileReader:
             for source, one in zip(columns.found, self.wanted, strict=True)
         ]
         fields = [pa.field(one.name, one.type) for one in self.wanted]
-        for name in columns.system:
+        for name in self.system:
             arrays.append(batch.column(name).cast(_SYSTEM[name]))
             fields.append(pa.field(name, _SYSTEM[name]))
         for name in _ROW_IDS if self.with_row_ids else ():

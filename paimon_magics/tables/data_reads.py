@@ -14,7 +14,7 @@ import pyarrow as pa
 from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup
-from paimon_magics.columnar.merging import SEQUENCE, RunOrder
+from paimon_magics.columnar.merging import KIND, SEQUENCE, RunOrder
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition, column_list
 from paimon_magics.planning.merge_rules import field_option_keys
@@ -98,6 +98,7 @@ def plan_data_read(
     bound: Mapping[str, object] | None = None,
     folder: ManifestFolder | None = None,
     target: Target | None = None,
+    unordered: bool = False,
     zone: str = "UTC",
     batch_rows: int = 65536,
 ) -> DataRead:
@@ -105,7 +106,8 @@ def plan_data_read(
 
     `filters` are conditions that the reader applies by itself, with the values `bound` to their
     bind names: files that can't hold such rows are left out. `target` is what the options name,
-    where that is known; `zone` is that of times in options.
+    where that is known, `unordered` says that rows may come in any order; `zone` is that of times
+    in options.
     Raises UnknownNameError and InvalidValueError for options
     and points that the table does not have, UnsupportedStatementError for a view or merge that is
     not offered.
@@ -123,7 +125,9 @@ def plan_data_read(
     names = tuple(field.name for field in fields) if columns is None else tuple(columns)
     predicates = column_predicates(filters, definition.columns, bound or {})
     folder = folder or ManifestFolder(table.paimon)
-    planned = plan_splits(table, definition, target, view, folder, schemas, predicates)
+    planned = plan_splits(
+        table, definition, target, view, folder, schemas, predicates, unordered=unordered
+    )
     stored = {schema_id: schemas.fields(schema_id) for schema_id in planned.schema_ids}
     _check_types(table, fields, stored)
     needed = set(names) if not isinstance(target, Difference) else {f.name for f in fields}
@@ -133,7 +137,7 @@ def plan_data_read(
         access=FileAccess(None if local_path(table.location) is not None else table.paimon.file_io),
         schemas=stored,
         wanted=tuple(field for field in fields if field.name in needed),
-        with_system=rule is not None,
+        system=(SEQUENCE, KIND) if rule is not None else (),
         batch_rows=batch_rows,
         with_row_ids=kind is ViewKind.ROW_TRACKING,
         legacy_instants=definition.stored_option("orc.timestamp-ltz.legacy.type") != "false",

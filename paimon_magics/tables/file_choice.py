@@ -29,10 +29,14 @@ __all__ = ["FileChoice", "FunnelStep"]
 
 @dataclass(frozen=True, slots=True)
 class FunnelStep:
-    """How many files, of how many buckets and bytes, are left after `step`."""
+    """How many files, of how many partitions, buckets and bytes, are left after `step`.
+
+    `partitions` is None for a table without any.
+    """
 
     step: str
     files: int
+    partitions: int | None
     buckets: int
     size_bytes: int
 
@@ -85,6 +89,10 @@ class FileChoice:
             files, self._schemas.columns, self._definition.columns, self._predicates
         )
 
+    def tell_values(self, files: pa.Table) -> None:
+        """What is left after files of fully merged buckets were left out by their statistics."""
+        self._tell("values", files)
+
     def _kept(self, step: str, files: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:
         if kept.all():
             return files
@@ -96,4 +104,5 @@ class FileChoice:
         partitions = files["partition"].combine_chunks().dictionary_encode().indices
         buckets = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(files["bucket"])
         size = pc.sum(files["file_size"]).as_py() or 0
-        self.funnel.append(FunnelStep(step, files.num_rows, len(np.unique(buckets)), size))
+        count = len(np.unique(partitions)) if self._definition.is_partitioned else None
+        self.funnel.append(FunnelStep(step, files.num_rows, count, len(np.unique(buckets)), size))

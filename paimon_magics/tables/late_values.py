@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.folding import MergeRule, merge_rows
-from paimon_magics.columnar.merging import PLACE, merge_runs
+from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE, merge_runs
 from paimon_magics.planning.splits import Section, StoredFile
 from paimon_magics.tables.data_files import FileReader
 from paimon_magics.tables.file_formats import parquet_file
@@ -55,19 +56,27 @@ def merged_late(
     rule: MergeRule,
     section: Section,
     shown: Callable[[pa.RecordBatch], pa.RecordBatch],
+    *,
+    sequence_numbers: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The merged rows of a section that `shown` leaves, which is told their keys and kinds."""
+    """The merged rows of a section that `shown` leaves, which is told their keys and kinds.
+
+    Rows have SEQUENCE where `sequence_numbers` is given.
+    """
     deciding = _deciding(rule)
     rows = block_rows(files, section)
+    section, in_sequence = _by_sequence(section)
+    order = replace(rule.order, runs_in_sequence=in_sequence)
     keys = replace(
         files,
         wanted=tuple(one for one in files.wanted if one.name in deciding),
+        system=(KIND,) if in_sequence and not sequence_numbers else (SEQUENCE, KIND),
         batch_rows=rows,
     )
     values = replace(
         files,
         wanted=tuple(one for one in files.wanted if one.name not in deciding),
-        with_system=False,
+        system=(),
         batch_rows=rows,
     )
     with contextlib.ExitStack() as resources:
@@ -78,7 +87,7 @@ def merged_late(
             chosen += [
                 resources.enter_context(contextlib.closing(ChosenRows(values, f))) for f in run
             ]
-        for batch in merge_runs(runs, rule.order, lambda groups: merge_rows(groups, rule)):
+        for batch in merge_runs(runs, order, lambda groups: merge_rows(groups, rule)):
             kept = shown(batch)
             if not kept.num_rows:
                 continue
@@ -90,6 +99,21 @@ def merged_late(
             for part in chosen[number].rows(places & ((1 << _FILE_BITS) - 1)):
                 yield _beside(kept.slice(start, part.num_rows), part)
                 start += part.num_rows
+
+
+def _by_sequence(section: Section) -> tuple[Section, bool]:
+    """The runs by their sequence numbers, and whether all of one follow all of the one before:
+    then each row need not be asked for its own."""
+    ranges = {
+        run: (
+            min(file.min_sequence_number for file in run),
+            max(file.max_sequence_number for file in run),
+        )
+        for run in section
+    }
+    runs = sorted(section, key=lambda run: ranges[run])
+    apart = all(ranges[one][1] < ranges[other][0] for one, other in pairwise(runs))
+    return tuple(runs), apart
 
 
 def _deciding(rule: MergeRule) -> set[str]:

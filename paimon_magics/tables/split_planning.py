@@ -67,13 +67,22 @@ def plan_splits(
     folder: ManifestFolder,
     schemas: TableSchemas,
     predicates: Sequence[ColumnPredicate] = (),
+    *,
+    unordered: bool = False,
 ) -> PlannedSplits:
     """The raw files and the splits of `target`; `definition` is the schema that is read.
 
     `predicates` are conditions that rows must meet to be of use: files that can't hold such rows
-    are left out.
+    are left out. `unordered`: nobody asks that the two rows of an update stay together.
     """
-    planner = _Planner(table, definition, view, folder, schemas, predicates)
+    planner = _Planner(
+        table,
+        definition,
+        view,
+        folder,
+        FileChoice(schemas, definition, view, predicates),
+        unordered,
+    )
     match target:
         case State():
             found = planner.state(target)
@@ -91,8 +100,8 @@ class _Planner:
         definition: TableDefinition,
         view: RowView,
         folder: ManifestFolder,
-        schemas: TableSchemas,
-        predicates: Sequence[ColumnPredicate],
+        choice: FileChoice,
+        unordered: bool,
     ) -> None:
         self._paimon = table.paimon
         self._name = table.name
@@ -101,7 +110,8 @@ class _Planner:
         self._folder = folder
         self._shows_kinds = view.keeps_retracts
         self._splits = BucketSplits(definition)
-        self.choice = FileChoice(schemas, definition, view, predicates)
+        self.choice = choice
+        self._unordered = unordered
 
     def state(self, target: State) -> PlannedSplits:
         if target.snapshot is None:
@@ -185,7 +195,7 @@ class _Planner:
         splits: list[TaskSplit] = []
         for group, is_plain in zip(groups, plain, strict=True):
             rows = np.arange(group.start, group.stop)
-            if is_plain and not self._needs_tasks(files, group, deletions):
+            if is_plain and not self._needs_tasks(files, group, deletions, merges=merges):
                 raw[rows] = useful[rows]
                 continue
             stored = stored_files(files, rows, paths, deletions)
@@ -197,6 +207,10 @@ class _Planner:
                 splits += self._splits.packed(stored)
             else:
                 splits += self._splits.keyed(files, rows, stored, merges=merges)
+        if not useful.all():
+            stays = np.repeat(~plain, [len(group) for group in groups]) | useful
+            if not stays.all():
+                self.choice.tell_values(files.filter(pa.array(stays)))
         kept: list[TaskSplit] = []
         promoted: list[StoredFile] = []
         for split in splits:
@@ -231,10 +245,13 @@ class _Planner:
         files: pa.Table,
         group: range,
         deletions: Mapping[tuple[bytes, int, str], Deletions],
+        *,
+        merges: bool,
     ) -> bool:
         """Whether rows that need no merge must be read in tasks all the same."""
         if self._shows_kinds and self._definition.is_primary_key_table:
-            return True
+            # Spark's own scan cuts files anywhere, also between the two rows of an update.
+            return merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
         if self._definition.data_evolution_enabled or self._view.kind is ViewKind.ROW_TRACKING:
             return True
         if not deletions:

@@ -68,8 +68,21 @@ class SplitReader:
                 yield from self._shown(self._side_by_side(groups), packed=True)
 
     def _plain(self, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
+        reader = self.files
+        if self.rule is not None:  # what decides a merge is of no use here
+            reader = replace(
+                reader,
+                wanted=tuple(one for one in reader.wanted if one.name in self.columns),
+                system=self._system_columns(),
+            )
         for file in files:
-            yield from self.files.batches(file)
+            yield from reader.batches(file)
+
+    def _system_columns(self) -> tuple[str, ...]:
+        """What the view is made of beside the table's columns."""
+        if not self.view.keeps_retracts:
+            return ()
+        return (SEQUENCE, KIND) if self.view.sequence_numbers else (KIND,)
 
     def _side_by_side(self, groups: Sequence[Sequence[StoredFile]]) -> Iterator[pa.RecordBatch]:
         """Each column from the newest file of a group that has it."""
@@ -99,7 +112,10 @@ class SplitReader:
         assert rule is not None
         for section in sections:
             if takes_late(self.files, rule, section):
-                yield from merged_late(self.files, rule, section, self._added)
+                numbers = self.view.sequence_numbers
+                yield from merged_late(
+                    self.files, rule, section, self._added, sequence_numbers=numbers
+                )
                 continue
             for batch in self._merged_by([section], lambda groups: merge_rows(groups, rule)):
                 kept = self._added(batch)

@@ -77,12 +77,14 @@ def stored_files(
         taken[name].to_pylist()
         for name in (
             "partition", "bucket", "file_name", "schema_id", "row_count", "file_size",
-            "delete_row_count", "max_sequence_number", "first_row_id", "write_cols",
+            "delete_row_count", "min_sequence_number", "max_sequence_number", "first_row_id",
+            "write_cols",
         )
     ]  # fmt: skip
     found = []
     for place, row in enumerate(zip(*columns, strict=True)):
-        partition, bucket, name, schema_id, count, size, deleted, sequence, first, written = row
+        partition, bucket, name, schema_id, count, size, deleted, *ids, written = row
+        least, sequence, first = ids
         found.append(
             StoredFile(
                 path=paths[int(rows[place])],
@@ -91,6 +93,7 @@ def stored_files(
                 rows=count,
                 size_bytes=size,
                 deleted_rows=deleted,
+                min_sequence_number=least,
                 max_sequence_number=sequence,
                 first_row_id=first,
                 write_columns=None if written is None else tuple(written),

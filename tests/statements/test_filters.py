@@ -72,3 +72,27 @@ def test_a_condition_counts_only_for_the_relation_that_it_filters(
     query: str, expected: list[str]
 ) -> None:
     assert filters(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "unordered"),
+    [
+        ("SELECT count(*), max(a) FROM t", True),
+        ("SELECT a, sum(b) FROM t WHERE c = 1 GROUP BY a HAVING count(*) > 1", True),
+        ("SELECT bit_xor(hash(a, b)) FROM t", True),
+        ("SELECT a FROM t", False),
+        ("SELECT a FROM t LIMIT 3", False),
+        ("SELECT collect_list(a) FROM t", False),
+        ("SELECT count(*), first(a) FROM t", False),
+        ("SELECT count(*), my_function(a) FROM t", False),
+        ("SELECT sum(a) OVER (ORDER BY b) FROM t", False),
+        ("SELECT count(*) FROM (SELECT a, row_number() OVER (ORDER BY b) FROM t)", False),
+    ],
+)
+def test_an_aggregate_does_not_tell_in_which_order_rows_were_read(
+    query: str, unordered: bool
+) -> None:
+    (statement,) = parse_cell(query)
+    assert isinstance(statement, Query)
+    (reference,) = statement.query.references
+    assert reference.unordered == unordered

@@ -121,7 +121,7 @@ def test_a_file_that_is_too_short_is_told_by_its_name(
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
     read = plan_data_read(table, ViewKind.TABLE)
     (split,) = read.planned.splits
-    chosen = late_values.ChosenRows(replace(read.reader.files, with_system=False), split.files[0])
+    chosen = late_values.ChosenRows(replace(read.reader.files, system=()), split.files[0])
     found = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]
     assert sum(found) == 3
     with pytest.raises(TableDamagedError, match=split.files[0].path.rsplit("/", 1)[-1]):
