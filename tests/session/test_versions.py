@@ -30,6 +30,15 @@ def orders(session: Session) -> Session:
     return session
 
 
+def test_a_tag_that_was_moved_is_read_anew(orders: Session) -> None:
+    query = "SELECT k FROM orders VERSION AS OF 'monday' ORDER BY k"
+    orders.run("ALTER TABLE orders CREATE TAG monday AS OF VERSION 1")
+    first = rows(orders, query)
+    assert rows(orders, query) == first
+    orders.run("ALTER TABLE orders REPLACE TAG monday AS OF VERSION 3")
+    assert len(rows(orders, query)) > len(first)
+
+
 def test_tags_are_made_shown_and_read_by_java(
     orders: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
