@@ -11,6 +11,7 @@ were that of the writer's zone. Sources: `OrcTimestampColumnVector`, `FieldWrite
 from __future__ import annotations
 
 import datetime
+import functools
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["has_times", "in_zone", "is_utc"]
 _SECOND_NS = 1_000_000_000
 _YEAR_1900_S = -2_208_988_800
 _MILLISECOND_NS = 999_999
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UTC = {"UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z", "Zulu", "Universal", "UCT", "Etc/UCT"}
 
 _Ints = npt.NDArray[np.int64]
@@ -103,7 +105,34 @@ def _instants(wall: _Ints, zone: str) -> _Ints:
     found = pc.assume_timezone(
         pa.array(wall).view(pa.timestamp("s")), zone, ambiguous="earliest", nonexistent="earliest"
     )
-    return np.asarray(found.view(pa.int64()))
+    instants: _Ints = np.asarray(found.view(pa.int64()))
+    first, offset = _first_change(zone)
+    ancient = instants < first
+    return np.where(ancient, wall - offset, instants) if ancient.any() else instants
+
+
+@functools.cache
+def _first_change(zone: str) -> tuple[int, int]:
+    """When the zone's offset from UTC changed for the first time, in seconds since 1970, and to
+    how many seconds: pyarrow's reader takes it for all that was before, too."""
+    rules = ZoneInfo(zone)
+
+    def offset(instant: int) -> int:
+        found = (_EPOCH + datetime.timedelta(seconds=instant)).astimezone(rules).utcoffset()
+        assert found is not None
+        return int(found.total_seconds())
+
+    year_s = 31_556_952
+    low = -300 * year_s
+    first = offset(low)
+    high = next((at for at in range(low, 60 * year_s, year_s) if offset(at) != first), None)
+    if high is None:
+        return low, first
+    low = high - year_s
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if offset(middle) == first else (low, middle)
+    return high, offset(high)
 
 
 def _present_offset(zone: str) -> int:

@@ -254,11 +254,9 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
 def _narrowed(
     read: DataRead, names: frozenset[str] | None
 ) -> tuple[DataRead, tuple[str, ...] | None]:
-    """The read without columns that no name in the query can mean.
-
-    Only where tasks read: Spark leaves columns out of its own scans by itself.
-    """
-    if names is None or not read.planned.splits:
+    """The read without columns that no name in the query can mean: tasks read them in vain, and a
+    type of theirs may keep files from Spark's own scan."""
+    if names is None:
         return read, None
     columns = tuple(name for name in read.reader.columns if name.lower() in names)
     if len(columns) == len(read.reader.columns):

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.orc_footers import orc_times
 from paimon_magics.columnar.orc_zones import has_times, in_zone, is_utc
+from paimon_magics.errors import UnsupportedStatementError
 
 __all__ = ["FORMATS", "StoredColumns", "parquet_file"]
 
@@ -65,7 +66,8 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
 
 
 def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
-    """The time zone of each stripe. Raises ValueError where its times have no room in 64 bits."""
+    """The time zone of each stripe. Raises UnsupportedStatementError for times that 64 bits of
+    nanoseconds have no room for."""
     if not names:
         return ()
 
@@ -77,9 +79,10 @@ def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
     times = orc_times(read, source.tell())
     for end in (times.least_ms, times.greatest_ms):
         if end is not None and not -_NANOSECONDS_MS < end < _NANOSECONDS_MS:
-            raise ValueError(
-                f"times of ORC files are read between 1677 and 2262 only, and "
-                f"{' or '.join(f'`{name}`' for name in names)} has others"
+            raise UnsupportedStatementError(
+                f"An ORC file has times in {' or '.join(f'`{name}`' for name in names)} that are "
+                "before 1677 or after 2262, which the reader of ORC has no room for.",
+                hint="Leave the column out, or rewrite the table as Parquet.",
             )
     return times.zones
 
