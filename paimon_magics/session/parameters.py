@@ -17,6 +17,8 @@ _BOUND_AS_THEY_ARE = (
     *(bool, int, float, decimal.Decimal, str, bytes, bytearray),
     *(datetime.date, datetime.time, datetime.timedelta, list, type(None)),
 )
+_GREGORIAN_FROM = (1582, 10, 15)
+_FOUR_DIGITS_FROM = 1000
 _MISSING = ("NAType", "NaTType")
 
 
@@ -45,8 +47,24 @@ def bind(names: Sequence[str], values: Mapping[str, object], statement: str) -> 
                 statement=statement,
                 position=_position(statement, name),
             )
+        if _is_shifted(value):
+            raise InvalidValueError(
+                f"The parameter `:{name}` is {value}; PySpark counts such early days "
+                "by another calendar, and would bind another one.",
+                hint=f"Pass a text, and cast it in the statement: CAST(:{name} AS TIMESTAMP).",
+                statement=statement,
+                position=_position(statement, name),
+            )
         bound[name] = value
     return bound
+
+
+def _is_shifted(value: Any) -> bool:
+    """Whether PySpark would hand the JVM another moment, or none: it goes by Java's old classes,
+    which are Julian before this day, and writes years without their zeros."""
+    if isinstance(value, datetime.datetime):
+        return (value.year, value.month, value.day) < _GREGORIAN_FROM
+    return isinstance(value, datetime.date) and value.year < _FOUR_DIGITS_FROM
 
 
 def _plain(value: object) -> object:

@@ -88,6 +88,35 @@ def test_few_rows_for_the_partitions_that_are_there_make_few_files(session: Sess
     assert outcome.files_written == 3
 
 
+def test_a_partition_with_most_of_the_rows_is_written_by_several_tasks(
+    session: Session, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE t (k BIGINT, v STRING, p INT) PARTITIONED BY (p)")
+    settings = {
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "512kb",
+        "spark.sql.shuffle.partitions": "64",  # of which the two partitions take two
+    }
+    before = {key: session.spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        session.spark.conf.set(key, value)
+    try:
+        session.run(
+            "INSERT INTO t SELECT id, sha2(string(id), 256), IF(id % 100 = 0, 1, 0) "
+            "FROM range(0, 80000, 1, 8)"
+        )
+    finally:
+        for key, value in before.items():
+            if value is None:
+                session.spark.conf.unset(key)
+            else:
+                session.spark.conf.set(key, value)
+    folder = warehouse / "default.db" / "t"
+    assert len(list(folder.glob("p=0/**/*.parquet"))) >= 3
+    assert len(list(folder.glob("p=1/**/*.parquet"))) == 1
+    found = session.run("SELECT count(*), sum(k) FROM t").to_arrow().to_pylist()[0]
+    assert [*found.values()] == [80000, 80000 * 79999 // 2]
+
+
 def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
     session: Session, warehouse: Path
 ) -> None:
