@@ -64,7 +64,11 @@ def _is_shifted(value: Any) -> bool:
     which are Julian before this day, and writes years without their zeros."""
     if isinstance(value, datetime.datetime):
         return (value.year, value.month, value.day) < _GREGORIAN_FROM
-    return isinstance(value, datetime.date) and value.year < _FOUR_DIGITS_FROM
+    if not isinstance(value, datetime.date):
+        return False
+    # Other days go by their text, but for those that the change of calendars left out.
+    left_out = (1582, 10, 4) < (value.year, value.month, value.day) < _GREGORIAN_FROM
+    return left_out or value.year < _FOUR_DIGITS_FROM
 
 
 def _plain(value: object) -> object:
