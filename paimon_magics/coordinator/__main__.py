@@ -134,6 +134,7 @@ def _serve(options: argparse.Namespace) -> int:
         request_bytes_max=options.request_bytes_max,
         routes=routes,
         root="" if hub is None else hub.root,
+        group=group,
     )
     idling = None
     if options.embedded:

@@ -28,6 +28,8 @@ from paimon_magics.coordinator.answers import (
     on_unexpected,
 )
 from paimon_magics.coordinator.authorisation import Authoriser
+from paimon_magics.coordinator.group.reporting import InsertMetrics
+from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.guard import Guard, TooLargeError, guarded, on_too_large
 from paimon_magics.coordinator.lease_routes import lease_routes
 from paimon_magics.coordinator.metrics import Metrics
@@ -48,15 +50,18 @@ def application(
     request_bytes_max: int,
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
+    group: GroupCommit | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
     `authoriser` says who asks, and `authorisation.SCOPES` what that takes. `warehouse` is what
     clients on the same machine may open themselves. `routes` are further ones, behind the same
-    authoriser and limits.
+    authoriser and limits. `group` takes small inserts, where somebody does.
     """
     metrics = Metrics(coordinator)
-    handlers = _Handlers(coordinator, warehouse, metrics)
+    if group is not None:
+        metrics.registry.register(InsertMetrics(group))
+    handlers = _Handlers(coordinator, warehouse, metrics, group)
     own = [
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
@@ -80,7 +85,14 @@ def application(
 
 
 class _Handlers:
-    def __init__(self, coordinator: Coordinator, warehouse: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        warehouse: str,
+        metrics: Metrics,
+        group: GroupCommit | None,
+    ) -> None:
+        self._group = group
         self._coordinator = coordinator
         self._warehouse = warehouse
         self._metrics = metrics
@@ -90,6 +102,8 @@ class _Handlers:
 
     async def ready(self, _: Request) -> Response:
         problem = self._coordinator.problem
+        if problem is None and self._group is not None:
+            problem = self._group.problem
         if problem is not None:
             return error_answer(503, "NotReady", problem, "")
         stopped = stopped_document(self._coordinator)
@@ -98,8 +112,9 @@ class _Handlers:
         return JSONResponse({"status": "ready", "pause": pause, "stopped_tables": stopped})
 
     async def metrics(self, _: Request) -> Response:
-        return Response(generate_latest(self._metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        content = await run_in_threadpool(generate_latest, self._metrics.registry)
+        return Response(content, media_type=CONTENT_TYPE_LATEST)
 
     async def page(self, _: Request) -> Response:
-        page = await run_in_threadpool(status_page, self._coordinator, self._warehouse)
+        page = await run_in_threadpool(status_page, self._coordinator, self._warehouse, self._group)
         return HTMLResponse(page, headers=HEADERS)

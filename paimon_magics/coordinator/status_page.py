@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.administration_routes import about
 from paimon_magics.coordinator.core import Held, Phase, State, pending_transactions
+from paimon_magics.coordinator.group.reporting import QUEUE_COLUMNS, queue_rows
+from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.planning.publications import Publication
 from paimon_magics.tables.provenance import noted
@@ -52,8 +54,9 @@ HEADERS = {
 }
 
 
-def status_page(coordinator: Coordinator, warehouse: str) -> str:
+def status_page(coordinator: Coordinator, warehouse: str, group: GroupCommit | None = None) -> str:
     """The page as it is now."""
+    queues = [] if group is None else queue_rows(group)
     now_ms = int(time.time() * 1000)
     state = coordinator.state
     finished = coordinator.recently_finished(_FINISHED_SHOWN)
@@ -66,6 +69,7 @@ def status_page(coordinator: Coordinator, warehouse: str) -> str:
             _head(coordinator, warehouse, state),
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
+            _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
             _section(
                 "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."
             ),

@@ -65,11 +65,15 @@ class Served:
     def call(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> httpx.Response:
-        """`path` goes on from the table's, unless it begins with `/v1`."""
+        """`path` goes on from the table's, unless it begins with `/v1`, or with two strokes."""
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        if path.startswith("//"):
+            path = path[1:]
+        elif not path.startswith("/v1"):
+            path = self.path + path
         return self._http.request(
             method,
-            self.process.address + (path if path.startswith("/v1") else self.path + path),
+            self.process.address + path,
             content=content,
             headers={"authorization": f"Bearer {self.process.token()}", **(headers or {})},
         )

@@ -321,6 +321,20 @@ class TestSchemaChanges:
             assert served.call("GET", letters).json() == {"dead_letters": []}
 
 
+def test_the_page_and_the_metrics_show_what_waits(shared: Served) -> None:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        served.insert([[1, "a"], [2, "a"]], idempotency_key="one")
+        served.insert([[1, "a"], [2, "a"]], idempotency_key="one")
+        metrics = served.call("GET", "//metrics").text
+        assert f'paimon_coordinator_insert_waiting_rows{{table="{served.name}"}} 2.0' in metrics
+        assert "paimon_coordinator_insert_duplicates_total " in metrics
+        assert 'paimon_coordinator_inserts_refused_total{reason="full"} 0.0' in metrics
+        page = served.call("GET", "//").text
+        assert "Small inserts" in page
+        assert str(served.name) in page
+        assert served.call("GET", "//health/ready").status_code == 200
+
+
 class TestBackPressure:
     def test_with_too_much_waiting_inserts_are_refused_and_none_is_lost(
         self, tmp_path: Path

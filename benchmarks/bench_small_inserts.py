@@ -1,0 +1,222 @@
+"""Small inserts: how many are acknowledged as durable in a second, and what they cost the server.
+
+The aims, on two cores that the clients share: 40,000 rows a second in requests of 64 statements,
+3,000 requests of one statement over 32 connections, 20,000 messages a second over streams; half of
+each with a 99th percentile below 100 ms. Needs `wrk`, a load generator in C, for the first two.
+`SECONDS` in the environment makes it shorter. In the end every acknowledged row must be visible,
+once: the count is checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+from bench_commits import started
+from measure import cpu_ms, resident_mb
+
+from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.tables.catalog import Catalog
+
+_SECONDS = int(os.environ.get("SECONDS", "8"))
+_TABLE = TableName("events", "default")
+_SQL = (
+    "CREATE TABLE events (id BIGINT, name STRING, at BIGINT, kind INT) TBLPROPERTIES "
+    "('auto_batch_load' = 'true', 'group_commit_interval_ms' = '2000')"
+)
+_ROW = '[1234567, "a name of some length here", 1732000000000, 3]'
+_STATEMENTS = 64
+_STREAMS = 8
+_WINDOW = 256
+
+
+def wrk(address: str, token: str, body: str, connections: int) -> tuple[int, float, float]:
+    """Requests that were answered with 200, in a second; their median and 99th percentile, ms."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write(
+            f'wrk.method = "POST"\nwrk.headers["Authorization"] = "Bearer {token}"\n'
+            f"wrk.body = [==[{body}]==]\n"
+        )
+        script.flush()
+        done = subprocess.run(
+            [
+                *("wrk", "-t1", f"-c{connections}", f"-d{_SECONDS}s", "--latency"),
+                *("-s", script.name, f"{address}/v1/inserts/default/events"),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    assert "Non-2xx" not in done, done
+    count = re.search(r"(\d+) requests in", done)
+    assert count is not None
+    return int(count[1]), _milliseconds(done, "50%"), _milliseconds(done, "99%")
+
+
+def _milliseconds(text: str, percentile: str) -> float:
+    found = re.search(rf"{percentile}\s+([\d.]+)(us|ms|s)", text)
+    assert found is not None
+    return float(found[1]) * {"us": 0.001, "ms": 1.0, "s": 1000.0}[found[2]]
+
+
+def stream(address: str, token: str, streams: int, rate: float, results: object) -> None:
+    """Some streams in one process; puts (messages answered, latencies in ms of a sample). `rate` is
+    how many messages a second each of them sends, 0 for as many as it can."""
+    from websockets.asyncio.client import connect
+
+    message = f'{{"rows": [{_ROW}]}}'
+    uri = f"{address.replace('http', 'ws', 1)}/v1/inserts/default/events/stream"
+    times: list[float] = []
+
+    async def one() -> int:
+        answered = sent = 0
+        begun: dict[int, float] = {}
+        room = asyncio.Semaphore(_WINDOW)
+        headers = {"Authorization": f"Bearer {token}"}
+        async with connect(uri, additional_headers=headers, compression=None, proxy=None) as socket:
+            ends = time.perf_counter() + _SECONDS
+
+            async def send() -> None:
+                nonlocal sent
+                started_at = time.perf_counter()
+                while time.perf_counter() < ends:
+                    await room.acquire()
+                    if rate and sent / rate > time.perf_counter() - started_at:
+                        await asyncio.sleep(0.005)
+                    if sent % 50 == 0:
+                        begun[sent] = time.perf_counter()
+                    await socket.send(message)
+                    sent += 1
+
+            sending = asyncio.ensure_future(send())
+            while not sending.done() or answered < sent:
+                try:
+                    told = json.loads(await asyncio.wait_for(socket.recv(), 2))
+                except TimeoutError:
+                    continue
+                for answer in told:
+                    assert "lsn" in answer, answer
+                    at = begun.pop(answer["offset"], None)
+                    if at is not None:
+                        times.append((time.perf_counter() - at) * 1000)
+                    room.release()
+                answered += len(told)
+            await sending
+        return answered
+
+    async def all_of_them() -> int:
+        return sum(await asyncio.gather(*(one() for _ in range(streams))))
+
+    results.put((asyncio.run(all_of_them()), times))  # type: ignore[attr-defined]
+
+
+def streamed(address: str, token: str, rate: float = 0.0) -> tuple[int, list[float]]:
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [
+        context.Process(target=stream, args=(address, token, _STREAMS // 2, rate, results))
+        for _ in range(2)
+    ]
+    for process in processes:
+        process.start()
+    found = [results.get() for _ in processes]
+    for process in processes:
+        process.join()
+    return sum(count for count, _ in found), [t for _, times in found for t in times]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = Path(folder) / "warehouse"
+        create(warehouse)
+        options = ("--log-bytes-max=8000000000",)
+        with started(warehouse, Path(folder) / "state", *options) as (pid, at):
+            place = at.find()
+            assert place is not None
+            address, token = place.address, place.token
+            rows = 0
+            if shutil.which("wrk") is None:
+                print("wrk is missing: only streams are measured", file=sys.stderr)
+            else:
+                rows += _requests(address, token, pid)
+            rows += _streams(address, token, pid)
+            with httpx.Client(timeout=300, trust_env=False) as http:
+                began = time.perf_counter()
+                http.post(
+                    f"{address}/v1/inserts/default/events/flush",
+                    headers={"Authorization": f"Bearer {token}"},
+                    json={"wait_ms": 240_000},
+                ).raise_for_status()
+            print(f"loading what was left took {time.perf_counter() - began:.1f} s")
+            print(f"the server has {resident_mb(pid):.0f} MB resident")
+        visible = _count(warehouse)
+        # wrk does not wait for the last answer of each connection.
+        print(f"acknowledged {rows:,} rows at least, {visible:,} are visible")
+        assert rows <= visible <= rows + 4 * 32 * _STATEMENTS
+
+
+def create(warehouse: Path) -> None:
+    statement = parse_statement(_SQL)
+    assert isinstance(statement, CreateTable)
+    Catalog.open({"warehouse": str(warehouse)}).create_table(_TABLE, plan_create_table(statement))
+
+
+def _requests(address: str, token: str, pid: int) -> int:
+    one = f'{{"rows": [{_ROW}]}}'
+    many = json.dumps({"statements": [json.loads(one)] * _STATEMENTS})
+    wrk(address, token, one, 1)  # warm
+    rows = 0
+    for what, body, count, connections in (
+        ("one statement a request, 32 connections", one, 1, 32),
+        ("one statement a request, 4 connections", one, 1, 4),
+        (f"{_STATEMENTS} statements a request, 8 connections", many, _STATEMENTS, 8),
+        (f"{_STATEMENTS} statements a request, 1 connection", many, _STATEMENTS, 1),
+    ):
+        before = cpu_ms(pid)
+        requests, median, late = wrk(address, token, body, connections)
+        used = (cpu_ms(pid) - before) * 1000 / (requests * count)
+        rows += requests * count
+        print(
+            f"{what}: {requests * count / _SECONDS:,.0f} rows/s, p50 {median:.1f} ms, "
+            f"p99 {late:.1f} ms, {used:.0f} us of a core per statement"
+        )
+    return rows
+
+
+def _streams(address: str, token: str, pid: int) -> int:
+    rows = 0
+    for what, rate in (("as fast as they can", 0.0), ("10,000 a second", 10_000 / _STREAMS)):
+        before = cpu_ms(pid)
+        count, times = streamed(address, token, rate)
+        used = (cpu_ms(pid) - before) * 1000 / count
+        rows += count
+        late = statistics.quantiles(times, n=100)[98]
+        print(
+            f"{_STREAMS} streams, {what}: {count / _SECONDS:,.0f} rows/s, "
+            f"p50 {statistics.median(times):.1f} ms, p99 {late:.1f} ms, "
+            f"{used:.0f} us of a core per statement"
+        )
+    return rows
+
+
+def _count(warehouse: Path) -> int:
+    table = Catalog.open({"warehouse": str(warehouse)}).load(_TABLE)
+    builder = table.paimon.new_read_builder()
+    return sum(split.row_count for split in builder.new_scan().plan().splits())
+
+
+if __name__ == "__main__":
+    main()
