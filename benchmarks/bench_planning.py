@@ -26,7 +26,8 @@ def main() -> None:
         measure(sys.argv[1])
         return
     with tempfile.TemporaryDirectory() as folder:
-        fill(Catalog.open({"warehouse": folder}))
+        # Each file in a bucket of its own, so that none of them overlap.
+        fill(Catalog.open({"warehouse": folder}), buckets=True)
         subprocess.run([sys.executable, __file__, folder], check=True)
 
 

@@ -53,6 +53,7 @@ class StoredFile:
     rows: int
     size_bytes: int
     deleted_rows: int | None = None
+    level: int = 0
     min_sequence_number: int = 0
     max_sequence_number: int = 0
     first_row_id: int | None = None

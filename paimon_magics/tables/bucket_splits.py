@@ -5,6 +5,7 @@ Rules: `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`, `DataEvolutionSpli
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ from paimon_magics.planning.splits import (
 )
 from paimon_magics.tables.types import arrow_type
 
-__all__ = ["BucketSplits", "alone_without_deletes"]
+__all__ = ["BucketSplits", "KeyRanks", "alone_without_deletes", "sections_of"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -46,15 +47,14 @@ class BucketSplits:
     def _memory(self, key: str) -> int:
         return memory_size_bytes(key, self._definition.option(key) or "")
 
-    def append(self, stored: list[StoredFile], sequence: _Ints) -> Iterator[TaskSplit]:
-        """Of a table without keys, by the files' first `sequence` numbers."""
+    def append(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
+        """Of a table without keys, by the files' first sequence numbers."""
         if self._definition.data_evolution_enabled:
             yield from self._evolving_splits(stored)
             return
-        in_order = [stored[i] for i in np.argsort(sequence, kind="stable")]
-        yield from self.packed(in_order)
+        yield from self.packed(sorted(stored, key=lambda file: file.min_sequence_number))
 
-    def _evolving_splits(self, stored: list[StoredFile]) -> Iterator[TaskSplit]:
+    def _evolving_splits(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
         weights = {}
         groups = row_groups(stored)
         for group in groups:
@@ -68,23 +68,23 @@ class BucketSplits:
             yield PlainSplit(tuple(part))
 
     def keyed(
-        self, files: pa.Table, rows: _Ints, stored: list[StoredFile], *, merges: bool
+        self, stored: Sequence[StoredFile], ranks: KeyRanks, rows: range, *, merges: bool
     ) -> Iterator[TaskSplit]:
-        """Of a table with keys: `stored` are the `files` in `rows`. `merges`: rows of one key
-        become one."""
-        level = np.asarray(files["level"])[rows]
-        deletes = np.asarray(pc.fill_null(files["delete_row_count"], 0))[rows]
+        """Of a table with keys: `stored` are the files in `rows`, whose keys `ranks` has. `merges`:
+        rows of one key become one."""
+        levels = {file.level for file in stored}
+        merged = 0 not in levels and not any(file.deleted_rows for file in stored)
         fast = self._definition.deletion_vectors_enabled or (
             self._definition.merge_engine == "first-row"
         )
-        if ((level > 0) & (deletes == 0)).all() and (fast or len(set(level.tolist())) == 1):
+        if merged and (fast or len(levels) == 1):
             if merges:
                 for part in pack_in_order(stored, self._weight, self._target_bytes):
                     yield MergeSplit(tuple(((file,),) for file in part))
             else:
                 yield from self.packed(stored)
             return
-        found = self.sections(files, rows, stored)
+        found = sections_of(stored, ranks, rows)
         weights = {id(one): _section_bytes(one) for one in found}
         for bin_ in pack_in_order(
             found, lambda one: max(weights[id(one)], self._open_bytes), self._target_bytes
@@ -97,16 +97,39 @@ class BucketSplits:
     def _weight(self, file: StoredFile) -> int:
         return max(file.size_bytes, self._open_bytes)
 
-    def sections(self, files: pa.Table, rows: _Ints, stored: Sequence[StoredFile]) -> list[Section]:
-        """Files whose keys overlap are in one section; `stored` are the `files` in `rows`."""
-        least, greatest = _key_ranks(files, rows, self._definition)
-        ranges = [
-            KeyRange(i, int(low), int(high))
-            for i, (low, high) in enumerate(zip(least, greatest, strict=True))
-        ]
-        return [
-            tuple(tuple(stored[i] for i in run) for run in section) for section in sections(ranges)
-        ]
+
+def sections_of(stored: Sequence[StoredFile], ranks: KeyRanks, rows: range) -> list[Section]:
+    """Files whose keys overlap are in one section; `stored` are the files in `rows`."""
+    if len(stored) == 1:
+        return [((stored[0],),)]
+    ranges = [
+        KeyRange(place, int(ranks.least[row]), int(ranks.greatest[row]))
+        for place, row in enumerate(rows)
+    ]
+    return [tuple(tuple(stored[i] for i in run) for run in section) for section in sections(ranges)]
+
+
+class KeyRanks:
+    """The least and greatest keys of files as numbers that compare as the keys do, found when they
+    are first asked for."""
+
+    def __init__(self, files: pa.Table, definition: TableDefinition) -> None:
+        self._files = files
+        self._definition = definition
+
+    @functools.cached_property
+    def _ranks(self) -> _Ints:
+        return _key_ranks(self._files, self._definition)
+
+    @property
+    def least(self) -> _Ints:
+        """Of each file."""
+        return self._ranks[: self._files.num_rows]
+
+    @property
+    def greatest(self) -> _Ints:
+        """Of each file."""
+        return self._ranks[self._files.num_rows :]
 
 
 def alone_without_deletes(split: TaskSplit) -> StoredFile | None:
@@ -120,11 +143,10 @@ def alone_without_deletes(split: TaskSplit) -> StoredFile | None:
     return file if file.deleted_rows == 0 and file.deletions is None else None
 
 
-def _key_ranks(files: pa.Table, rows: _Ints, definition: TableDefinition) -> tuple[_Ints, _Ints]:
-    """The least and greatest keys of files as numbers that compare as the keys do."""
+def _key_ranks(files: pa.Table, definition: TableDefinition) -> _Ints:
+    """The least keys, then the greatest."""
     types = [arrow_type(definition.column(key).type) for key in definition.trimmed_primary_keys]
-    taken = pa.array(rows)
-    ends = [files[name].combine_chunks().take(taken) for name in ("min_key", "max_key")]
+    ends = [files[name].combine_chunks() for name in ("min_key", "max_key")]
     columns = [
         pa.concat_arrays(list(pair))
         for pair in zip(*(decode_rows(end, types) for end in ends), strict=True)
@@ -139,7 +161,7 @@ def _key_ranks(files: pa.Table, rows: _Ints, definition: TableDefinition) -> tup
         differ[1:] |= np.asarray(pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)))
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(differ)
-    return ranks[: len(rows)], ranks[len(rows) :]
+    return ranks
 
 
 def _section_bytes(section: Section) -> int:

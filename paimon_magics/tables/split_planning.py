@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,12 @@ from paimon_magics.planning.splits import (
     TaskSplit,
 )
 from paimon_magics.planning.views import RowView, ViewKind
-from paimon_magics.tables.bucket_splits import BucketSplits, alone_without_deletes
+from paimon_magics.tables.bucket_splits import (
+    BucketSplits,
+    KeyRanks,
+    alone_without_deletes,
+    sections_of,
+)
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.file_choice import FileChoice, FunnelStep
 from paimon_magics.tables.live_files import ManifestFolder, added_files, live_files
@@ -187,28 +193,34 @@ class _Planner:
         files, groups = by_bucket(files)
         paths = file_paths(self._paimon, self._definition, files, groups)
         plain = self._plain_groups(files, groups, merges=merges)
-        raw = np.zeros(files.num_rows, dtype=bool)
         # Where no row hides another one, values tell which files are of use.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._definition.is_primary_key_table and plain.any():
             useful = self.choice.in_value_ranges(files)
+        in_tasks = np.array(
+            [
+                not is_plain or self._needs_tasks(files, group, deletions, merges=merges)
+                for group, is_plain in zip(groups, plain, strict=True)
+            ]
+        )
+        lengths = [len(group) for group in groups]
+        of_tasks = np.repeat(in_tasks, lengths)
+        raw = ~of_tasks & useful
+        stored = iter(stored_files(files, np.flatnonzero(of_tasks), paths, deletions))
+        ranks = KeyRanks(files, self._definition)
         splits: list[TaskSplit] = []
-        for group, is_plain in zip(groups, plain, strict=True):
-            rows = np.arange(group.start, group.stop)
-            if is_plain and not self._needs_tasks(files, group, deletions, merges=merges):
-                raw[rows] = useful[rows]
+        for group, is_plain, tasks in zip(groups, plain, in_tasks, strict=True):
+            if not tasks:
                 continue
-            stored = stored_files(files, rows, paths, deletions)
+            members = list(islice(stored, len(group)))
             if not self._definition.is_primary_key_table:
-                splits += self._splits.append(
-                    stored, np.asarray(files["min_sequence_number"])[rows]
-                )
+                splits += self._splits.append(members)
             elif is_plain and merges:
-                splits += self._splits.packed(stored)
+                splits += self._splits.packed(members)
             else:
-                splits += self._splits.keyed(files, rows, stored, merges=merges)
+                splits += self._splits.keyed(members, ranks, group, merges=merges)
         if not useful.all():
-            stays = np.repeat(~plain, [len(group) for group in groups]) | useful
+            stays = np.repeat(~plain, lengths) | useful
             if not stays.all():
                 self.choice.tell_values(files.filter(pa.array(stays)))
         kept: list[TaskSplit] = []
@@ -268,12 +280,14 @@ class _Planner:
             return {}
         files, groups = by_bucket(files)
         paths = file_paths(self._paimon, self._definition, files, groups)
+        ranks = KeyRanks(files, self._definition)
+        stored = iter(stored_files(files, np.arange(files.num_rows), paths, deletions))
+        keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)
+        of_row = list(keys)
         found = {}
         for group in groups:
-            rows = np.arange(group.start, group.stop)
-            stored = stored_files(files, rows, paths, deletions)
-            key = files["partition"][group.start].as_py(), files["bucket"][group.start].as_py()
-            found[key] = tuple(self._splits.sections(files, rows, stored))
+            members = list(islice(stored, len(group)))
+            found[of_row[group.start]] = tuple(sections_of(members, ranks, group))
         return found
 
 

@@ -45,12 +45,17 @@ def file_paths(
     partitions = _partition_values(definition, files, groups)
     names = files["file_name"].to_pylist()
     external = files["external_path"].to_pylist()
+    bucket_ids = files["bucket"].to_pylist()
     paths: list[str] = []
+    folders: dict[tuple[Any, ...], str] = {}
     for group, partition in zip(groups, partitions, strict=True):
-        bucket = files["bucket"][group.start].as_py()
-        folder = canonical_data_file_path(paimon, partition, bucket, "")
-        folder = str(folder).rstrip("/")
-        paths += [external[i] or f"{folder}/{names[i]}" for i in group]
+        bucket = f"bucket-{bucket_ids[group.start]}"
+        folder = folders.get(partition)
+        if folder is None:
+            number = bucket_ids[group.start]
+            folder = str(canonical_data_file_path(paimon, partition, number, "")).rstrip("/")
+            folder = folders[partition] = folder.removesuffix(bucket)
+        paths += [external[i] or f"{folder}{bucket}/{names[i]}" for i in group]
     return paths
 
 
@@ -71,20 +76,20 @@ def stored_files(
     paths: Sequence[str],
     deletions: Mapping[tuple[bytes, int, str], Deletions],
 ) -> list[StoredFile]:
-    """The files in those rows, all of one bucket; `paths` are those of all files."""
-    taken = files.slice(int(rows[0]), len(rows))
+    """The files in those rows, in their order; `paths` are those of all files."""
+    taken = files.take(pa.array(rows))
     columns = [
         taken[name].to_pylist()
         for name in (
             "partition", "bucket", "file_name", "schema_id", "row_count", "file_size",
-            "delete_row_count", "min_sequence_number", "max_sequence_number", "first_row_id",
-            "write_cols",
+            "delete_row_count", "level", "min_sequence_number", "max_sequence_number",
+            "first_row_id", "write_cols",
         )
     ]  # fmt: skip
     found = []
     for place, row in enumerate(zip(*columns, strict=True)):
         partition, bucket, name, schema_id, count, size, deleted, *ids, written = row
-        least, sequence, first = ids
+        level, least, sequence, first = ids
         found.append(
             StoredFile(
                 path=paths[int(rows[place])],
@@ -93,6 +98,7 @@ def stored_files(
                 rows=count,
                 size_bytes=size,
                 deleted_rows=deleted,
+                level=level,
                 min_sequence_number=least,
                 max_sequence_number=sequence,
                 first_row_id=first,
