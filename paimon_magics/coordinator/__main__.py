@@ -117,7 +117,7 @@ def _serve(options: argparse.Namespace) -> int:
         watch=coordinator.watching,
         fence=None if ownership is None else ownership.fence,
     )
-    group = None
+    group = inserts = None
     if ownership is not None:
         group = _group_commit(options, folder, store, catalog, coordinator, ownership)
         coordinator.place = group.hold
@@ -135,6 +135,7 @@ def _serve(options: argparse.Namespace) -> int:
         routes=routes,
         root="" if hub is None else hub.root,
         group=group,
+        inserts=inserts,
     )
     idling = None
     if options.embedded:

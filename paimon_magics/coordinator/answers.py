@@ -171,7 +171,7 @@ def answer_response(answer: Answer) -> Response:
             )
 
 
-async def on_error(_: Request, error: Exception) -> Response:
+async def on_error(_: Request | None, error: Exception) -> Response:
     """The response to a request that raised an error of ours."""
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):

@@ -28,6 +28,8 @@ from paimon_magics.coordinator.answers import (
     on_unexpected,
 )
 from paimon_magics.coordinator.authorisation import Authoriser
+from paimon_magics.coordinator.group.insert_routes import InsertRoutes
+from paimon_magics.coordinator.group.quick_inserts import QuickInserts
 from paimon_magics.coordinator.group.reporting import InsertMetrics
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.guard import Guard, TooLargeError, guarded, on_too_large
@@ -51,12 +53,14 @@ def application(
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
     group: GroupCommit | None = None,
+    inserts: InsertRoutes | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
     `authoriser` says who asks, and `authorisation.SCOPES` what that takes. `warehouse` is what
     clients on the same machine may open themselves. `routes` are further ones, behind the same
-    authoriser and limits. `group` takes small inserts, where somebody does.
+    authoriser and limits. `group` takes small inserts, where somebody does,
+    and `inserts` are its endpoints, which are among the routes.
     """
     metrics = Metrics(coordinator)
     if group is not None:
@@ -81,7 +85,8 @@ def application(
             Exception: on_unexpected,
         },
     )
-    return Guard(app, authoriser, request_bytes_max, root)
+    behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts, root)
+    return Guard(behind, authoriser, request_bytes_max, root)
 
 
 class _Handlers:

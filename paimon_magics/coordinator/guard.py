@@ -15,7 +15,7 @@ from paimon_magics.coordinator.authorisation import PUBLIC, SCOPES, STREAMS, Aut
 from paimon_magics.coordinator.authorisation import Scope as Needed
 from paimon_magics.errors import SetupError
 
-__all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_of"]
+__all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
 
 _PRINCIPAL = "paimon_magics.principal"
 _WEBSOCKET = "WEBSOCKET"
@@ -40,7 +40,12 @@ def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
 
 def principal_of(request: Request) -> Principal:
     """Who sent a request that has passed the guard."""
-    principal = request.scope[_PRINCIPAL]
+    return principal_in(request.scope)
+
+
+def principal_in(scope: Scope) -> Principal:
+    """The same, for who has only the request's scope."""
+    principal = scope[_PRINCIPAL]
     assert isinstance(principal, Principal)
     return principal
 
@@ -156,7 +161,7 @@ class TooLargeError(Exception):
         self.bytes_max = bytes_max
 
 
-async def on_too_large(_: Request, error: Exception) -> Response:
+async def on_too_large(_: Request | None, error: Exception) -> Response:
     """The answer to a request whose body was too large."""
     assert isinstance(error, TooLargeError)
     return _too_large(error.bytes_max)

@@ -90,6 +90,10 @@ class InsertRoutes:
         answer = await self.submit(facts, admitted, request.headers.get("group_commit"), named)
         return answer_of(answer, named.label)
 
+    def known(self, database: str, table: str) -> Facts | None:
+        """A table, if it was looked at just now."""
+        return self._group.known_tables.fresh(database, table)
+
     def fresh(self, request: HTTPConnection) -> Facts | None:
         """The table that a request names, if it was looked at just now."""
         names = request.path_params
