@@ -234,7 +234,10 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         if read is None:
             read = _read(connection, table, relation, zone, found_point)
         connection.keep_read(key, read)
-        narrowed, columns = _narrowed(read, relation.names)
+        narrowed, columns = read, None
+        # Spark leaves columns out of its own scans by itself, and names them all in its errors.
+        if read.planned.splits or _plan(connection, table, read).tasks:
+            narrowed, columns = _narrowed(read, relation.names)
         found = connection.views.find((key, columns))
         if found is not None:
             return found
