@@ -209,7 +209,7 @@ def _padded(values: Any, column: Column) -> Any:
 def _check_arrow(column: Column, values: Any) -> None:
     """What Arrow's types leave open: NULL, and lengths. Nested NULLs are Arrow's to check."""
     if not column.type.nullable and values.null_count:
-        raise ValueError(f"column `{column.name}` is NOT NULL, and {values.null_count} values are")
+        raise ValueError(f"column `{column.name}` is NOT NULL, and {values.null_count} NULL given")
     _check_length(column, values)
 
 
