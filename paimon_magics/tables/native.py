@@ -142,7 +142,7 @@ def buffer_options(definition: TableDefinition, slots: int) -> dict[str, str]:
     It holds for each bucket that a writer has open. Fixed buckets of a table are shared by `slots`
     writers, and so is what a writer may take.
     """
-    given = definition.option("write-buffer-size")
+    given = definition.stored_option("write-buffer-size")
     if given is not None:
         size_bytes = memory_size_bytes("write-buffer-size", given)
     else:

@@ -1,0 +1,32 @@
+"""How much memory a writer of primary-key rows may take for its buffer."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable
+from paimon_magics.tables.native import buffer_options
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("options", "slots", "expected_bytes"),
+    [
+        ("'bucket' = '1'", 2, 128 * MIB),
+        ("'bucket' = '8'", 2, 32 * MIB),
+        ("'bucket' = '1000'", 2, 8 * MIB),
+        ("'bucket' = '8', 'write-buffer-size' = '300 mb'", 2, 300 * MIB),
+    ],
+)
+def test_the_buffer_is_the_tables_or_a_share_of_ours(
+    options: str, slots: int, expected_bytes: int
+) -> None:
+    statement = parse_statement(
+        f"CREATE TABLE t (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k', {options})"
+    )
+    assert isinstance(statement, CreateTable)
+    found = buffer_options(plan_create_table(statement), slots)
+    assert found == {"write.parquet-buffer-size": f"{expected_bytes} b"}
