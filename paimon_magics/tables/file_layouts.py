@@ -30,7 +30,7 @@ def layout_files(view: TableView) -> pa.Table:
     table without partitions; NULL and blank text are `partition.default-name`."""
     if view.snapshot is None:
         return FILES.empty_table()
-    found = undeleted(entries(view.paimon, view.snapshot).select(_COLUMNS))
+    found = undeleted(entries(view.folder.columns, view.snapshot).select(_COLUMNS))
     found = view.in_real_buckets(found)
     columns = {
         "partition": _partitions(view, found.column("partition").combine_chunks()),
