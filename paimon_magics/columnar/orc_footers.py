@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from paimon_magics.columnar.varints import signed, varint
+
 __all__ = ["OrcTimes", "orc_times"]
 
 _CODECS = ("none", "zlib", "snappy", "lzo", "lz4", "zstd")
@@ -43,7 +45,7 @@ def orc_times(read: Callable[[int, int], bytes], size_bytes: int) -> OrcTimes:
             content = dict(_fields(_inflated(read(start, stripe[4]), codec)))
             zones.append(_bytes(content.get(3, b"UTC")).decode() or "UTC")
     ends = [
-        _signed(_number(end))
+        signed(_number(end))
         for number, value in footer
         if number == 7
         for key, statistics in _fields(_bytes(value))
@@ -78,20 +80,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if place >= len(message):
-            raise ValueError("its footer ends in the middle of a number")
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7
-
-
-def _signed(value: int) -> int:
-    return (value >> 1) ^ -(value & 1)
+    return varint(message, place, "its footer")
 
 
 def _number(value: int | bytes) -> int:

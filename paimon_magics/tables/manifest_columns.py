@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.varints import signed, varint
 from paimon_magics.errors import TableDamagedError
 
 __all__ = ["MANIFEST_ENTRIES", "MANIFEST_FILES", "ManifestColumns", "avro_columns"]
@@ -214,16 +215,8 @@ def _inflated(body: bytes) -> bytes:
 
 
 def _long(source: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if position >= len(source):
-            raise ValueError("it ends in the middle of a number")
-        byte = source[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-        shift += 7
+    value, position = varint(source, position)
+    return signed(value), position
 
 
 def _bytes(source: memoryview, position: int) -> tuple[bytes, int]:

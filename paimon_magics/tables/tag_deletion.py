@@ -23,7 +23,7 @@ from paimon_magics.tables.kept_files import KeptFiles, snapshot_of_tag
 from paimon_magics.tables.latest_snapshots import (
     earliest_snapshot_id,
     latest_snapshot,
-    read_snapshot,
+    usable_snapshots,
 )
 
 __all__ = ["remove_tag"]
@@ -61,8 +61,7 @@ def _remove_files(table: Table, rules: ExpiryRules, tagged: Any) -> None:
     kept = KeptFiles(table)
     if any(tag.id == tagged.id for tag in kept.tags):
         return
-    read = (read_snapshot(paimon, snapshot_id) for snapshot_id in range(earliest, latest.id + 1))
-    chain = [snapshot for snapshot in read if snapshot is not None]
+    chain = usable_snapshots(paimon, table.store)
     files = ExpiredFiles(table, rules, kept)
     data = files.of_data(tagged, kept.data_beside(tagged.id) | kept.data_of(chain))
     names = kept.metadata(0, NO_FLOOR, chain)
