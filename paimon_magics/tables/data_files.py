@@ -19,10 +19,12 @@ from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.predicates import ColumnPredicate
 from paimon_magics.planning.splits import Deletions, StoredFile
 from paimon_magics.planning.views import ROW_ID
 from paimon_magics.tables.file_formats import FORMATS, StoredColumns
 from paimon_magics.tables.locations import local_path
+from paimon_magics.tables.row_groups import StoredCondition
 
 __all__ = ["FileAccess", "FileColumns", "FileReader"]
 
@@ -66,6 +68,7 @@ class FileReader:
     KIND that are wanted of key-value files, `with_row_ids` adds ROW_ID and SEQUENCE of tables with
     row tracking, `first_place` PLACE: rows' numbers in their file, counted from there. Batches have
     at most `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
+    Rows that don't meet the `conditions` on fields of the table may be left out.
     """
 
     access: FileAccess
@@ -76,12 +79,20 @@ class FileReader:
     with_row_ids: bool = False
     first_place: int | None = None
     legacy_instants: bool = True
+    conditions: tuple[tuple[Field, ColumnPredicate], ...] = ()
 
     def holds(self, file: StoredFile, wanted: Field) -> bool:
         """Whether a file has a column, by the column's id."""
-        stored = {one.id: one.name for one in self.schemas[file.schema_id]}
+        return wanted.id in self._fields(file)
+
+    def _fields(self, file: StoredFile) -> dict[int, Field]:
+        """The fields that a file has, by id."""
         written = file.write_columns
-        return wanted.id in stored and (written is None or stored[wanted.id] in written)
+        return {
+            one.id: one
+            for one in self.schemas[file.schema_id]
+            if written is None or one.name in written
+        }
 
     def batches(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
         """The file's rows without deleted ones, in their order, as batches that are not empty.
@@ -90,7 +101,7 @@ class FileReader:
         """
         deleted = self._deleted(file.deletions) if file.deletions else None
         start = 0
-        for batch in self._evolved(file):
+        for start, batch in self._evolved(file):
             stop = start + batch.num_rows
             if self.with_row_ids:
                 batch = _numbered(batch, file, start)
@@ -126,10 +137,7 @@ class FileReader:
 
     def mapping(self, file: StoredFile) -> FileColumns:
         """What is read of a file for the columns that are wanted."""
-        stored = {one.id: one for one in self.schemas[file.schema_id]}
-        if file.write_columns is not None:
-            written = set(file.write_columns)
-            stored = {number: one for number, one in stored.items() if one.name in written}
+        stored = self._fields(file)
         found = tuple(stored.get(one.id) for one in self.wanted)
         names = [one.name for one in found if one is not None] + list(self.system)
         if self.with_row_ids:
@@ -165,15 +173,17 @@ class FileReader:
                 hint="Restore the file, or go back to a snapshot that does not use it.",
             ) from e
 
-    def _evolved(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
+    def _evolved(self, file: StoredFile) -> Iterator[tuple[int, pa.RecordBatch]]:
         columns = self.mapping(file)
-        for batch in self._stored(file, columns):
-            yield self.evolved(batch, columns)
+        for place, batch in self._stored(file, columns):
+            yield place, self.evolved(batch, columns)
 
-    def _stored(self, file: StoredFile, columns: FileColumns) -> Iterator[pa.RecordBatch]:
+    def _stored(
+        self, file: StoredFile, columns: FileColumns
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         if not columns.names:  # nothing of it is stored: the number of rows is known
             for start in range(0, file.rows, self.batch_rows):
-                yield _without_columns(min(self.batch_rows, file.rows - start))
+                yield start, _without_columns(min(self.batch_rows, file.rows - start))
             return
         read = FORMATS.get(file.format)
         if read is None:
@@ -183,9 +193,18 @@ class FileReader:
             )
         types = {one.name: one.type for one in columns.found if one is not None} | _SYSTEM
         optional = _ROW_IDS if self.with_row_ids else ()
-        stored = StoredColumns(columns.names, types, optional, self.legacy_instants)
+        conditions = tuple(self._conditions(file))
+        stored = StoredColumns(columns.names, types, optional, self.legacy_instants, conditions)
         with self.telling(file), contextlib.closing(self.access.open(file.path)) as source:
             yield from read(source, stored, self.batch_rows)
+
+    def _conditions(self, file: StoredFile) -> Iterator[StoredCondition]:
+        """The conditions on columns that the file has with the type of today."""
+        stored = self._fields(file) if self.conditions else {}
+        for wanted, predicate in self.conditions:
+            one = stored.get(wanted.id)
+            if one is not None and one.type == wanted.type:
+                yield StoredCondition(one.name, one.type, predicate)
 
 
 def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordBatch:

@@ -141,6 +141,7 @@ def plan_data_read(
         batch_rows=batch_rows,
         with_row_ids=kind is ViewKind.ROW_TRACKING,
         legacy_instants=definition.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+        conditions=tuple(_conditions(fields, predicates, view)),
     )
     return DataRead(
         definition,
@@ -152,6 +153,15 @@ def plan_data_read(
         schemas,
         predicates,
     )
+
+
+def _conditions(
+    fields: Sequence[Field], predicates: Sequence[ColumnPredicate], view: RowView
+) -> Iterator[tuple[Field, ColumnPredicate]]:
+    """The conditions that speak of stored values: arrays of `$binlog` are none."""
+    by_name = {field.name: field for field in fields}
+    for one in predicates if view.kind is not ViewKind.BINLOG else ():
+        yield by_name[one.column], one
 
 
 def _check_types(

@@ -1,12 +1,14 @@
 """The rows of Parquet, ORC and Avro files as Arrow batches of the columns that are asked for.
 
+Each batch comes with the number of its first row. Row groups of Parquet whose statistics tell that
+no row of theirs meets the conditions are passed over; an empty batch stands behind the last one.
 Light to import: Spark's tasks load it. Memory is bounded by the batch: Parquet is read through a
 buffer instead of whole column chunks. Whatever a damaged file raises is the caller's to tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 from paimon_magics.columnar.orc_footers import orc_times
 from paimon_magics.columnar.orc_zones import has_times, in_zone, is_utc
 from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.tables.row_groups import StoredCondition, useful_row_groups
 
 __all__ = ["FORMATS", "StoredColumns", "parquet_file"]
 
@@ -25,16 +28,22 @@ _NANOSECONDS_MS = 2**63 // 1_000_000  # what fits 64 bits of nanoseconds
 @dataclass(frozen=True)
 class StoredColumns:
     """The columns `names` as a file calls them, their `types` by name; those that are `optional`
-    are left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`."""
+    are left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`. Rows that
+    don't meet the `conditions` may be left out."""
 
     names: tuple[str, ...]
     types: Mapping[str, pa.DataType]
     optional: tuple[str, ...] = ()
     legacy_instants: bool = True
+    conditions: tuple[StoredCondition, ...] = ()
 
     def of(self, stored: Sequence[str]) -> list[str]:
         """The names to read out of a file with the columns `stored`."""
         return [name for name in self.names if name in stored or name not in self.optional]
+
+
+_Placed = tuple[int, pa.RecordBatch]  # a batch, and the number of its first row in the file
+_Reader = Callable[[Any, StoredColumns, int], Iterator[_Placed]]
 
 
 def parquet_file(source: Any) -> Any:
@@ -44,10 +53,25 @@ def parquet_file(source: Any) -> Any:
     return pq.ParquetFile(source, buffer_size=_PARQUET_BUFFER_BYTES)
 
 
-def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
+def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_Placed]:
     with parquet_file(source) as parquet:
         names = columns.of(parquet.schema_arrow.names)
-        yield from parquet.iter_batches(batch_size=batch_rows, columns=names)
+        if not columns.conditions:
+            yield from _placed(parquet.iter_batches(batch_size=batch_rows, columns=names))
+            return
+        for groups in useful_row_groups(parquet.metadata, columns.conditions):
+            numbers = list(groups.numbers)
+            batches = parquet.iter_batches(batch_rows, row_groups=numbers, columns=names)
+            yield from _placed(batches, groups.first_row)
+        schema = pa.schema([parquet.schema_arrow.field(name) for name in names])
+        nothing = [pa.array([], field.type) for field in schema]
+        yield parquet.metadata.num_rows, pa.RecordBatch.from_arrays(nothing, schema=schema)
+
+
+def _placed(batches: Iterable[pa.RecordBatch], place: int = 0) -> Iterator[_Placed]:
+    for batch in batches:
+        yield place, batch
+        place += batch.num_rows
 
 
 def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -138,9 +162,13 @@ def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
     return value
 
 
-FORMATS: Mapping[str, Callable[[Any, StoredColumns, int], Iterator[pa.RecordBatch]]] = {
+def _counted(read: Callable[[Any, StoredColumns, int], Iterator[pa.RecordBatch]]) -> _Reader:
+    return lambda source, columns, batch_rows: _placed(read(source, columns, batch_rows))
+
+
+FORMATS: Mapping[str, _Reader] = {
     "parquet": _parquet,
-    "orc": _orc,
-    "avro": _avro,
+    "orc": _counted(_orc),
+    "avro": _counted(_avro),
 }
 """Readers by the ending of a file's name."""

@@ -17,8 +17,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.columnar.java_text import cast_text
 from paimon_magics.planning.option_values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifest_entries import entries
@@ -79,7 +77,6 @@ _INDEXES = pa.schema(
 )
 _EPOCH = datetime.date(1970, 1, 1)
 _DELETION_VECTORS = "DELETION_VECTORS"
-_DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,25 +248,8 @@ _TYPES = {
 
 
 def _partition_values(view: TableView, stored: Any) -> list[tuple[str, ...]]:
-    fields = view.partition_fields()
-    rows = _flat(stored)
-    if not fields:
-        return [()] * len(rows)
-    default = view.options.get("partition.default-name", _DEFAULT_PARTITION)
-    decoded = decode_rows(rows, [f.stored_type for f in fields])
-    columns = []
-    for values, field in zip(decoded, fields, strict=True):
-        is_text = isinstance(field.type, AtomicType) and field.type.name in _TEXTS
-        columns.append(
-            [
-                default if text is None or (is_text and not text.strip()) else text
-                for text in cast_text(values, field.type).to_pylist()
-            ]
-        )
-    return list(zip(*columns, strict=True))
-
-
-_TEXTS = ("CHAR", "VARCHAR", "STRING")
+    columns = [texts.to_pylist() for texts in view.partition_values(_flat(stored))]
+    return list(zip(*columns, strict=True)) if columns else [()] * len(stored)
 
 
 def _deleted_records(view: TableView) -> dict[bytes, int | None]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.bucket_hash import default_bucket
+from paimon_magics.columnar.value_ranges import may_match
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.predicates import ColumnPredicate
 from paimon_magics.tables.types import arrow_type
@@ -41,7 +42,7 @@ def in_partitions(
     for one in wanted:
         column = values[keys.index(one.column)]
         nulls = np.asarray(column.is_null())
-        kept &= _may_match(one, column, column, nulls, nulls)
+        kept &= may_match(one, column, column, nulls, nulls)
     found: _Bools = kept[np.asarray(codes.indices)]
     return found
 
@@ -88,7 +89,7 @@ def in_key_ranges(
     kept = np.ones(files.num_rows, dtype=bool)
     for one in wanted:
         place = keys.index(one.column)
-        kept &= _may_match(one, least[place], greatest[place], never, never)
+        kept &= may_match(one, least[place], greatest[place], never, never)
     return kept
 
 
@@ -150,7 +151,7 @@ def _in_ranges(
         nulls = np.array([count is None or count > 0 for count in known])
         all_null = np.array([count is not None and count >= n for count, n in zip(
             known, total.tolist(), strict=True)])  # fmt: skip
-        kept &= _may_match(one, least[place], greatest[place], nulls, all_null)
+        kept &= may_match(one, least[place], greatest[place], nulls, all_null)
     return kept
 
 
@@ -158,46 +159,6 @@ def _has_fields(rows: pa.Array, fields: int) -> bool:
     """Whether all serialised rows have that many fields."""
     arities = pc.binary_slice(rows, 0, 4)
     return bool(pc.all(pc.equal(arities, fields.to_bytes(4, "big"))).as_py())
-
-
-def _may_match(
-    one: ColumnPredicate,
-    least: pa.Array,
-    greatest: pa.Array,
-    nulls: _Bools,
-    all_null: _Bools,
-) -> _Bools:
-    """Where a column with these bounds can meet the condition. Unknown bounds are NULL."""
-    match one.operator:
-        case "is null":
-            return nulls
-        case "is not null":
-            return ~all_null
-        case "in":
-            found = np.zeros(len(least), dtype=bool)
-            for value in one.values:
-                found |= _compared("=", value, least, greatest)
-        case operator:
-            found = _compared(operator, one.values[0], least, greatest)
-    return found & ~all_null
-
-
-def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array) -> _Bools:
-    try:
-        wanted = pa.scalar(value, least.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return np.ones(len(least), dtype=bool)  # a value that the type can't have: no judgement
-    conditions = {
-        "=": ((pc.less_equal, least), (pc.greater_equal, greatest)),
-        "<": ((pc.less, least),),
-        "<=": ((pc.less_equal, least),),
-        ">": ((pc.greater, greatest),),
-        ">=": ((pc.greater_equal, greatest),),
-    }[operator]
-    kept = np.ones(len(least), dtype=bool)
-    for compare, bounds in conditions:
-        kept &= np.asarray(pc.fill_null(compare(bounds, wanted), fill_value=True))
-    return kept
 
 
 def _all(files: pa.Table) -> _Bools:

@@ -71,12 +71,20 @@ class SplitReader:
         reader = self.files
         if self.rule is not None:  # what decides a merge is of no use here
             reader = replace(
-                reader,
+                self._of_keys(reader),
                 wanted=tuple(one for one in reader.wanted if one.name in self.columns),
                 system=self._system_columns(),
             )
         for file in files:
             yield from reader.batches(file)
+
+    def _of_keys(self, reader: FileReader) -> FileReader:
+        """With the conditions on keys alone: they hold for all rows of a key or for none, so that
+        rows that hide others, and both rows of an update, are read with them."""
+        assert self.rule is not None
+        keys = self.rule.order.keys
+        kept = tuple(one for one in reader.conditions if one[0].name in keys)
+        return replace(reader, conditions=kept)
 
     def _system_columns(self) -> tuple[str, ...]:
         """What the view is made of beside the table's columns."""
@@ -86,22 +94,23 @@ class SplitReader:
 
     def _side_by_side(self, groups: Sequence[Sequence[StoredFile]]) -> Iterator[pa.RecordBatch]:
         """Each column from the newest file of a group that has it."""
+        reader = replace(self.files, conditions=())  # a file has only some columns of its rows
         for group in groups:
             if len(group) == 1:
-                yield from self.files.batches(group[0])
+                yield from reader.batches(group[0])
                 continue
             wanted: dict[int, list[Field]] = {}
-            for one in self.files.wanted:
-                holders = (i for i, file in enumerate(group) if self.files.holds(file, one))
+            for one in reader.wanted:
+                holders = (i for i, file in enumerate(group) if reader.holds(file, one))
                 wanted.setdefault(next(holders, len(group) - 1), []).append(one)
             oldest = len(group) - 1  # all rows are there: ids and kinds are told by it
-            if self.files.with_row_ids or not wanted:
+            if reader.with_row_ids or not wanted:
                 wanted.setdefault(oldest, [])
             parts = [
                 replace(
-                    self.files,
+                    reader,
                     wanted=tuple(fields),
-                    with_row_ids=self.files.with_row_ids and i == oldest,
+                    with_row_ids=reader.with_row_ids and i == oldest,
                 ).batches(group[i])
                 for i, fields in wanted.items()
             ]
@@ -113,9 +122,8 @@ class SplitReader:
         for section in sections:
             if takes_late(self.files, rule, section):
                 numbers = self.view.sequence_numbers
-                yield from merged_late(
-                    self.files, rule, section, self._added, sequence_numbers=numbers
-                )
+                files = self._of_keys(self.files)
+                yield from merged_late(files, rule, section, self._added, sequence_numbers=numbers)
                 continue
             for batch in self._merged_by([section], lambda groups: merge_rows(groups, rule)):
                 kept = self._added(batch)
@@ -135,16 +143,19 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         assert self.rule is not None
         for section in sections:
-            files = replace(self.files, batch_rows=block_rows(self.files, section))
+            # A run has every key once: where there is no other, no row hides another one.
+            files = self.files if len(section) == 1 else self._of_keys(self.files)
+            files = replace(files, batch_rows=block_rows(files, section))
             yield from merge_runs([_chained(files, run) for run in section], self.rule.order, merge)
 
     def _difference(self, split: DifferenceSplit) -> Iterator[pa.RecordBatch]:
         rule = self.rule
         assert rule is not None
         in_order = replace(rule, in_key_order=True)
+        keyed = replace(self, files=self._of_keys(self.files))
 
         def side(sections: Sequence[Section], number: int) -> Iterator[pa.RecordBatch]:
-            for batch in self._merged_by(sections, lambda groups: merge_rows(groups, in_order)):
+            for batch in keyed._merged_by(sections, lambda groups: merge_rows(groups, in_order)):
                 place = batch.schema.get_field_index(SEQUENCE)
                 level = pa.array(np.full(batch.num_rows, number, dtype=np.int64))
                 yield batch.append_column(_BEFORE, batch.column(place)).set_column(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import braced, cast_text, stored_type
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
-from paimon_magics.statements.data_types import DataType
+from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.type_text import from_paimon
 from paimon_magics.tables.live_files import ManifestFolder
 from paimon_magics.tables.stored_tables import StoredTable
@@ -28,6 +28,8 @@ __all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
 Document = Mapping[str, Any]
 Row = tuple[Any, ...]
 
+_DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+_TEXTS = ("CHAR", "VARCHAR", "STRING")
 _POSTPONE = "-2"  # the option `bucket` of a table whose buckets come later
 
 
@@ -104,6 +106,22 @@ class TableView:
         values = decode_rows(encoded.dictionary, [f.stored_type for f in fields])
         texts = [cast_text(v, f.type) for v, f in zip(values, fields, strict=True)]
         return braced(texts).cast(pa.string()).take(encoded.indices)
+
+    def partition_values(self, partitions: pa.Array) -> list[pa.Array]:
+        """The texts of each partition column; `partition.default-name` stands for NULL and for
+        blank texts, as in the names of folders."""
+        encoded = partitions.dictionary_encode()
+        fields = self.partition_fields()
+        default = self.options.get("partition.default-name", _DEFAULT_PARTITION)
+        found = []
+        values = decode_rows(encoded.dictionary, [f.stored_type for f in fields]) if fields else []
+        for column, one in zip(values, fields, strict=True):
+            texts = cast_text(column, one.type).cast(pa.string())
+            if isinstance(one.type, AtomicType) and one.type.name in _TEXTS:
+                blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+                texts = pc.if_else(pc.fill_null(blank, True), default, texts)
+            found.append(pc.fill_null(texts, default).take(encoded.indices))
+        return found
 
     def in_real_buckets(self, entries: pa.Table) -> pa.Table:
         """The entries that are read: files that wait for their bucket are not, yet."""

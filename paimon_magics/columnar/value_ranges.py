@@ -1,0 +1,57 @@
+"""Whether values between two bounds can meet a condition: of files, and of row groups in them.
+
+Light to import: Spark's tasks load it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.planning.predicates import ColumnPredicate
+
+__all__ = ["may_match"]
+
+_Bools = npt.NDArray[np.bool_]
+
+
+def may_match(
+    one: ColumnPredicate,
+    least: pa.Array,
+    greatest: pa.Array,
+    nulls: _Bools,
+    all_null: _Bools,
+) -> _Bools:
+    """Where a column with these bounds can meet the condition. Unknown bounds are NULL."""
+    match one.operator:
+        case "is null":
+            return nulls
+        case "is not null":
+            return ~all_null
+        case "in":
+            found = np.zeros(len(least), dtype=bool)
+            for value in one.values:
+                found |= _compared("=", value, least, greatest)
+        case operator:
+            found = _compared(operator, one.values[0], least, greatest)
+    return found & ~all_null
+
+
+def _compared(operator: str, value: object, least: pa.Array, greatest: pa.Array) -> _Bools:
+    try:
+        wanted = pa.scalar(value, least.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return np.ones(len(least), dtype=bool)  # a value that the type can't have: no judgement
+    conditions = {
+        "=": ((pc.less_equal, least), (pc.greater_equal, greatest)),
+        "<": ((pc.less, least),),
+        "<=": ((pc.less_equal, least),),
+        ">": ((pc.greater, greatest),),
+        ">=": ((pc.greater_equal, greatest),),
+    }[operator]
+    kept = np.ones(len(least), dtype=bool)
+    for compare, bounds in conditions:
+        kept &= np.asarray(pc.fill_null(compare(bounds, wanted), fill_value=True))
+    return kept
