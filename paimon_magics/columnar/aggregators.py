@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_magics.columnar.sketches import hll_union, rbm32_union, theta_union
 from paimon_magics.errors import JobError, UnsupportedStatementError
 
 __all__ = ["Aggregator", "ColumnFunction", "aggregator"]
@@ -200,6 +201,63 @@ def _mapped(one: Aggregator, accumulator: Any, value: Any) -> Any:
     return list(merged.items())
 
 
+def _mapped_by_time(one: Aggregator, accumulator: Any, value: Any) -> Any:
+    """Of each key the value whose text in the field `ts-field` is greatest; NULL takes it away."""
+    fields = one.type.item_type
+    field = one.function.options.get("ts-field") or fields.field(fields.num_fields - 1).name
+    merged = dict(accumulator)
+    for key, row in value:
+        old = merged.get(key)
+        if row is None:
+            merged.pop(key, None)
+        elif row[field] is None:
+            continue
+        elif old is None or old[field] is None or _java(row[field]) > _java(old[field]):
+            merged[key] = row
+    return list(merged.items())
+
+
+def _java(text: str) -> bytes:
+    """A text as Java compares it: by its UTF-16 units."""
+    return text.encode("utf-16-be")
+
+
+def _nested_partly(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
+    """Rows with the same `nested-key` become one, of the last values that are not NULL."""
+    if value is None:
+        return accumulator, True
+    keys = _nested_keys(one)
+    nulls = one.function.options.get("nested-key-null-strategy", "merge").lower()
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in (*(accumulator or ()), *value):
+        if row is None:
+            continue
+        key = _key(row, keys)
+        if None in key and nulls == "error":
+            raise JobError(
+                f"A row in `{one.column}` has NULL in its nested key ({', '.join(keys)}).",
+                hint=f"Set 'fields.{one.column}.nested-key-null-strategy' to 'merge' or 'ignore'.",
+            )
+        if None in key and nulls == "ignore":
+            continue
+        known = found.setdefault(key, dict.fromkeys(row))
+        known.update((name, item) for name, item in row.items() if item is not None)
+    return list(found.values()), True
+
+
+def _united(union: Callable[[bytes, bytes], bytes]) -> _Step:
+    def combine(one: Aggregator, accumulator: Any, value: Any) -> Any:
+        try:
+            return union(accumulator, value)
+        except ValueError as error:
+            raise JobError(
+                f"`{one.column}` has values that '{one.function.name}' can't merge: {error}.",
+                hint="They must be serialised as the function needs them.",
+            ) from error
+
+    return _of_two(combine)
+
+
 def _nested(one: Aggregator, accumulator: Any, value: Any) -> tuple[Any, bool]:
     if value is None:
         return accumulator, True
@@ -255,7 +313,12 @@ _AGG: dict[str, _Step] = {
     "listagg": _listed,
     "collect": _collected,
     "merge_map": _of_two(_mapped),
+    "merge_map_with_keytime": _of_two(_mapped_by_time),
     "nested_update": _nested,
+    "nested_partial_update": _nested_partly,
+    "rbm32": _united(rbm32_union),
+    "theta_sketch": _united(theta_union),
+    "hll_sketch": _united(hll_union),
 }
 
 

@@ -1,0 +1,60 @@
+"""Unions of serialised sketches and bitmaps, as Paimon's merge engine makes them.
+
+Alone in knowing DataSketches (the extra `sketches`) and pyroaring. Sources: `ThetaSketch`,
+`HllSketchUtil`, `RoaringBitmap32` of Paimon.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paimon_magics.errors import SetupError
+
+__all__ = ["hll_union", "rbm32_union", "theta_union"]
+
+
+def theta_union(one: bytes, other: bytes) -> bytes:
+    """The union of two theta sketches, compact and ordered. Raises ValueError for other bytes."""
+    sketches = _data_sketches()
+    union = sketches.theta_union()
+    for part in (one, other):
+        union.update(_read(sketches.compact_theta_sketch, part))
+    return bytes(union.get_result().serialize())
+
+
+def hll_union(one: bytes, other: bytes) -> bytes:
+    """The union of two HLL sketches, compact, with 4 bits a slot. Raises ValueError for other
+    bytes."""
+    sketches = _data_sketches()
+    newer = _read(sketches.hll_sketch, other)
+    union = sketches.hll_union(newer.lg_config_k)
+    union.update(newer)
+    union.update(_read(sketches.hll_sketch, one))
+    return bytes(union.get_result(sketches.tgt_hll_type.HLL_4).serialize_compact())
+
+
+def rbm32_union(one: bytes, other: bytes) -> bytes:
+    """The union of two bitmaps of 32-bit numbers, in the portable format of the Roaring project's
+    specification. Raises ValueError for other bytes."""
+    from pyroaring import BitMap
+
+    return bytes((_read(BitMap, one) | _read(BitMap, other)).serialize())
+
+
+def _read(kind: Any, stored: bytes) -> Any:
+    try:
+        return kind.deserialize(stored)
+    except Exception as error:  # those of C++, of several kinds
+        raise ValueError(str(error)) from error
+
+
+def _data_sketches() -> Any:
+    try:
+        import datasketches
+    except ImportError:
+        raise SetupError(
+            "Merging theta and HLL sketches needs the package `datasketches`, which is not there.",
+            hint="Install the extra: pip install 'paimon-magics[sketches]', on every machine that "
+            "runs Spark's tasks.",
+        ) from None
+    return datasketches
