@@ -30,7 +30,7 @@ from paimon_magics.planning.splits import (
 )
 from paimon_magics.tables.types import arrow_type
 
-__all__ = ["BucketSplits", "KeyRanks", "alone_without_deletes", "sections_of"]
+__all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_lone_files"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -43,13 +43,18 @@ class BucketSplits:
         self._definition = definition
         self._target_bytes = self._memory("source.split.target-size")
         self._open_bytes = self._memory("source.split.open-file-cost")
+        self._evolves = definition.data_evolution_enabled
+        # Each key is in one of the files that are fully merged.
+        self._key_once = definition.deletion_vectors_enabled or (
+            definition.merge_engine == "first-row"
+        )
 
     def _memory(self, key: str) -> int:
         return memory_size_bytes(key, self._definition.option(key) or "")
 
     def append(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
         """Of a table without keys, by the files' first sequence numbers."""
-        if self._definition.data_evolution_enabled:
+        if self._evolves:
             yield from self._evolving_splits(stored)
             return
         yield from self.packed(sorted(stored, key=lambda file: file.min_sequence_number))
@@ -74,10 +79,7 @@ class BucketSplits:
         rows of one key become one."""
         levels = {file.level for file in stored}
         merged = 0 not in levels and not any(file.deleted_rows for file in stored)
-        fast = self._definition.deletion_vectors_enabled or (
-            self._definition.merge_engine == "first-row"
-        )
-        if merged and (fast or len(levels) == 1):
+        if merged and (self._key_once or len(levels) == 1):
             if merges:
                 for part in pack_in_order(stored, self._weight, self._target_bytes):
                     yield MergeSplit(tuple(((file,),) for file in part))
@@ -132,15 +134,22 @@ class KeyRanks:
         return self._ranks[self._files.num_rows :]
 
 
-def alone_without_deletes(split: TaskSplit) -> StoredFile | None:
-    """The file of a split that has only one, whose rows are the table's as they are."""
-    if not isinstance(split, MergeSplit) or len(split.sections) != 1:
-        return None
-    ((run, *others),) = split.sections
-    if others or len(run) != 1:
-        return None
-    file = run[0]
-    return file if file.deleted_rows == 0 and file.deletions is None else None
+def without_lone_files(split: TaskSplit) -> tuple[TaskSplit | None, list[StoredFile]]:
+    """What is left of a split without the files that share no key with others, and those: their
+    rows are the table's as they are where nothing in them deletes. Paimon merges those of a split
+    that has others, too; the rows are the same."""
+    if not isinstance(split, MergeSplit):
+        return split, []
+    lone = [
+        section[0][0] if len(section) == 1 and len(section[0]) == 1 else None
+        for section in split.sections
+    ]
+    found = [f for f in lone if f is not None and f.deleted_rows == 0 and f.deletions is None]
+    if not found:
+        return split, []
+    names = {id(file) for file in found}
+    rest = tuple(s for s, file in zip(split.sections, lone, strict=True) if id(file) not in names)
+    return (MergeSplit(rest) if rest else None), found
 
 
 def _key_ranks(files: pa.Table, definition: TableDefinition) -> _Ints:

@@ -33,8 +33,8 @@ from paimon_magics.planning.views import RowView, ViewKind
 from paimon_magics.tables.bucket_splits import (
     BucketSplits,
     KeyRanks,
-    alone_without_deletes,
     sections_of,
+    without_lone_files,
 )
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.file_choice import FileChoice, FunnelStep
@@ -116,6 +116,8 @@ class _Planner:
         self._folder = folder
         self._shows_kinds = view.keeps_retracts
         self._splits = BucketSplits(definition)
+        # Options are looked up once, not for each of many thousand buckets.
+        self._of_tasks = definition.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
         self.choice = choice
         self._unordered = unordered
 
@@ -226,11 +228,10 @@ class _Planner:
         kept: list[TaskSplit] = []
         promoted: list[StoredFile] = []
         for split in splits:
-            file = None if self._shows_kinds else alone_without_deletes(split)
-            if file is None:
-                kept.append(split)
-            else:
-                promoted.append(file)
+            rest, lone = (split, []) if self._shows_kinds else without_lone_files(split)
+            promoted += lone
+            if rest is not None:
+                kept.append(rest)
         return PlannedSplits(raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files))
 
     def _plain_groups(
@@ -245,11 +246,11 @@ class _Planner:
         starts = np.array([group.start for group in groups])
         level = np.asarray(files["level"])
         deletes = np.asarray(pc.fill_null(files["delete_row_count"], -1))
+        lengths = np.diff(np.append(starts, len(level)))
         merged = np.logical_and.reduceat((level > 0) & (deletes == 0), starts)
-        if definition.deletion_vectors_enabled or definition.merge_engine == "first-row":
-            return merged
-        one_level = np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
-        found: npt.NDArray[np.bool_] = merged & one_level
+        if not (definition.deletion_vectors_enabled or definition.merge_engine == "first-row"):
+            merged &= np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
+        found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
         return found
 
     def _needs_tasks(
@@ -264,7 +265,7 @@ class _Planner:
         if self._shows_kinds and self._definition.is_primary_key_table:
             # Spark's own scan cuts files anywhere, also between the two rows of an update.
             return merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
-        if self._definition.data_evolution_enabled or self._view.kind is ViewKind.ROW_TRACKING:
+        if self._of_tasks:
             return True
         if not deletions:
             return False
