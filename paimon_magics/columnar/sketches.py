@@ -6,11 +6,14 @@ Alone in knowing DataSketches (the extra `sketches`) and pyroaring. Sources: `Th
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from paimon_magics.errors import SetupError
 
 __all__ = ["hll_union", "rbm32_union", "theta_union"]
+
+_EMPTY, _SINGLE_ITEM = 4, 32  # flags of a compact theta sketch
 
 
 def theta_union(one: bytes, other: bytes) -> bytes:
@@ -19,7 +22,12 @@ def theta_union(one: bytes, other: bytes) -> bytes:
     union = sketches.theta_union()
     for part in (one, other):
         union.update(_read(sketches.compact_theta_sketch, part))
-    return bytes(union.get_result().serialize())
+    found = bytearray(union.get_result().serialize())
+    if found[0] > 1:  # Java has the probability of sampling there, too
+        struct.pack_into("<f", found, 12, 1.0)
+    elif not found[5] & _EMPTY:
+        found[5] |= _SINGLE_ITEM  # as Java says, too
+    return bytes(found)
 
 
 def hll_union(one: bytes, other: bytes) -> bytes:
