@@ -17,7 +17,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.reading import Relation, frame_of_query, read_plan, relation_of
 from paimon_magics.session.versions import planned_call
-from paimon_magics.session.writing import prepare_insert
+from paimon_magics.session.writing import PreparedInsert, distribution, prepare_insert
 from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.statement import (
     AlterTable,
@@ -299,7 +299,7 @@ def _insert_lines(
     table, change = prepared.table, prepared.change
     lines = [
         f"{table.name}: {_replaced(change, table.definition)}.",
-        f"Distribution: {_distribution(table.definition, insert)}.",
+        f"Distribution: {_distribution(connection, prepared, insert)}.",
     ]
     lines += [
         f"{line}." for line in _query_lines(connection, insert.text, insert.source, parameters)
@@ -322,17 +322,10 @@ def _replaced(change: Change, definition: TableDefinition) -> str:
             return f"the partitions with {shown} are replaced"
 
 
-def _distribution(definition: TableDefinition, insert: Insert) -> str:
+def _distribution(connection: Connection, prepared: PreparedInsert, insert: Insert) -> str:
     if insert.source.is_values:
         return "the rows are written by this process, without a Spark job"
-    if definition.bucket_mode == "HASH_FIXED":
-        return (
-            f"one task owns each of the {definition.bucket} buckets of a partition, hashed by "
-            f"{', '.join(definition.bucket_keys)}"
-        )
-    if definition.is_partitioned:
-        return f"rows are gathered by {', '.join(definition.partition_keys)}"
-    return "every task of the query writes its own rows"
+    return str(distribution(connection, prepared))
 
 
 def _spark_plan(frame: object, mode: str) -> list[str]:

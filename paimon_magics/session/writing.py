@@ -8,7 +8,7 @@ Any other failure before the commit removes the statement's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from paimon_magics.planning.commits import (
     OverwriteTouched,
 )
 from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.distributions import Distribution, distribution_of
 from paimon_magics.planning.writes import (
     Constant,
     check_writable,
@@ -45,6 +46,7 @@ from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.queries import bind_parameters
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PreparedInsert",
     "change_of",
+    "distribution",
     "fetched_values",
     "partition_specs",
     "prepare_insert",
@@ -122,10 +125,13 @@ def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInser
         if rows is not None:
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
         definition = table.definition
-        keep_order = definition.is_primary_key_table and not definition.sequence_fields
-        task = replace(task, partitions_max=partitions_max(table, prepared.base_snapshot_id))
         return write_frame(
-            connection.spark, prepared.frame, task, slots=connection.slots, keep_order=keep_order
+            connection.spark,
+            prepared.frame,
+            task,
+            distribution(connection, prepared),
+            slots=connection.slots,
+            keep_order=definition.is_primary_key_table and not definition.sequence_fields,
         )
 
     receipt, written = _transact(connection, prepared, write, insert.text)
@@ -171,6 +177,24 @@ def prepare_insert(
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, definition, constants, mode)
     return PreparedInsert(table, projected, change, base_snapshot_id, projection)
+
+
+def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:
+    """Which task will write which of the rows; runs no job."""
+    definition = prepared.table.definition
+    partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
+    estimated = None
+    if definition.bucket_mode == "BUCKET_UNAWARE" and (
+        partitions is not None or not definition.is_partitioned
+    ):
+        estimated = estimated_bytes(connection.spark, prepared.frame)
+    return distribution_of(
+        definition,
+        slots=connection.slots,
+        single_writer_rows_max=connection.settings.cross_partition_rows_max,
+        partitions_max=partitions,
+        estimated_bytes=estimated,
+    )
 
 
 def change_of(

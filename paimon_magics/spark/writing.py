@@ -8,7 +8,7 @@ files of its finished tasks to the caller, who knows the transaction's prefix.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from paimon_magics.planning.distributions import Distribution, Gathered, InPlace, OneWriter
 from paimon_magics.spark.row_hashes import row_hash
-from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.names import quoted
 from paimon_magics.tables.writing import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
@@ -30,11 +30,6 @@ __all__ = ["JobWritten", "write_frame"]
 _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"
-
-# What a file of rows that are written where they are must have at least; by Spark's estimate, which
-# is of rows in memory.
-_UNGATHERED_FILE_BYTES_MIN = 4 * 2**20
-_UNGATHERED_FILES_MAX = 64
 
 _SPREAD_MODULUS = 1_000_003  # keeps sums of partition numbers far from overflow
 
@@ -59,21 +54,25 @@ class JobWritten:
 
 
 def write_frame(
-    spark: SparkSession, frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
+    spark: SparkSession,
+    frame: DataFrame,
+    task: WriteTask,
+    distribution: Distribution,
+    *,
+    slots: int,
+    keep_order: bool,
 ) -> JobWritten:
     """Run the job that writes `frame`, whose columns are the table's own.
 
     `slots` is how many tasks can run at once; `keep_order` is for primary-key tables whose last row
     of a key must win. Raises what Spark raises; then every file of the job is to be removed.
     """
-    if not _may_stay(spark, frame, task, slots):
-        task = replace(task, partitions_max=None)
-    rows, repeated = _run(spark, frame, task, slots=slots, keep_order=keep_order)
+    rows, repeated = _run(spark, frame, task, distribution, slots=slots, keep_order=keep_order)
     if any(row["gave_up"] for row in rows):
         # More partitions than the table had: gathered now. The files of the tasks that did not
         # give up are not among the messages.
-        task = replace(task, partitions_max=None)
-        rows, _ = _run(spark, frame, task, slots=slots, keep_order=keep_order)
+        gathered = Gathered(task.partition_keys)
+        rows, _ = _run(spark, frame, task, gathered, slots=slots, keep_order=keep_order)
         repeated = True
     repeated |= (spark.conf.get("spark.speculation", "false") or "false") == "true"
     return JobWritten(
@@ -90,63 +89,59 @@ def write_frame(
 
 
 def _run(
-    spark: SparkSession, frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
+    spark: SparkSession,
+    frame: DataFrame,
+    task: WriteTask,
+    distribution: Distribution,
+    *,
+    slots: int,
+    keep_order: bool,
 ) -> tuple[list[Row], bool]:
     """What the tasks say, and whether some had to be run twice."""
-    placed, bucket_column = _place(frame, task, slots=slots, keep_order=keep_order)
+    partitions_max = distribution.partitions_max if isinstance(distribution, InPlace) else None
+    task = replace(task, partitions_max=partitions_max)
+    placed, bucket_column = _place(frame, task, distribution, slots=slots, keep_order=keep_order)
     names = placed.columns
-    job = placed.mapInArrow(
-        _WriteTasks(
-            task,
-            bucket_column,
-            _HASH if _HASH in names else None,
-            _ORDER if _ORDER in names else None,
-        ),
-        _WRITTEN,
+    tasks = _WriteTasks(
+        task,
+        bucket_column,
+        _HASH if _HASH in names else None,
+        _ORDER if _ORDER in names else None,
     )
     try:
         with small_batches(spark, frame.schema):
-            return job.collect(), False
+            return placed.mapInArrow(tasks, _WRITTEN).collect(), False
     except Exception as error:
         if not is_oversized(error):
             raise
-        return job.collect(), True
-
-
-def _may_stay(spark: SparkSession, frame: DataFrame, task: WriteTask, slots: int) -> bool:
-    """Whether the rows of a partitioned append may be written by the tasks that they are in.
-
-    That costs a third less than to gather them by partition, and makes a file for each task and
-    partition. So it is done where the table has few partitions by now, and only with so many rows
-    that the files are none too small.
-    """
-    if task.partitions_max is None:
-        return False
-    files = task.partitions_max * slots
-    if files > _UNGATHERED_FILES_MAX:
-        return False
-    estimated = estimated_bytes(spark, frame)
-    return estimated is not None and estimated >= files * _UNGATHERED_FILE_BYTES_MIN
+        # A frame of its own: one that has run keeps the size of its batches.
+        return placed.mapInArrow(tasks, _WRITTEN).collect(), True
 
 
 def _place(
-    frame: DataFrame, task: WriteTask, *, slots: int, keep_order: bool
+    frame: DataFrame,
+    task: WriteTask,
+    distribution: Distribution,
+    *,
+    slots: int,
+    keep_order: bool,
 ) -> tuple[DataFrame, str | None]:
     """The frame with its rows where they are to be written, and the column with their bucket where
     that is settled by then."""
-    if task.single_writer_rows_max is not None:
-        numbered = frame.withColumn(_ORDER, F.monotonically_increasing_id())
-        return numbered.repartition(1).sortWithinPartitions(_ORDER).drop(_ORDER), None
     partitions = [quoted(key) for key in task.partition_keys]
     spread = _spread(frame, task.partition_keys)
-    if task.bucket_rule is None and task.dynamic_buckets is None:
-        if not partitions or task.partitions_max is not None:
-            # Not more writers than run at once: each makes a file of its own.
-            return frame.coalesce(slots), None
-        # Spark sizes the partitions itself and splits skewed ones: several writers may share a
-        # partition of an append table.
-        gathered = frame.hint("rebalance", *partitions)
-        return gathered.withColumn(_ORDER, _group(spread)).sortWithinPartitions(_ORDER), None
+    match distribution:
+        case OneWriter():
+            return _in_order(frame, lambda numbered: numbered.repartition(1)), None
+        case InPlace(writers):
+            return frame.coalesce(writers), None
+        case Gathered(()):
+            return _in_order(frame, lambda numbered: numbered.hint("rebalance")), None
+        case Gathered():
+            # Spark sizes the partitions itself and splits skewed ones: several writers may share a
+            # partition of an append table.
+            gathered = frame.hint("rebalance", *partitions)
+            return gathered.withColumn(_ORDER, _group(spread)).sortWithinPartitions(_ORDER), None
     if keep_order or partitions:
         order = _group(F.floor(spread / F.lit(slots)))
         if keep_order:
@@ -164,6 +159,12 @@ def _place(
         bucket_column = _OWNER
     sorted_rows = routed.sortWithinPartitions(_ORDER) if _ORDER in routed.columns else routed
     return sorted_rows, bucket_column
+
+
+def _in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """The frame after a shuffle, its rows in the statement's order within each partition."""
+    numbered = frame.withColumn(_ORDER, F.monotonically_increasing_id())
+    return shuffle(numbered).sortWithinPartitions(_ORDER).drop(_ORDER)
 
 
 def _group(partition: Column) -> Column:

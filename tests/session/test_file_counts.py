@@ -121,9 +121,20 @@ def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
     session: Session, warehouse: Path
 ) -> None:
     session.run("CREATE TABLE t (k BIGINT)")
-    session.run(f"INSERT INTO t SELECT id FROM range(0, 1000, 1, {TASKS})")
-    assert 1 <= len(sizes(warehouse)) <= session._connection.slots
-    assert session.run("SELECT sum(k) FROM t").to_arrow()["sum(k)"].to_pylist() == [499_500]
+    session.run(f"INSERT INTO t SELECT id FROM range(0, 9000000, 1, {TASKS}) WHERE id < 1000000")
+    assert len(sizes(warehouse)) <= session._connection.slots
+    assert session.run("SELECT count(*), max(k) FROM t").to_arrow().to_pylist() == [
+        {"count(1)": 1_000_000, "max(k)": 999_999}
+    ]
+
+
+def test_few_rows_make_one_file_in_the_order_of_the_statement(
+    session: Session, warehouse: Path
+) -> None:
+    session.run("CREATE TABLE t (k BIGINT)")
+    session.run(f"INSERT INTO t SELECT 1000 - id FROM range(0, 1000, 1, {TASKS})")
+    assert len(sizes(warehouse)) == 1
+    assert session.run("SELECT k FROM t").to_arrow()["k"].to_pylist() == [*range(1000, 0, -1)]
 
 
 def test_files_of_an_append_come_near_their_target_on_disk(

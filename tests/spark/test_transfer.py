@@ -3,7 +3,10 @@ was."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -64,3 +67,40 @@ def test_the_settings_are_what_they_were_after_the_last_of_several_statements(
         with small_batches(spark, schema("k BIGINT, v BINARY")):
             assert spark.conf.get(ROWS) == "4096"
     assert (spark.conf.get(ROWS), spark.conf.get(BYTES, None)) == before
+
+
+LIMITED = """
+import sys
+
+from pyspark.sql import SparkSession
+
+import paimon_magics
+
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config(
+        "spark.driver.extraJavaOptions",
+        f"-Djava.io.tmpdir={sys.argv[1]} -Darrow.vector.max_allocation_bytes=1048576",
+    )
+    .config("spark.sql.warehouse.dir", f"{sys.argv[1]}/spark-warehouse")
+    .config("spark.sql.execution.arrow.maxBytesPerBatch", "262144")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+session = paimon_magics.connect(f"{sys.argv[1]}/warehouse", spark=spark, coordinator="in-process")
+session.run("CREATE TABLE t (k BIGINT, v STRING)")
+session.run("INSERT INTO t SELECT id, repeat('x', 4096) FROM range(0, 2000, 1, 1)")
+print(session.run("SELECT count(*) AS rows, sum(length(v)) AS length FROM t").to_arrow().to_pylist())
+session.close(stop_spark=True)
+"""
+
+
+def test_values_too_large_for_a_batch_are_sent_again_as_spark_would(tmp_path: Path) -> None:
+    # What an Arrow column may hold is cut from 2 GiB to 1 MiB: no batch of 1,024 rows fits.
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[{'rows': 2000, 'length': 8192000}]", done.stderr[-2000:]
+    files = list((tmp_path / "warehouse").glob("default.db/t/**/*.parquet"))
+    assert len(files) == 1  # none is left of the attempt that failed

@@ -1,0 +1,90 @@
+"""Which task writes which rows of a statement."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.distributions import (
+    ByAssigner,
+    ByBucket,
+    Distribution,
+    Gathered,
+    InPlace,
+    OneWriter,
+    distribution_of,
+)
+
+MIB = 2.0**20
+SLOTS = 8
+
+
+def planned(
+    definition: TableDefinition,
+    partitions_max: int | None = None,
+    estimated_bytes: float | None = None,
+) -> Distribution:
+    return distribution_of(
+        definition,
+        slots=SLOTS,
+        single_writer_rows_max=1000,
+        partitions_max=partitions_max,
+        estimated_bytes=estimated_bytes,
+    )
+
+
+def keyed(bucket: str, primary_keys: tuple[str, ...] = ("p", "k")) -> TableDefinition:
+    return TableDefinition((), ("p",), primary_keys, (("bucket", bucket),))
+
+
+@pytest.mark.parametrize(
+    ("definition", "distribution"),
+    [
+        (keyed("3"), ByBucket(("k",), 3)),
+        (keyed("-2"), ByBucket(("k",), None)),
+        (keyed("-1"), ByAssigner(("k",))),
+        (keyed("-1", ("k",)), OneWriter(1000)),
+        (
+            TableDefinition((), options=(("bucket", "4"), ("bucket-key", "a,b"))),
+            ByBucket(("a", "b"), 4),
+        ),
+    ],
+    ids=["fixed", "postponed", "dynamic", "keys that move", "append with a bucket key"],
+)
+def test_keyed_rows_go_where_their_buckets_are(
+    definition: TableDefinition, distribution: Distribution
+) -> None:
+    assert planned(definition) == distribution
+    assert planned(definition, 1, 1000 * MIB) == distribution
+
+
+@pytest.mark.parametrize(
+    ("estimated_bytes", "distribution"),
+    [
+        (SLOTS * 4 * MIB, InPlace(SLOTS, None)),
+        (SLOTS * 4 * MIB - 1, Gathered(())),
+        (None, InPlace(SLOTS, None)),
+    ],
+    ids=["many rows", "few rows", "nobody knows"],
+)
+def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_small(
+    estimated_bytes: float | None, distribution: Distribution
+) -> None:
+    assert planned(TableDefinition(()), None, estimated_bytes) == distribution
+
+
+@pytest.mark.parametrize(
+    ("partitions_max", "estimated_bytes", "in_place"),
+    [
+        (8, 8 * SLOTS * 4 * MIB, True),
+        (8, 8 * SLOTS * 4 * MIB - 1, False),  # small files
+        (9, 1e15, False),  # too many files
+        (None, 1e15, False),
+        (8, None, False),
+    ],
+)
+def test_rows_of_a_partitioned_append_stay_where_their_files_are_few_and_large(
+    partitions_max: int | None, estimated_bytes: float | None, in_place: bool
+) -> None:
+    found = planned(TableDefinition((), ("p",)), partitions_max, estimated_bytes)
+    assert found == (InPlace(SLOTS, partitions_max) if in_place else Gathered(("p",)))
