@@ -17,12 +17,14 @@ STAMP := $(VENV)/made-from-lock
 NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
 PYTEST_ARGS ?=
 LAB_ARGS ?=
+# How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB).
+WORKERS ?= 2
 
 .PHONY: help
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, UPGRADE=1 (for lock)"
+	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, WORKERS=… (for test), UPGRADE=1 (for lock)"
 
 .PHONY: env
 env: $(STAMP)  ## make .venv from requirements.lock; does nothing when it is up to date
@@ -82,7 +84,7 @@ check: $(STAMP)  ## style, types and the ladder of imports: seconds
 
 .PHONY: test
 test: check  ## check, then every test and every notebook
-	@$(BIN)/python -m pytest --nbval --nbval-current-env --nbval-cell-timeout=600 \
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
 
 # A real S3 server, in a folder of its own, for the long runs: built where there is Go.

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.oracle.java_reader import IVY_SETTINGS, PACKAGE, JavaPaimon
+from tests.backends.maven import fetched_jar
+from tests.oracle.java_reader import PACKAGE, JavaPaimon
 from tests.recorded_reads import unpack_recorded_warehouse
 
 if TYPE_CHECKING:
@@ -38,9 +39,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session with two cores, a warehouse folder of its own and no UI.
 
-    Its JVM also carries the jar of Paimon's Java library, as the oracle of `java_paimon`; Spark
-    fetches it once into its per-user cache. PAIMON_MAGICS_TEST_MASTER chooses another master: a
-    process has one JVM, and a JVM one master.
+    Its JVM also carries the jar of Paimon's Java library, as the oracle of `java_paimon`.
+    PAIMON_MAGICS_TEST_MASTER chooses another master: a process has one JVM, and a JVM one master.
     """
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -58,8 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(aside))
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
         .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
-        .config("spark.jars.packages", PACKAGE)
-        .config("spark.jars.ivySettings", str(IVY_SETTINGS))
+        .config("spark.jars", fetched_jar(PACKAGE))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -7,6 +7,7 @@ the tasks that have them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from paimon_magics.planning.definitions import TableDefinition
@@ -25,6 +26,11 @@ __all__ = [
 # is of rows in memory.
 _IN_PLACE_FILE_BYTES_MIN = 4 * 2**20
 _IN_PLACE_FILES_MAX = 64
+
+# Rows are gathered in more tasks than run at once, so that Spark can even them out; each makes a
+# block of every task of the query, so not in all that it would take by itself.
+_GATHERED_TASKS_PER_SLOT = 16
+_GATHERED_TASK_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +75,10 @@ class ByAssigner:
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """Rows of a partition meet in one task, or in several where they are many; of a table without
-    partitions, in as many tasks as they fill."""
+    partitions, in as many tasks as they fill. `tasks` at most; None where Spark has to choose."""
 
     keys: tuple[str, ...]
+    tasks: int | None = None
 
     def __str__(self) -> str:
         if not self.keys:
@@ -118,10 +125,13 @@ def distribution_of(
             return ByAssigner(definition.trimmed_primary_keys)
     if not definition.is_partitioned:
         # Few rows in as many files as there are cores would be small files.
-        few = estimated_bytes is not None and estimated_bytes < slots * _IN_PLACE_FILE_BYTES_MIN
-        return Gathered(()) if few else InPlace(slots, None)
-    if partitions_max is not None and estimated_bytes is not None:
-        files = partitions_max * slots
-        if files <= _IN_PLACE_FILES_MAX and estimated_bytes >= files * _IN_PLACE_FILE_BYTES_MIN:
-            return InPlace(slots, partitions_max)
-    return Gathered(definition.partition_keys)
+        if estimated_bytes is None or estimated_bytes >= slots * _IN_PLACE_FILE_BYTES_MIN:
+            return InPlace(slots, None)
+        return Gathered((), max(1, math.ceil(estimated_bytes / _IN_PLACE_FILE_BYTES_MIN)))
+    if estimated_bytes is None:
+        return Gathered(definition.partition_keys)
+    files = (partitions_max or _IN_PLACE_FILES_MAX + 1) * slots
+    if files <= _IN_PLACE_FILES_MAX and estimated_bytes >= files * _IN_PLACE_FILE_BYTES_MIN:
+        return InPlace(slots, partitions_max)
+    tasks = max(slots * _GATHERED_TASKS_PER_SLOT, math.ceil(estimated_bytes / _GATHERED_TASK_BYTES))
+    return Gathered(definition.partition_keys, tasks)

@@ -184,9 +184,7 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
     definition = prepared.table.definition
     partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
     estimated = None
-    if definition.bucket_mode == "BUCKET_UNAWARE" and (
-        partitions is not None or not definition.is_partitioned
-    ):
+    if definition.bucket_mode == "BUCKET_UNAWARE":
         estimated = estimated_bytes(connection.spark, prepared.frame)
     return distribution_of(
         definition,

@@ -31,6 +31,8 @@ _OWNER = "__paimon_magics_owner"
 _HASH = "__paimon_magics_hash"
 _ORDER = "__paimon_magics_order"
 
+_INITIAL_TASKS = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
+
 _SPREAD_MODULUS = 1_000_003  # keeps sums of partition numbers far from overflow
 
 _WRITTEN = spark_types.StructType(
@@ -136,11 +138,9 @@ def _place(
         case InPlace(writers):
             return frame.coalesce(writers), None
         case Gathered(()):
-            return _in_order(frame, lambda numbered: numbered.hint("rebalance")), None
+            return _in_order(frame, lambda numbered: _gathered(numbered, distribution)), None
         case Gathered():
-            # Spark sizes the partitions itself and splits skewed ones: several writers may share a
-            # partition of an append table.
-            gathered = frame.hint("rebalance", *partitions)
+            gathered = _gathered(frame, distribution)
             return gathered.withColumn(_ORDER, _group(spread)).sortWithinPartitions(_ORDER), None
     if keep_order or partitions:
         order = _group(F.floor(spread / F.lit(slots)))
@@ -159,6 +159,17 @@ def _place(
         bucket_column = _OWNER
     sorted_rows = routed.sortWithinPartitions(_ORDER) if _ORDER in routed.columns else routed
     return sorted_rows, bucket_column
+
+
+def _gathered(frame: DataFrame, distribution: Gathered) -> DataFrame:
+    """Rows by partition. Spark sizes the tasks itself and splits skewed ones: several writers may
+    share a partition of an append table."""
+    keys = [quoted(key) for key in distribution.keys]
+    if distribution.tasks is None:
+        return frame.hint("rebalance", *keys)
+    conf = frame.sparkSession.conf
+    tasks_max = conf.get(_INITIAL_TASKS, None) or conf.get("spark.sql.shuffle.partitions")
+    return frame.hint("rebalance", min(distribution.tasks, int(tasks_max or 1)), *keys)
 
 
 def _in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:

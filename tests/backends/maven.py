@@ -3,10 +3,12 @@ depend on."""
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 __all__ = ["IVY_SETTINGS", "fetched_jar"]
@@ -27,7 +29,11 @@ def fetched_jar(package: str) -> str:
     """The path of the jar of `group:artifact:version`."""
     group, artifact, version = package.split(":")
     pattern = os.path.expanduser(f"~/.ivy2*/jars/{group}_{artifact}-{version}.jar")
-    if not glob.glob(pattern):
-        command = [sys.executable, "-c", _FETCH, package, str(IVY_SETTINGS)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    # Ivy's cache is not made for two that fill it at once.
+    turn = Path(tempfile.gettempdir()) / f"paimon-magics-tests-ivy-{os.getuid()}.lock"
+    with turn.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not glob.glob(pattern):
+            command = [sys.executable, "-c", _FETCH, package, str(IVY_SETTINGS)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return glob.glob(pattern)[0]

@@ -17,7 +17,6 @@ from typing import Any
 PACKAGE = "org.apache.paimon:paimon-flink-2.0:2.0.0"
 """One shaded jar: all of Paimon's core and its file formats."""
 
-IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 
 Warehouse = str | Path | Mapping[str, str]
 """Where tables are: a warehouse's folder, or the options of another catalog (a REST one)."""

@@ -62,10 +62,12 @@ def test_keyed_rows_go_where_their_buckets_are(
     ("estimated_bytes", "distribution"),
     [
         (SLOTS * 4 * MIB, InPlace(SLOTS, None)),
-        (SLOTS * 4 * MIB - 1, Gathered(())),
+        (SLOTS * 4 * MIB - 1, Gathered((), SLOTS)),
+        (4 * MIB, Gathered((), 1)),
+        (0, Gathered((), 1)),
         (None, InPlace(SLOTS, None)),
     ],
-    ids=["many rows", "few rows", "nobody knows"],
+    ids=["many rows", "few rows", "a file", "none", "nobody knows"],
 )
 def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_small(
     estimated_bytes: float | None, distribution: Distribution
@@ -74,17 +76,17 @@ def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_sm
 
 
 @pytest.mark.parametrize(
-    ("partitions_max", "estimated_bytes", "in_place"),
+    ("partitions_max", "estimated_bytes", "distribution"),
     [
-        (8, 8 * SLOTS * 4 * MIB, True),
-        (8, 8 * SLOTS * 4 * MIB - 1, False),  # small files
-        (9, 1e15, False),  # too many files
-        (None, 1e15, False),
-        (8, None, False),
+        (8, 8 * SLOTS * 4 * MIB, InPlace(SLOTS, 8)),
+        (8, 8 * SLOTS * 4 * MIB - 1, Gathered(("p",), 16 * SLOTS)),  # small files
+        (9, 64_000 * MIB, Gathered(("p",), 1000)),  # too many files
+        (None, 64_000 * MIB, Gathered(("p",), 1000)),
+        (None, 0, Gathered(("p",), 16 * SLOTS)),
+        (8, None, Gathered(("p",))),
     ],
 )
 def test_rows_of_a_partitioned_append_stay_where_their_files_are_few_and_large(
-    partitions_max: int | None, estimated_bytes: float | None, in_place: bool
+    partitions_max: int | None, estimated_bytes: float | None, distribution: Distribution
 ) -> None:
-    found = planned(TableDefinition((), ("p",)), partitions_max, estimated_bytes)
-    assert found == (InPlace(SLOTS, partitions_max) if in_place else Gathered(("p",)))
+    assert planned(TableDefinition((), ("p",)), partitions_max, estimated_bytes) == distribution

@@ -142,7 +142,7 @@ def test_files_of_an_append_come_near_their_target_on_disk(
 ) -> None:
     session.run("CREATE TABLE t (k BIGINT, v STRING) TBLPROPERTIES ('target-file-size' = '4 mb')")
     # Text that compresses to half of what it takes in memory.
-    session.run("INSERT INTO t SELECT id, sha2(string(id), 256) FROM range(0, 300000, 1, 1)")
+    session.run("INSERT INTO t SELECT id, sha2(string(id), 256) FROM range(0, 500000, 1, 1)")
     *full, _last = sorted(sizes(warehouse), reverse=True)
     assert len(full) >= 2
     assert all(0.5 * 2**22 < size < 1.5 * 2**22 for size in full)

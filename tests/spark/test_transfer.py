@@ -91,7 +91,8 @@ spark.sparkContext.setLogLevel("OFF")
 session = paimon_magics.connect(f"{sys.argv[1]}/warehouse", spark=spark, coordinator="in-process")
 session.run("CREATE TABLE t (k BIGINT, v STRING)")
 session.run("INSERT INTO t SELECT id, repeat('x', 4096) FROM range(0, 2000, 1, 1)")
-print(session.run("SELECT count(*) AS rows, sum(length(v)) AS length FROM t").to_arrow().to_pylist())
+found = session.run("SELECT count(*) AS rows, sum(length(v)) AS length FROM t").to_arrow()
+print(found.to_pylist())
 session.close(stop_spark=True)
 """
 
