@@ -29,6 +29,8 @@ from paimon_magics.coordinator.catalog_options import catalog_options
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
+from paimon_magics.coordinator.group.logs import Log
+from paimon_magics.coordinator.group.object_log import ObjectLog
 from paimon_magics.coordinator.group.queueing import Thresholds
 from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.service import GroupCommit
@@ -42,7 +44,7 @@ from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.state_folder import Running, StateFolder
 from paimon_magics.coordinator.store import Store, open_store, store_address
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.fencing import DeposedError
@@ -75,6 +77,11 @@ def _serve(options: argparse.Namespace) -> int:
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if options.embedded and options.log == "warehouse":
+        raise SetupError(
+            "A coordinator that owns the warehouse only when needed can't keep its log there.",
+            hint="Leave --embedded or --log warehouse out.",
+        )
     hub = hub_service(options.hub_cache_ms) if options.hub else None
     folder = StateFolder(Path(options.state))
     folder.hold()
@@ -110,18 +117,21 @@ def _serve(options: argparse.Namespace) -> int:
         expire_every_ms=options.expire_every_ms,
     )
     coordinator = Coordinator(catalog, store, Settings(), limits, ownership)
+    group = inserts = None
+    if ownership is not None:
+        group = _group_commit(options, folder, store, catalog, coordinator, ownership)
+        coordinator.place = group.places.of_transaction
     routes: Sequence[BaseRoute] = rest_catalog_routes(
         catalog,
         catalog.publish,
         turn=coordinator.turns,
         watch=coordinator.watching,
         fence=None if ownership is None else ownership.fence,
+        order=group,
     )
-    group = inserts = None
-    if ownership is not None:
-        group = _group_commit(options, folder, store, catalog, coordinator, ownership)
-        coordinator.place = group.hold
-        room = Room(None if options.store else folder.path, options.log_reserve_bytes)
+    if group is not None:
+        elsewhere = options.store or options.log == "warehouse"
+        room = Room(None if elsewhere else folder.path, options.log_reserve_bytes)
         inserts = InsertRoutes(group, coordinator, room)
         stream = WebSocketRoute(
             "/v1/inserts/{database}/{table}/stream", InsertStream(inserts).serve
@@ -197,13 +207,16 @@ def _group_commit(
     ownership: Ownership,
 ) -> GroupCommit:
     """Group commit, with its log beside the coordinator's store."""
-    if isinstance(store.database, SqliteDatabase):
+    who = f"{getpass.getuser()} on {socket.gethostname()}"
+    files = catalog.stores.of(catalog.warehouse)
+    log: Log
+    if options.log == "warehouse":
+        log = ObjectLog(files, catalog.warehouse, who)
+    elif isinstance(store.database, SqliteDatabase):
         # A file of its own: transactions do not wait for inserts, nor inserts for them.
         log = DatabaseLog(SqliteDatabase(folder.path / "log.sqlite"))
     else:
         log = DatabaseLog(store.database, owned=False)
-    who = f"{getpass.getuser()} on {socket.gethostname()}"
-    files = catalog.stores.of(catalog.warehouse)
     return GroupCommit(
         catalog,
         coordinator,
@@ -270,6 +283,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--store", help="postgresql://… to keep its database there (default: in the state folder)"
+    )
+    parser.add_argument(
+        "--log",
+        choices=("store", "warehouse"),
+        default="store",
+        help="where small inserts are kept until they are loaded: beside the database (default), "
+        "or in the warehouse's own store",
     )
     parser.add_argument("--port", type=int, default=0, help="a port on 127.0.0.1 (default: any)")
     parser.add_argument("--lease-ms", type=int, default=defaults.lease_ms)

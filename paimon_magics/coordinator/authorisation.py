@@ -124,6 +124,7 @@ _READ = (
     "GET /v1/coordinator",
     "GET /v1/inserts",
     "GET /v1/inserts/{database}/{table}",
+    "GET /v1/inserts/{database}/{table}/buffer",
     "GET /v1/inserts/{database}/{table}/dead-letters",
     "GET /v1/tables/stopped",
     "GET /v1/transactions",
@@ -165,6 +166,8 @@ _READ = (
 _WRITE = (
     "POST /v1/inserts/{database}/{table}",
     "POST /v1/inserts/{database}/{table}/flush",
+    "POST /v1/inserts/{database}/{table}/changes",
+    "DELETE /v1/inserts/{database}/{table}/changes/{id}",
     "POST /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry",
     "DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}",
     "POST /v1/tables/check",

@@ -1,15 +1,17 @@
-"""Looking at the queues of small inserts from a client, and seeing to what went wrong."""
+"""The queues of small inserts from a client: looked at, waited for, seen to."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from paimon_magics.coordinator.inserting import table_path
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["DeadLetter", "QueueAdministration", "WaitingInserts"]
+__all__ = ["BufferedInserts", "DeadLetter", "QueueAdministration", "WaitingInserts"]
 
 _Ask = Callable[[str, str, Any], tuple[str, Any]]
 
@@ -32,6 +34,18 @@ class WaitingInserts:
     dead_letters: int
     closed: str | None
     last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedInserts:
+    """What is acknowledged and not visible in the snapshot `snapshot_id` (0 for none), which is the
+    table's latest at that moment: the records above `published`, in segments of the log, each
+    with its first record's number."""
+
+    snapshot_id: int
+    published: int
+    acknowledged: int
+    segments: tuple[tuple[int, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,27 @@ class QueueAdministration:
         that is known. Raises SetupError when that takes longer."""
         _, found = self._ask("POST", f"{table_path(table)}/flush", {"wait_ms": wait_ms})
         return int(found["lsn"]), found["snapshot_id"]
+
+    def buffer(self, table: TableName) -> BufferedInserts:
+        """What is acknowledged and not visible yet. Raises CommitConflictError while that can't be
+        told, InvalidValueError where it is too much."""
+        _, found = self._ask("GET", f"{table_path(table)}/buffer", None)
+        segments = tuple((int(first), base64.b64decode(body)) for first, body in found["segments"])
+        return BufferedInserts(
+            int(found["snapshot_id"]), int(found["published"]), int(found["acknowledged"]), segments
+        )
+
+    def begin_change(self, table: TableName, *, takes_away: bool) -> str:
+        """The place of a statement that changes the table, or `takes_away` what has its name: all
+        that was acknowledged is visible, and no insert is taken until `end_change`."""
+        document = {"takes_away": takes_away}
+        _, found = self._ask("POST", f"{table_path(table)}/changes", document)
+        return str(found["id"])
+
+    def end_change(self, table: TableName, id: str, *, done: bool) -> None:
+        """The statement has ended."""
+        path = f"{table_path(table)}/changes/{quote(id, safe='')}?done={str(done).lower()}"
+        self._ask("DELETE", path, None)
 
     def dead_letters(self, table: TableName) -> tuple[DeadLetter, ...]:
         """The dead letters of a table, oldest first."""

@@ -20,6 +20,7 @@ from paimon_magics.coordinator.rest_context import (
     Call,
     Context,
     Handler,
+    Order,
     Turn,
     Turns,
     Watch,
@@ -79,6 +80,7 @@ def rest_catalog_routes(
     turn: Turn | None = None,
     watch: Watch | None = None,
     fence: Callable[[], Fence] | None = None,
+    order: Order | None = None,
 ) -> list[Route]:
     """The routes that serve `catalog`, all of them below `/v1`.
 
@@ -86,10 +88,11 @@ def rest_catalog_routes(
     at all. `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits
     of one table apart (by default among these routes alone; it spares retries, nothing depends on
     it but rolling back, dropping and renaming). `fence` is asked before and after each request that
-    changes something. `watch` is told of what is published and taken away, and remembers it. Who
-    may use a route is decided before it (`guard`).
+    changes something. `watch` is told of what is published and taken away, and remembers it.
+    `order` gives it its place among small inserts. Who may use a route is decided before it
+    (`guard`).
     """
-    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch)
+    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch, order=order)
     root = f"/v1/{prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 
@@ -252,11 +255,12 @@ def _get_table(context: Context, call: Call) -> Any:
 
 def _alter_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
-    context.table(name)
+    table = context.table(name)
     definition = context.catalog.load(name).definition
     changes = changes_from_documents(call.body.get("changes"), definition)
     try:
-        context.catalog.alter_table(name, changes)
+        with context.change_in_order(table):
+            context.catalog.alter_table(name, changes)
     except UnknownNameError as error:
         raise not_found("COLUMN", _missing_column(definition, changes), str(error)) from error
     except InvalidTableError as error:
@@ -292,7 +296,7 @@ def _drop_table(context: Context, call: Call) -> Any:
 
 def _drop(context: Context, name: TableName) -> None:
     table = context.table(name)
-    with context.turn(table.location):
+    with context.change_in_order(table, takes_away=True), context.turn(table.location):
         context.catalog.drop_table(name)
         context.recent.forget(table)
         if context.watch is not None:
@@ -309,7 +313,7 @@ def _rename_table(context: Context, call: Call) -> Any:
     context.require_database(target.database or "")
     if context.catalog.table_exists(target):
         raise already_exists("TABLE", str(target))
-    with context.turn(table.location):
+    with context.change_in_order(table, takes_away=True), context.turn(table.location):
         context.catalog.rename_table(source, target)
         context.recent.forget(table)
         if context.watch is not None:

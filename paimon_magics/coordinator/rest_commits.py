@@ -7,9 +7,11 @@ first moment. If the process dies in between, the next look at the table tells.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +30,9 @@ __all__ = ["commit_prepared", "publication_of", "watch_latest"]
 
 Document = Mapping[str, Any]
 
+_KEEPS_ROWS = ("COMPACT", "ANALYZE")
+"""Kinds of commits that change no row: small inserts need not be loaded before them."""
+
 
 def commit_prepared(
     context: Context,
@@ -44,14 +49,18 @@ def commit_prepared(
     Raises RestError 404 for another table than the one that was written, 409 for one that takes no
     commits, 503 in a pause, and what `publish_prepared` raises.
     """
-    location = context.table(name).location
+    written = context.table(name)
+    location = written.location
     if context.watch is not None:
         match context.watch.before_change(location):
             case Halted(reason=reason):
                 raise RestError(409, reason, "TABLE", str(name))
             case Unchecked(reason=reason):
                 raise RestError(503, reason)
-    with context.turn(location):
+    place: AbstractContextManager[Callable[[], None]] = contextlib.nullcontext(lambda: None)
+    if snapshot.get("commitKind") not in _KEEPS_ROWS:
+        place = context.commit_in_order(written, str(snapshot.get("commitUser")))
+    with place as is_published, context.turn(location):
         table = context.table(name)
         if table_id is not None and table_id != table.table_id:
             raise not_found(
@@ -64,7 +73,7 @@ def commit_prepared(
         pause = None if context.watch is None else context.watch.pause()
         if pause is not None and publishes_itself(table):  # nobody else is told of this commit
             raise PausedError(pause)
-        return publish_prepared(
+        published = publish_prepared(
             table,
             snapshot,
             context.publish,
@@ -76,6 +85,9 @@ def commit_prepared(
             fence=None if context.fence is None else context.fence(),
             ledger=None if context.watch is None else _Ledger(context.watch, table, snapshot),
         )
+        if published:
+            is_published()
+        return published
 
 
 def publication_of(table: StoredTable, snapshot: Document) -> Publication:

@@ -32,7 +32,7 @@ from paimon_magics.tables.prepared_snapshots import RecentCommits
 from paimon_magics.tables.snapshot_publishers import Publish
 from paimon_magics.tables.stored_tables import StoredTable, load_stored
 
-__all__ = ["Call", "Context", "Handler", "Turn", "Turns", "Watch", "endpoint"]
+__all__ = ["Call", "Context", "Handler", "Order", "Turn", "Turns", "Watch", "endpoint"]
 
 
 class Watch(Protocol):
@@ -67,6 +67,17 @@ class Watch(Protocol):
 
 Turn = Callable[[str], AbstractContextManager[None]]
 """Gives one caller at a time the table at a location; a location is as in `StoredTable`."""
+
+
+class Order(Protocol):
+    """Gives what engines do to a table that takes small inserts its place among these; see
+    `GroupCommit`, which is one."""
+
+    def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
+        """The place of a commit; the given function is called when it is published."""
+
+    def change(self, name: TableName, *, takes_away: bool) -> AbstractContextManager[None]:
+        """The place of what changes a table, or takes away what has its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +128,7 @@ class Context:
     """The catalog that is served, by what its snapshots are published, and who is told of it.
 
     `fence` gives the right to change the catalog, as it is at that moment; without it nothing but
-    compare-and-swap stands between this and others.
+    compare-and-swap stands between this and others. `order` is that of small inserts.
     """
 
     catalog: Catalog
@@ -128,6 +139,7 @@ class Context:
     watch: Watch | None = None
     recent: RecentCommits = field(default_factory=RecentCommits)
     indexes: HashIndexes = field(default_factory=HashIndexes)
+    order: Order | None = None
 
     def table(self, name: TableName) -> StoredTable:
         """The table as it is now; 404 TABLE where it, its branch or its database is not there."""
@@ -135,6 +147,34 @@ class Context:
             return load_stored(self.catalog, name)
         except UnknownNameError as error:
             raise not_found("TABLE", f"{name.database}.{name.object_name}", str(error)) from None
+
+    @contextlib.contextmanager
+    def commit_in_order(self, table: StoredTable, who: str) -> Iterator[Callable[[], None]]:
+        """What a commit of `who` does in the `with` block follows all small inserts that were
+        acknowledged before. See `Order.commit`."""
+        if self._takes_inserts(table):
+            assert self.order is not None
+            with self.order.commit(table.name, who) as published:
+                yield published
+        else:
+            yield lambda: None
+
+    @contextlib.contextmanager
+    def change_in_order(self, table: StoredTable, *, takes_away: bool = False) -> Iterator[None]:
+        """The same for what changes a table, or takes away what has its name."""
+        if self._takes_inserts(table):
+            assert self.order is not None
+            with self.order.change(table.name, takes_away=takes_away):
+                yield
+        else:
+            yield
+
+    def _takes_inserts(self, table: StoredTable) -> bool:
+        return (
+            self.order is not None
+            and table.name.branch is None
+            and table.options.get("auto_batch_load", "").lower() == "true"
+        )
 
     def require_database(self, database: str) -> None:
         """404 DATABASE where it is not there."""

@@ -143,7 +143,8 @@ def _roll_back(context: Context, call: Call) -> Any:
     if call.body.get("fromSnapshot") is not None:
         expected = integer_of(call.body, "fromSnapshot", _BODY)
     name = table_name(call.names)
-    with context.turn(context.table(name).location):
+    before = context.table(name)
+    with context.change_in_order(before), context.turn(before.location):
         table = context.table(name)
         latest = latest_snapshot(table)
         if expected is not None and (latest is None or latest["id"] != expected):
@@ -276,7 +277,7 @@ def _rename_branch(context: Context, call: Call) -> Any:
 def _forward_branch(context: Context, call: Call) -> Any:
     name = _branch_name(call.names["branch"])
     table = _main_table(context, call)
-    with context.turn(table.location):
+    with context.change_in_order(table), context.turn(table.location):
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
         branch = context.table(TableName(table.name.table, table.name.database, branch=name))

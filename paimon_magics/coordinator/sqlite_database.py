@@ -18,7 +18,7 @@ import apsw
 from paimon_magics.coordinator.database import Change, Dialect, StoreUnavailableError
 from paimon_magics.errors import SetupError
 
-__all__ = ["SqliteDatabase"]
+__all__ = ["MemoryDatabase", "SqliteDatabase"]
 
 _BUSY_MS = 1_000
 
@@ -27,39 +27,16 @@ _BUSY_MS = 1_000
 _PASSING = (apsw.FullError, apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError)
 
 
-class SqliteDatabase:
-    """A `Database` in a file."""
+class _Connected:
+    """One connection for all, so that a reader would see what another thread has not yet made
+    durable: whoever uses it holds `_turn`."""
 
     dialect = Dialect(integer="INTEGER", bytes="BLOB", table_end=" STRICT")
 
-    def __init__(self, path: Path) -> None:
-        # One connection for all, so that a reader would see what another thread has not yet made
-        # durable: whoever uses it holds this.
+    def __init__(self, name: str) -> None:
         self._turn = threading.Lock()
-        self.name = str(path)
-        try:
-            self._connection = apsw.Connection(str(path))
-            self._connection.set_busy_timeout(_BUSY_MS)
-            mode = self._connection.pragma("journal_mode", "wal")
-            self._connection.pragma("synchronous", "full")
-            # Held for good: a second coordinator on the same file fails here, not later.
-            self._connection.pragma("locking_mode", "exclusive")
-            self._connection.execute("BEGIN IMMEDIATE; COMMIT")
-        except apsw.BusyError as error:
-            raise SetupError(
-                f"The coordinator's database {path} is in use by another process.",
-                hint="Stop the other coordinator, or give this one another state folder.",
-            ) from error
-        except apsw.Error as error:
-            raise SetupError(
-                f"The coordinator's database {path} can't be opened: {error}.",
-                hint="Check the folder's rights and free space, and that it is on a local disk.",
-            ) from error
-        if mode != "wal":
-            raise SetupError(
-                f"The coordinator's database {path} can't use a write-ahead log there.",
-                hint="Put the state folder on a local disk.",
-            )
+        self.name = name
+        self._connection: apsw.Connection
 
     def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """See `Database.read`."""
@@ -94,3 +71,50 @@ class SqliteDatabase:
             if self._connection.in_transaction:
                 execute("ROLLBACK")
             raise
+
+
+class MemoryDatabase(_Connected):
+    """A `Database` in this process's memory: what is durable of it is its owner's to say. `image`
+    is what another one gave as its own."""
+
+    def __init__(self, name: str, image: bytes | None = None) -> None:
+        super().__init__(name)
+        self._connection = apsw.Connection(":memory:")
+        if image is not None:
+            self._connection.deserialize("main", image)
+
+    def image(self) -> bytes:
+        """All that is in it, without what was deleted."""
+        with self._turn:
+            self._connection.execute("VACUUM")
+            return self._connection.serialize("main")
+
+
+class SqliteDatabase(_Connected):
+    """A `Database` in a file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        try:
+            self._connection = apsw.Connection(str(path))
+            self._connection.set_busy_timeout(_BUSY_MS)
+            mode = self._connection.pragma("journal_mode", "wal")
+            self._connection.pragma("synchronous", "full")
+            # Held for good: a second coordinator on the same file fails here, not later.
+            self._connection.pragma("locking_mode", "exclusive")
+            self._connection.execute("BEGIN IMMEDIATE; COMMIT")
+        except apsw.BusyError as error:
+            raise SetupError(
+                f"The coordinator's database {path} is in use by another process.",
+                hint="Stop the other coordinator, or give this one another state folder.",
+            ) from error
+        except apsw.Error as error:
+            raise SetupError(
+                f"The coordinator's database {path} can't be opened: {error}.",
+                hint="Check the folder's rights and free space, and that it is on a local disk.",
+            ) from error
+        if mode != "wal":
+            raise SetupError(
+                f"The coordinator's database {path} can't use a write-ahead log there.",
+                hint="Put the state folder on a local disk.",
+            )

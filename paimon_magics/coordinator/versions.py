@@ -10,7 +10,9 @@ receipt. A client whose first request got no answer sends it again with `repeate
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -41,6 +43,14 @@ from paimon_magics.tables.version_changes import VersionReceipt, change_version
 
 __all__ = ["change_versions", "version_route"]
 
+_CUTS = (
+    FastForward,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+)
+
 
 def version_route(context: Context) -> Route:
     """The route that makes changes."""
@@ -64,8 +74,11 @@ def change_versions(
     """Make a change; raises what `change_version` does, and NotOwnerError."""
     if context.fence is not None:
         context.fence()
-    location = load_stored(context.catalog, name).location
-    with context.turn(location):
+    before = load_stored(context.catalog, name)
+    place: AbstractContextManager[object] = contextlib.nullcontext()
+    if isinstance(change, _CUTS):
+        place = context.change_in_order(before)
+    with place, context.turn(before.location):
         table = load_stored(context.catalog, name)
         main = TableName(name.table, name.database)
         try:

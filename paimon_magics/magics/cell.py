@@ -52,7 +52,13 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
     if options.preview:
         return session.preview(text, variables)
     limit = magics.limit if options.limit is None else options.limit
-    outcome = session.run(text, variables, limit=limit, dry_run=options.dry_run)
+    outcome = session.run(
+        text,
+        variables,
+        limit=limit,
+        dry_run=options.dry_run,
+        include_buffer=options.include_buffer,
+    )
     if options.limit is None:
         outcome.show_at_most(magics.shown_rows(session))
     return outcome

@@ -43,6 +43,9 @@ CELL_OPTIONS = (
     CellOption(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
     CellOption(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
     CellOption(("--limit",), "N", "return at most N rows of a query, and show them all"),
+    CellOption(
+        ("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"
+    ),
     CellOption(("--explain",), "", "show how the last statement would run; run nothing"),
     CellOption(("--dry-run",), "", "check and plan every statement; run nothing"),
     CellOption(("--preview",), "", "show what an overwrite would take away; write nothing"),
@@ -59,6 +62,7 @@ class CellOptions:
     assigned: str | None = None
     type: str | None = None
     limit: int | None = None
+    include_buffer: bool = False
     explain: bool = False
     dry_run: bool = False
     preview: bool = False

@@ -5,8 +5,9 @@ If this process dies: an insert that was answered is durable; of another one nob
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -19,8 +20,10 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writing import fetched_values, prepare_insert, run_prepared
 from paimon_magics.statements.statement import (
     AlterTable,
+    DropDatabase,
     DropTable,
     Insert,
+    RenameTable,
     Statement,
     TableName,
     TruncateTable,
@@ -32,9 +35,9 @@ from paimon_magics.tables.types import arrow_schema
 __all__ = [
     "PendingInsert",
     "Wait",
-    "drain_before",
     "flush_queue",
     "flush_table",
+    "in_order",
     "insert_rows",
     "run_insert_statement",
 ]
@@ -148,29 +151,64 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
     )
 
 
-def drain_before(connection: Connection, statement: Statement) -> None:
-    """Before a statement that is no small insert: what was acknowledged becomes visible, so that
-    the statement sees it, and a change of the schema finds nothing of the old one waiting."""
-    name = _changed_by(statement)
-    if name is None or connection.committer.inserts() is None:
+@contextlib.contextmanager
+def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
+    """The place of a statement that is no small insert: what was acknowledged before it is visible,
+    so that the statement sees it, and a change of the schema finds nothing of the old one waiting.
+    While a table is taken away it takes no inserts, which nobody could load."""
+    if connection.committer.inserts() is None:
+        yield
         return
+    with contextlib.ExitStack() as places:
+        for name in _changed_by(connection, statement):
+            try:
+                table = connection.catalog.load(connection.full_name(name))
+            except PaimonMagicsError:
+                continue  # the statement tells it better
+            connection.inserted.pop(table.name, None)
+            if not table.definition.flag("auto_batch_load") or table.name.branch is not None:
+                continue
+            if _takes_away(statement):
+                places.enter_context(_taken_away(connection, table.name))
+            else:
+                flush_queue(connection, table.name)
+        yield
+
+
+@contextlib.contextmanager
+def _taken_away(connection: Connection, name: TableName) -> Iterator[None]:
+    queues = connection.committer.administration().queues
+    id = queues.begin_change(name, takes_away=True)
+    done = False
     try:
-        table = connection.catalog.load(connection.full_name(name))
-    except PaimonMagicsError:
-        return  # the statement tells it better
-    connection.inserted.pop(table.name, None)
-    if table.definition.flag("auto_batch_load"):
-        flush_queue(connection, table.name)
+        yield
+        done = not connection.catalog.table_exists(name)
+    finally:
+        queues.end_change(name, id, done=done)
 
 
-def _changed_by(statement: Statement) -> TableName | None:
+def _takes_away(statement: Statement) -> bool:
+    match statement:
+        case DropTable() | DropDatabase() | AlterTable(changes=(RenameTable(),)):
+            return True
+        case _:
+            return False
+
+
+def _changed_by(connection: Connection, statement: Statement) -> Sequence[TableName]:
     match statement:
         case Insert(target=name, source=source, overwrite=overwrite):
-            return name if overwrite or not source.is_values else None
+            return (name,) if overwrite or not source.is_values else ()
         case TruncateTable(name=name) | AlterTable(name=name) | DropTable(name=name):
-            return name
+            return (name,)
+        case DropDatabase(name=database, cascade=True):
+            if not connection.catalog.database_exists(database):
+                return ()
+            return [
+                TableName(table, database) for table in connection.catalog.list_tables(database)
+            ]
         case _:
-            return None
+            return ()
 
 
 def _taker(connection: Connection, table: Table) -> SmallInserts | None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
-from paimon_magics.planning.read_points import Latest, read_options, read_point
+from paimon_magics.planning.read_points import AtSnapshot, Latest, read_options, read_point
 from paimon_magics.planning.reads import ReadPlan, plan_read
 from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.session.buffering import frame_with_buffer
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.parameters import bind
@@ -55,6 +56,7 @@ class Relation:
     `names` are all names in the query, in lower case, so that columns that are not among them need
     not be read; None where any column may be. `filters` are conditions that the query applies,
     `bound` the values of the bind names in them. `unordered`: rows may come in any order.
+    `snapshot_id` stands for the latest one (0 for none), where that was looked at before.
     """
 
     name: TableName
@@ -63,16 +65,25 @@ class Relation:
     filters: tuple[ColumnFilter, ...] = ()
     bound: tuple[tuple[str, object], ...] = ()
     unordered: bool = False
+    snapshot_id: int | None = None
 
 
 def frame_of_query(
-    connection: Connection, statement: str, query: QueryText, parameters: Mapping[str, object]
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    parameters: Mapping[str, object],
+    *,
+    include_buffer: bool = False,
 ) -> DataFrame:
-    """The lazy frame of a query inside `statement`. Raises errors with positions in it."""
+    """The lazy frame of a query inside `statement`, with `include_buffer` together with rows that
+    are acknowledged and not loaded. Raises errors with positions in it."""
     bound = bind(query.parameters, parameters, statement)
     held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(connection, statement, query, held, bound)
+        views = views_of_query(
+            connection, statement, query, held, bound, include_buffer=include_buffer
+        )
         frame = query_frame(connection.spark, statement, query, views, bound)
         held.release_with(frame)
         return frame
@@ -87,6 +98,8 @@ def views_of_query(
     query: QueryText,
     held: HeldSnapshots,
     bound: Mapping[str, object],
+    *,
+    include_buffer: bool = False,
 ) -> list[tuple[TableReference, str]]:
     """The view in place of each reference to a Paimon table; the caller drops passing views, and
     sees to it that what they read is `held` for as long as they are used. `bound` are the values of
@@ -97,7 +110,13 @@ def views_of_query(
         try:
             relation = relation_of(connection, reference, statement, bound, names)
             if relation is not None:
-                views.append((reference, _view_of(connection, relation, held)))
+                frame = None
+                if include_buffer:
+                    frame = _frame_with_buffer(connection, relation, held)
+                if frame is not None:
+                    views.append((reference, connection.views.pass_by(frame)))
+                else:
+                    views.append((reference, _view_of(connection, relation, held)))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
     return views
@@ -163,14 +182,24 @@ def is_paimon_table(connection: Connection, name: TableName) -> bool:
 
 
 def frame_of_table(
-    connection: Connection, name: TableName, options: Mapping[str, str] | None = None
+    connection: Connection,
+    name: TableName,
+    options: Mapping[str, str] | None = None,
+    *,
+    include_buffer: bool = False,
 ) -> DataFrame:
-    """All rows of a table or system table, with Paimon's read options, as a lazy frame."""
+    """All rows of a table or system table, with Paimon's read options, as a lazy frame;
+    `include_buffer` as in `frame_of_query`."""
     relation = Relation(name, tuple(sorted((options or {}).items())))
     if is_metadata(name):
         return _metadata_frame(connection, relation)
     held = HeldSnapshots(connection.committer)
     try:
+        if include_buffer:
+            found = _frame_with_buffer(connection, relation, held)
+            if found is not None:
+                held.release_with(found)
+                return found
         # A frame of the caller's own: the kept one stays for other queries.
         frame = _kept(connection, relation, held)[1].select("*")
         held.release_with(frame)
@@ -269,7 +298,22 @@ def _narrowed(
     return read.with_columns(columns), columns
 
 
+def _frame_with_buffer(
+    connection: Connection, relation: Relation, held: HeldSnapshots
+) -> DataFrame | None:
+    return frame_with_buffer(connection, relation, lambda one: _kept(connection, one, held)[1])
+
+
 def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
+    match relation.snapshot_id:
+        case None:
+            pass
+        case 0:
+            return Resolved(State(None))
+        case snapshot_id:
+            found = find_target(table, AtSnapshot(snapshot_id), zone)
+            assert isinstance(found.target, State)
+            return replace(found, target=State(found.target.snapshot))
     return find_target(table, read_point(read_options(dict(relation.options))), zone)
 
 

@@ -36,8 +36,8 @@ from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.inserting import (
     Wait,
-    drain_before,
     flush_table,
+    in_order,
     insert_rows,
     run_insert_statement,
 )
@@ -202,12 +202,15 @@ class Session:
         *,
         limit: int | None = None,
         dry_run: bool = False,
+        include_buffer: bool = False,
     ) -> Outcome:
         """Run the statements of `text` in order and return the last one's outcome.
 
         `parameters` are the values of bind names (`:day`); Spark binds them, they never become
         part of the text. `limit` cuts the rows of a query. `dry_run` checks and plans everything
-        and runs nothing. The first error stops: statements before it have happened.
+        and runs nothing. With `include_buffer` queries see small inserts that are acknowledged and
+        not loaded yet, in tables read as they are now. The first error stops: statements before it
+        have happened.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
@@ -222,7 +225,7 @@ class Session:
         for statement in statements:
             started = time.monotonic()
             try:
-                outcome = self._run(statement, values)
+                outcome = self._run(statement, values, include_buffer)
             except Exception as error:
                 self._check_spark(error)
                 raise
@@ -251,17 +254,18 @@ class Session:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         return preview_of(self._connection, text, statements, dict(parameters or {}))
 
-    def table(self, name: str, **options: str) -> DataFrame:
+    def table(self, name: str, *, include_buffer: bool = False, **options: str) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
 
-        `options` are Paimon's read options, such as `**{"incremental-between": "3,7"}`.
+        `options` are Paimon's read options, such as `**{"incremental-between": "3,7"}`. With
+        `include_buffer` the frame has small inserts, too, that are acknowledged and not loaded yet.
 
         Raises UnknownNameError for a name or option that is not there, InvalidValueError for
         options that contradict each other.
         """
         self._check_open()
         full = self._connection.full_name(named(name))
-        return frame_of_table(self._connection, full, options)
+        return frame_of_table(self._connection, full, options, include_buffer=include_buffer)
 
     def changes(
         self,
@@ -414,14 +418,27 @@ class Session:
                 hint="Connect again, which starts Spark anew: paimon_magics.connect().",
             ) from error
 
-    def _run(self, statement: Statement, parameters: dict[str, object]) -> Outcome:
+    def _run(
+        self, statement: Statement, parameters: dict[str, object], include_buffer: bool
+    ) -> Outcome:
+        with in_order(self._connection, statement):
+            return self._run_now(statement, parameters, include_buffer)
+
+    def _run_now(
+        self, statement: Statement, parameters: dict[str, object], include_buffer: bool
+    ) -> Outcome:
         connection = self._connection
-        drain_before(connection, statement)
         if is_for_spark(connection, statement):
             return pass_to_spark(connection, statement, parameters)
         match statement:
             case Query():
-                frame = frame_of_query(connection, statement.text, statement.query, parameters)
+                frame = frame_of_query(
+                    connection,
+                    statement.text,
+                    statement.query,
+                    parameters,
+                    include_buffer=include_buffer,
+                )
                 return Outcome(
                     statement.text,
                     "SELECT",

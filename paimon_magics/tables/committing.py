@@ -40,6 +40,7 @@ from paimon_magics.tables.commit_changes import Changes, plan_changes
 from paimon_magics.tables.commit_messages import read_messages
 from paimon_magics.tables.file_conflicts import FileConflicts
 from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
+from paimon_magics.tables.log_positions import log_check
 from paimon_magics.tables.metadata_files import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.overwrite_checks import overwrite_check
 from paimon_magics.tables.snapshot_preparing import Prepared, SnapshotPreparation
@@ -174,6 +175,7 @@ class _Run:
         self._changes_on = plan_changes(table, request.change, messages)
         self._overwrite_check = overwrite_check(table, request, messages)
         self._bucket_check = bucket_check(table, request, messages)
+        self._log_check = log_check(table, request)
         self._conflicts = FileConflicts(table, messages)
         self._names = MetadataNames(token)
         self._preparation = SnapshotPreparation(
@@ -241,6 +243,7 @@ class _Run:
     def _check(self, latest: Any, changes: Changes) -> bool:
         """Raises CommitConflictError; False when what was in the way has been taken back."""
         self._overwrite_check(1 if latest is None else latest.id + 1)
+        self._log_check(1 if latest is None else latest.id + 1)
         self._bucket_check(latest)
         conflict = self._conflicts.find(latest, changes)
         if conflict is None:

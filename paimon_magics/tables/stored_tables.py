@@ -48,6 +48,11 @@ class StoredTable:
     store: Store
 
     @property
+    def options(self) -> dict[str, str]:
+        """The options of the newest schema."""
+        return dict(self.schema.get("options") or {})
+
+    @property
     def schema_id(self) -> int:
         """The number of the newest schema."""
         return int(self.schema["id"])

@@ -42,7 +42,7 @@ LAYOUTS = {
 class Lived(Served):
     """A coordinator that dies when a fault says so, and is started again."""
 
-    def __init__(self, folder: Path, layout: str) -> None:
+    def __init__(self, folder: Path, layout: str, *more: str) -> None:
         self._fault = folder / "fault"
         columns, options = LAYOUTS[layout]
         super().__init__(
@@ -51,6 +51,7 @@ class Lived(Served):
             "--cleanup-grace-ms=0",
             "--lease-ms=2000",
             "--ownership-lease-ms=2000",
+            *more,
             faults=f"@{self._fault}",
         )
         self._turn = threading.Lock()
@@ -101,12 +102,20 @@ class Lived(Served):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("action", ["kill", "raise"])
+@pytest.mark.parametrize(
+    ("layout", "action", "log"),
+    [
+        ("append", "kill", "store"),
+        ("append", "raise", "store"),
+        ("key", "kill", "store"),
+        ("key", "raise", "store"),
+        ("append", "kill", "warehouse"),
+    ],
+)
 def test_what_was_acknowledged_is_there_once_and_in_order(
-    tmp_path: Path, layout: str, action: str
+    tmp_path: Path, layout: str, action: str, log: str
 ) -> None:
-    with Lived(tmp_path, layout) as served:
+    with Lived(tmp_path, layout, f"--log={log}") as served:
         number = 0
         lsns: list[int] = []
 

@@ -101,3 +101,53 @@ def test_an_owner_that_stood_still_while_loading_doubles_nothing(
         served.process.start()
         served.flush()
         assert served.ids() == [1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["log.appended", "commit.prepared"])
+def test_who_takes_over_the_log_in_the_warehouse_goes_on_where_it_ends(
+    tmp_path: Path, step: str
+) -> None:
+    fault = tmp_path / "fault"
+    log = "--log=warehouse"
+    with Served(tmp_path, table_sql(options=SLOW), LEASE, log, faults=f"@{fault}") as served:
+        served.insert([[1, "a"]])
+        served.flush()
+        served.insert([[2, "a"]])
+        fault.with_suffix(".part").write_text(f"{step}=stop")
+        fault.with_suffix(".part").rename(fault)
+        is_insert = step.startswith("log")
+        told: list[Any] = []
+
+        def ask() -> None:
+            with contextlib.suppress(httpx.TransportError):
+                told.append(
+                    served.insert([[3, "a"]]) if is_insert else served.call("POST", "/flush")
+                )
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        wait_until(served.process.is_stopped)
+        newer = Process(served.process.warehouse, tmp_path / "other-state", LEASE, log)
+        newer.start()
+        try:
+            heir = Served.__new__(Served)
+            heir.__dict__.update(served.__dict__)
+            heir.process = newer
+            assert heir.insert([[4, "a"]], idempotency_key="four").status_code == 200
+            heir.flush()
+            # What was in the log is in the table, told or not; what was not is not.
+            expected = [1, 2, 3, 4] if step == "log.appended" else [1, 2, 4]
+            assert heir.ids() == expected
+            served.process.go_on()
+            asking.join()
+            assert not is_insert or told[0].status_code == 503
+            assert served.process.running is not None
+            served.process.running.communicate(timeout=30)
+            assert served.process.running.returncode in (3, 4)
+            assert heir.insert([[4, "a"]], idempotency_key="four").json()["duplicate"]
+            heir.insert([[5, "a"]])
+            heir.flush()
+            assert heir.ids() == [*expected, 5]
+        finally:
+            newer.end()

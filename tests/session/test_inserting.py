@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ import pytest
 
 from paimon_magics.coordinator.inserting import SmallInserts
 from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
-from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import AlterTable, TableName
 from tests.coordinator.process import Process
 
 if TYPE_CHECKING:
@@ -55,6 +57,11 @@ def events(
 def rows(session: Session) -> list[tuple[object, ...]]:
     found = session.run("SELECT id, kind FROM events").to_arrow().to_pylist()
     return [tuple(row.values()) for row in found]
+
+
+def queue_names(session: Session) -> list[str]:
+    names: list[str] = session.administration.queues().to_arrow()["table"].to_pylist()
+    return names
 
 
 def test_rows_of_all_kinds_are_acknowledged_and_visible_after_a_flush(events: Session) -> None:
@@ -255,3 +262,117 @@ class TestGathering:
         assert len({key for _, key in seen}) == len(seen)
         with pytest.raises(SetupError):
             inserts.insert(self.NAME, one)
+
+
+class TestTheBuffer:
+    """Rows that are acknowledged and not loaded, seen together with the table."""
+
+    def made(self, session: Session, name: str, columns: str, options: str = "") -> None:
+        session.run(
+            f"DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({columns}) TBLPROPERTIES "
+            f"('auto_batch_load' = 'true', {SLOW}{options})"
+        )
+
+    def seen(self, session: Session, query: str) -> list[tuple[object, ...]]:
+        found = session.run(query, include_buffer=True).to_arrow().to_pylist()
+        return sorted((tuple(row.values()) for row in found), key=repr)
+
+    def test_a_query_sees_it_when_it_says_so(self, events: Session) -> None:
+        assert self.seen(events, "SELECT count(*) FROM events") == [(0,)]
+        events.insert("events", [(1, "a")])
+        assert self.seen(events, "SELECT * FROM events") == [(1, "a")]
+        events.flush("events")
+        events.insert("events", {"id": 2})
+        assert self.seen(events, "SELECT e.id, kind FROM events AS e") == [(1, "a"), (2, "new")]
+        assert self.seen(events, "SELECT count(*) FROM events WHERE id > 1") == [(1,)]
+        assert rows(events) == [(1, "a")]  # without it, what is loaded
+        frame = events.table("events", include_buffer=True)
+        assert sorted(row["id"] for row in frame.collect()) == [1, 2]
+        assert events.table("events").count() == 1
+        # What has a place in time has no buffer.
+        assert self.seen(events, "SELECT id FROM events VERSION AS OF 1") == [(1,)]
+        events.flush("events")
+        assert sorted(row["id"] for row in frame.collect()) == [1, 2]
+
+    def test_the_schema_is_that_of_now(self, events: Session) -> None:
+        self.made(events, "changing", "a INT, b STRING")
+        events.insert("changing", [(1, "x")])
+        events.flush("changing")
+        # Changed behind the session's back: nothing is loaded before it.
+        catalog = events.catalog
+        for change in ("RENAME COLUMN b TO c", "ADD COLUMN d INT", "ALTER COLUMN a TYPE BIGINT"):
+            events.insert("changing", {"a": 2})
+            statement = parse_statement(f"ALTER TABLE changing {change}")
+            assert isinstance(statement, AlterTable)
+            catalog.alter_table(TableName("changing", "default"), statement.changes)
+            time.sleep(1.1)
+        events.insert("changing", {"d": 5})
+        expected = [(1, "x", None), *[(2, None, None)] * 3, (None, None, 5)]
+        assert self.seen(events, "SELECT a, c, d FROM changing") == expected
+        events.flush("changing")
+        assert self.seen(events, "SELECT a, c, d FROM changing") == expected
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ("", [(1, 20, None), (2, 7, "b"), (3, 1, "c")]),
+            (", 'merge-engine' = 'partial-update'", [(1, 20, "a"), (2, 7, "b"), (3, 1, "c")]),
+            (
+                ", 'merge-engine' = 'aggregation', 'fields.n.aggregate-function' = 'sum'",
+                [(1, 31, "a"), (2, 7, "b"), (3, 1, "c")],
+            ),
+            (", 'sequence.field' = 'n'", [(1, 20, None), (2, 9, "new"), (3, 1, "c")]),
+        ],
+    )
+    def test_rows_of_a_key_are_merged_as_they_will_be(
+        self, events: Session, options: str, expected: list[tuple[object, ...]]
+    ) -> None:
+        columns = "k INT NOT NULL, n INT, v STRING"
+        self.made(events, "keyed", columns, f", 'primary-key' = 'k', 'bucket' = '2'{options}")
+        events.insert("keyed", [(1, 1, "a"), (3, 1, "c")])
+        if "sequence" in options:
+            events.insert("keyed", [(2, 9, "new")])
+        events.flush("keyed")
+        events.insert("keyed", [(1, 10, None), (2, 7, "b")])
+        events.insert("keyed", {"k": 1, "n": 20})
+        query = "SELECT k, n, v FROM keyed"
+        assert self.seen(events, query) == expected
+        assert self.seen(events, "SELECT n FROM keyed WHERE k = 1") == [(expected[0][1],)]
+        events.flush("keyed")
+        assert self.seen(events, query) == expected
+        assert events.run("SELECT count(*) AS n FROM keyed").to_arrow()["n"][0].as_py() == 3
+
+    def test_without_a_coordinator_nobody_can_tell(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        import paimon_magics
+
+        with paimon_magics.connect(
+            tmp_path / "warehouse", spark=spark, coordinator="in-process"
+        ) as session:
+            session.run("CREATE TABLE e (a INT) TBLPROPERTIES ('auto_batch_load' = 'true')")
+            with pytest.raises(InvalidValueError, match="this session has none"):
+                session.run("SELECT * FROM e", include_buffer=True)
+            session.run("CREATE TABLE f (a INT)")
+            assert session.run("SELECT * FROM f", include_buffer=True).to_arrow().num_rows == 0
+
+
+def test_a_table_that_is_dropped_or_renamed_was_loaded_before(events: Session) -> None:
+    events.insert("events", [(1, "a")])
+    events.run("ALTER TABLE events RENAME TO moved")
+    assert events.run("SELECT id FROM moved").to_arrow()["id"].to_pylist() == [1]
+    events.insert("moved", [(2, "b")])
+    events.run("DROP TABLE moved")
+    assert not {"default.events", "default.moved"}.intersection(queue_names(events))
+    with pytest.raises(UnknownNameError):
+        events.insert("moved", [(3, "c")])
+
+
+def test_a_database_that_is_dropped_takes_its_tables_out_of_the_queues(events: Session) -> None:
+    events.run(
+        "CREATE DATABASE gone; CREATE TABLE gone.t (id BIGINT) "
+        f"TBLPROPERTIES ('auto_batch_load' = 'true', {SLOW})"
+    )
+    events.insert("gone.t", [(1,)])
+    events.run("DROP DATABASE gone CASCADE")
+    assert "gone.t" not in queue_names(events)

@@ -61,6 +61,7 @@ class DatabaseLog:
         self._database = database
         self._owned = owned
         self.name = database.name
+        self.damage = ""  # a database is whole, or says so itself
         dialect = asdict(database.dialect)
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
         self.id = self._identity()
@@ -188,6 +189,15 @@ class DatabaseLog:
                     "closed = '', flush = NULL",
                     (location, name, published, published),
                 ),
+            ]
+        )
+
+    def drop_table(self, location: str) -> None:
+        """See `Log.drop_table`."""
+        self._database.write(
+            [
+                Change(f"DELETE FROM {table} WHERE location = ?", (location,))
+                for table in ("log_tables", "log_keys", "log_segments")
             ]
         )
 

@@ -10,6 +10,7 @@ that, `settle` finds its commit, or ends it.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from paimon_magics.coordinator.group.flusher import (
 )
 from paimon_magics.coordinator.group.logs import DeadLetter, Log, StoredFlush, StoredTable
 from paimon_magics.coordinator.group.queueing import Batch
+from paimon_magics.coordinator.group.records import DamagedError, read_segments
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.faults import reach
@@ -45,6 +47,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.committing import committed_files, find_commit
 from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.log_positions import log_position, log_properties
 from paimon_magics.tables.provenance import PREFIX
 from paimon_magics.tables.schema_history import Definitions, identity_of
 from paimon_magics.tables.write_tasks import completed, write_task
@@ -120,6 +123,9 @@ class Flushing:
                     f"`{name}` was dropped and made anew; records {batch.first} and later were "
                     "acknowledged for the table that was there before"
                 )
+            found = self._loaded_before(table, location, batch)
+            if found is not None:
+                return found
             id, transaction, _ = self._coordinator.begin(
                 name, None, ENGINE, Origin(engine=ENGINE), in_pause=True
             )
@@ -191,6 +197,29 @@ class Flushing:
         )
         return Loaded(None if stored is None else stored.snapshot_id, dead)
 
+    def _loaded_before(self, table: Table, location: str, batch: Batch) -> Loaded | None:
+        """The batch, if the table has it although nobody here knows: whoever had begun to publish
+        it was thought to be unable to. Raises StuckError where only a part of it is there."""
+        stored = next((s for s in self._log.tables() if s.location == location), None)
+        above = 0 if stored is None else stored.snapshot_id or 0
+        found = log_position(table, _queue_id(self._log, location), above)
+        if found is None or found.last < batch.first:
+            return None
+        if (found.first, found.last, found.dead) != (batch.first, batch.last, 0):
+            raise StuckError(
+                f"Snapshot {found.snapshot_id} of `{table.name}` has records {found.first} to "
+                f"{found.last}, {found.dead} of them left out, and nobody knows of it: records "
+                f"{batch.first} to {batch.last} are not loaded again"
+            )
+        segments = self._log.read(location, batch.first, batch.last)
+        try:
+            _, chain = read_segments(segments, batch.first - 1, upto=batch.last)
+        except DamagedError as error:
+            raise StuckError(f"The log is damaged: {error}.") from error
+        assert chain is not None
+        self._published(location, batch.last, chain, found.snapshot_id)
+        return Loaded(found.snapshot_id)
+
     # ---- the steps of a flush ----
 
     def _prepare(
@@ -214,16 +243,17 @@ class Flushing:
                 "user": ENGINE,
                 "rows": str(result.rows),
                 "files": str(len(committed_files(table, written.messages))),
-                "log": self._log.id,
-                "log.first": str(batch.first),
-                "log.last": str(batch.last),
-                "log.label": f"{self._log.id}-{batch.last}",
             }
             request = CommitRequest(
                 transaction,
                 Append(),
                 messages,
-                tuple((PREFIX + key, value) for key, value in properties.items()),
+                (
+                    *((PREFIX + key, value) for key, value in properties.items()),
+                    *log_properties(
+                        _queue_id(self._log, location), batch.first, batch.last, len(dead)
+                    ),
+                ),
             )
         flush = StoredFlush(
             batch.first, batch.last, result.chain, id, transaction_document(transaction)
@@ -309,6 +339,11 @@ class Flushing:
             self._coordinator.abort(id, "its batch could not be written")
         except PaimonMagicsError as error:  # it ends by its lease
             _log.warning("The transaction %s is left to its lease: %s", id, error)
+
+
+def _queue_id(log: Log, location: str) -> str:
+    """What tells the records of a table in a log from those of the table before it was renamed."""
+    return f"{log.id}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
 
 
 def _unknown(name: TableName, first: int, last: int, why: str) -> str:

@@ -16,6 +16,7 @@ from paimon_magics.coordinator.answers import RESUME_HINT, PausedError, error_an
 from paimon_magics.coordinator.bodies import json_body
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
+from paimon_magics.coordinator.group.queue_thread import Insert
 from paimon_magics.coordinator.group.queueing import Accepted, Answer, Mode, backlog
 from paimon_magics.coordinator.group.records import Format, read_segment
 from paimon_magics.coordinator.group.requests import (
@@ -27,7 +28,8 @@ from paimon_magics.coordinator.group.requests import (
 )
 from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.rows import conformed_stream
-from paimon_magics.coordinator.group.service import GroupCommit, Insert, TableQueue
+from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.table_queues import TableQueue
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.errors import (
     CommitConflictError,
@@ -43,6 +45,7 @@ __all__ = ["InsertRoutes", "queue_document"]
 _TABLE = "/v1/inserts/{database}/{table}"
 _WAIT_MS = 60_000
 _WAIT_MS_MAX = 600_000
+_BUFFER_BYTES_MAX = 256 * 2**20
 
 
 class NoRoomError(SetupError):
@@ -63,7 +66,10 @@ class InsertRoutes:
             Route(_TABLE, self.insert, methods=["POST"]),
             Route(_TABLE, self.look, methods=["GET"]),
             Route("/v1/inserts", self.look_at_all, methods=["GET"]),
+            Route(f"{_TABLE}/buffer", self.buffer, methods=["GET"]),
             Route(f"{_TABLE}/flush", self.flush, methods=["POST"]),
+            Route(f"{_TABLE}/changes", self.begin_change, methods=["POST"]),
+            Route(f"{_TABLE}/changes/{{id}}", self.end_change, methods=["DELETE"]),
             Route(f"{_TABLE}/reopen", self.reopen, methods=["POST"]),
             Route(f"{_TABLE}/dead-letters", self.dead_letters, methods=["GET"]),
             Route(f"{_TABLE}/dead-letters/{{lsn}}", self.discard, methods=["DELETE"]),
@@ -206,6 +212,45 @@ class InsertRoutes:
                 "They are durable, and stay in the log until they are loaded.",
             )
         return answer_of(answer)
+
+    async def buffer(self, request: Request) -> Response:
+        """What is acknowledged and not visible yet, as it is in the log."""
+        facts = await self.facts(request)
+        table = self._group.tables.get(facts.location)
+        waiting = 0 if table is None else backlog(table.queue)[1]
+        if waiting > _BUFFER_BYTES_MAX:
+            raise InvalidValueError(
+                f"{waiting:,} bytes of `{facts.name}` wait, which is more than is read together "
+                "with the table.",
+                hint=f"Load them first: `%paimon flush {facts.name}`.",
+            )
+        found = await run_in_threadpool(self._group.buffered, facts)
+        return JSONResponse(
+            {
+                "snapshot_id": found.snapshot_id,
+                "published": found.published,
+                "acknowledged": found.acknowledged,
+                "segments": [
+                    [first, base64.b64encode(body).decode()] for first, body in found.segments
+                ],
+            }
+        )
+
+    # ---- statements ----
+
+    async def begin_change(self, request: Request) -> Response:
+        """A statement of a session is going to change the table, or to take it away."""
+        facts = await self.facts(request)
+        body = await json_body(request) if await request.body() else {}
+        takes_away = body.get("takes_away", False) is True
+        id = await run_in_threadpool(lambda: self._group.begin_change(facts, takes_away=takes_away))
+        return JSONResponse({"id": id})
+
+    async def end_change(self, request: Request) -> Response:
+        """The statement has ended."""
+        done = request.query_params.get("done") == "true"
+        kept = self._group.end_change(request.path_params["id"], done=done)
+        return JSONResponse({"kept": kept})
 
     # ---- what went wrong ----
 

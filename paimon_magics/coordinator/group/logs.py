@@ -89,13 +89,15 @@ class DeadLetter:
 class Log(Protocol):
     """Keeps records. Safe for several threads, of which one appends.
 
-    `id` tells it from all others, `name` says to a person which one it is. Every method raises
+    `id` tells it from all others, `name` says to a person which one it is, `damage` what it misses
+    of which it is not known whose records it was ("" for nothing). Every method raises
     StoreUnavailableError when the store does not work now (nothing has happened), StoreLostError
     when it is not what was left there.
     """
 
     id: str
     name: str
+    damage: str
 
     def append(self, groups: Sequence[Appended]) -> None:
         """Make records durable, all or none."""
@@ -132,6 +134,9 @@ class Log(Protocol):
 
     def accept_loss(self, location: str, name: str, published: int) -> None:
         """Begin a table's log anew after `published`; what was there of records is given up."""
+
+    def drop_table(self, location: str) -> None:
+        """Forget a table of which nothing waits, and its labels; its dead letters stay."""
 
     def dead_letters(self, location: str | None = None) -> list[DeadLetter]:
         """The dead letters, of one table or of all, oldest first."""

@@ -58,6 +58,7 @@ __all__ = [
 _FAILURES_MAX = 3
 """So often a batch is tried that can't be written, before it is taken apart."""
 
+_BUSY_MS = 1_000
 _PAUSE_MS = 200
 _PAUSE_MS_MAX = 10_000
 
@@ -90,6 +91,7 @@ class Reason(StrEnum):
     """Why an insert was not taken, or will never be visible."""
 
     FULL = "full"  # the backlog: come back later
+    BUSY = "busy"  # a statement takes the table away or renames it: come back later
     CLOSED = "closed"  # somebody has to look at the table first
     MISMATCH = "mismatch"  # the label stands for another insert
     RANGE = "range"  # an offset of the channel was left out
@@ -184,12 +186,16 @@ class FlushAsked:
 
 @dataclass(frozen=True, slots=True)
 class HoldAsked:
-    """A statement that is no insert wants its place; it ends by itself at `until_ms`."""
+    """A statement that is no insert wants its place; it ends by itself at `until_ms`. One that
+    does not `drains` only stops what would be loaded next: its place is behind what is visible. One
+    that `refuses` has no inserts taken until it ends."""
 
     id: str
     ask: int
     now_ms: int
     until_ms: int
+    drains: bool = True
+    refuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +258,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A statement's place: after `lsn`, before all others."""
+    """A statement's place: after `lsn`, before all others. One that does not `drains` goes on
+    before a batch that has failed."""
 
     id: str
     ask: int
     lsn: int
     until_ms: int
     granted: bool = False
+    drains: bool = True
+    refuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,6 +451,8 @@ class _Group:
         queue = self._queue
         if queue.closed:
             return Refused(Reason.CLOSED, queue.closed)
+        if any(hold.refuses for hold in queue.holds):
+            return Refused(Reason.BUSY, "a statement is changing what it is", _BUSY_MS)
         if self._backlog_bytes + arrival.size_bytes > queue.thresholds.hard_bytes:
             after_ms = max(1_000, min(queue.thresholds.interval_ms, 10_000))
             return Refused(Reason.FULL, f"{self._backlog_bytes:,} bytes wait", after_ms)
@@ -535,8 +546,15 @@ def _ask_flush(queue: Queue, ask: int) -> tuple[Queue, list[Effect]]:
 def _ask_hold(queue: Queue, event: HoldAsked) -> tuple[Queue, list[Effect]]:
     if queue.closed:
         return queue, [Reply(event.ask, Refused(Reason.CLOSED, queue.closed))]
-    hold = Hold(event.id, event.ask, queue.acknowledged, event.until_ms)
-    return _granted(replace(_sealed(queue), holds=(*queue.holds, hold), retry_at_ms=0))
+    lsn = queue.acknowledged
+    if event.drains:
+        queue = replace(_sealed(queue), retry_at_ms=0)
+    else:
+        lsn = queue.published if queue.flushing is None else queue.flushing.last
+    hold = Hold(
+        event.id, event.ask, lsn, event.until_ms, drains=event.drains, refuses=event.refuses
+    )
+    return _granted(replace(queue, holds=(*queue.holds, hold)))
 
 
 def _granted(queue: Queue) -> tuple[Queue, list[Effect]]:
@@ -630,17 +648,28 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         last_error=event.why,
     )
     if not event.permanent or failures < _FAILURES_MAX:
-        return replace(queue, sealed=(batch, *queue.sealed)), []
+        return _before_it(replace(queue, sealed=(batch, *queue.sealed)))
     if batch.first == batch.last:
         buried = replace(queue, published=batch.last, failures=0, retry_at_ms=0)
         buried, effects = _told(buried, None, {batch.last: event.why})
         return buried, [Bury(batch.last, event.why), *effects]
-    return replace(
-        queue,
-        sealed=(*_halves(batch), *queue.sealed),
-        failures=_FAILURES_MAX - 1,  # the halves are known to be suspect
-        retry_at_ms=0,
-    ), []
+    return _before_it(
+        replace(
+            queue,
+            sealed=(*_halves(batch), *queue.sealed),
+            failures=_FAILURES_MAX - 1,  # the halves are known to be suspect
+            retry_at_ms=0,
+        )
+    )
+
+
+def _before_it(queue: Queue) -> tuple[Queue, list[Effect]]:
+    """Grant the holds that wait for nothing but the end of the batch that has failed."""
+    holds = tuple(
+        hold if hold.drains or hold.granted else replace(hold, lsn=queue.published)
+        for hold in queue.holds
+    )
+    return _granted(replace(queue, holds=holds))
 
 
 def _halves(batch: Batch) -> tuple[Batch, Batch]:

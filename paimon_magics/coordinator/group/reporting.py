@@ -9,7 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paimon_magics.coordinator.group.queueing import Reason, backlog
-from paimon_magics.coordinator.group.service import GroupCommit, TableQueue
+from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.table_queues import TableQueue
 
 __all__ = ["QUEUE_COLUMNS", "InsertMetrics", "queue_rows"]
 
@@ -56,7 +57,7 @@ class InsertMetrics(Collector):
         yield CounterMetricFamily(
             "paimon_coordinator_log_seconds",
             "How long appending to the log took since the start, syncs included.",
-            value=self._group.fsync_seconds,
+            value=self._group.append_seconds,
         )
         yield GaugeMetricFamily(
             "paimon_coordinator_dead_letters",

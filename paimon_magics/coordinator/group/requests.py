@@ -34,6 +34,7 @@ _OFFSET_MAX = 2**63 - 2
 
 _STATUS = {
     Reason.FULL: 429,
+    Reason.BUSY: 503,
     Reason.CLOSED: 409,
     Reason.MISMATCH: 422,
     Reason.RANGE: 416,
@@ -42,6 +43,7 @@ _STATUS = {
 }
 _TOLD = {
     Reason.FULL: ("TooMuchWaits", "The table takes no more for now", "Send it again later."),
+    Reason.BUSY: ("TableBusy", "The table takes no inserts just now", "Send it again."),
     Reason.CLOSED: (
         "TableClosed",
         "The table takes no inserts",

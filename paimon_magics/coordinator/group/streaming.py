@@ -26,6 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes, admitted_stream
+from paimon_magics.coordinator.group.queue_thread import Insert
 from paimon_magics.coordinator.group.queueing import Accepted, Answer, Mode, Refused
 from paimon_magics.coordinator.group.requests import (
     answer_document,
@@ -33,7 +34,6 @@ from paimon_magics.coordinator.group.requests import (
     named_by,
     refusal,
 )
-from paimon_magics.coordinator.group.service import Insert
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["WINDOW", "InsertStream"]

@@ -55,9 +55,9 @@ class Witness:
         except (ValueError, TypeError):
             return None
 
-    def missing(self, location: str, acknowledged: int) -> str:
+    def missing(self, location: str, acknowledged: int, damage: str = "") -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
-        `acknowledged`; "" when they are not."""
+        `acknowledged`; "" when they are not. `damage` is what else the log itself misses."""
         note = self.note(location)
         if note is None or note.location != location:
             return ""
@@ -68,6 +68,8 @@ class Witness:
                 f"Acknowledged rows lie in another log, {note.name}, which was opened by "
                 f"{note.who} and is not empty"
             )
+        if damage and note.is_open and not acknowledged:
+            return damage
         if note.first > acknowledged + 1:
             return (
                 f"The log {self._name} ends with record {acknowledged}, but record "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import apsw
 import pytest
 
-from paimon_magics.coordinator.database import Database, StoreUnavailableError
+from paimon_magics.coordinator.database import StoreUnavailableError
 from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.logs import (
     Appended,
@@ -20,6 +20,7 @@ from paimon_magics.coordinator.group.logs import (
     StoredFlush,
     StoredTable,
 )
+from paimon_magics.coordinator.group.object_log import ObjectLog
 from paimon_magics.coordinator.group.records import (
     DamagedError,
     Format,
@@ -30,22 +31,49 @@ from paimon_magics.coordinator.group.records import (
 )
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.stores import LocalStore, open_store
+from tests.backends.s3 import Bucket, s3_server
 
 PLACE = "/warehouse/default.db/t"
 OTHER = "/warehouse/default.db/u"
 
 
-def database(folder: Path, address: str | None) -> Database:
-    if address is None:
-        return SqliteDatabase(folder / "log.sqlite")
-    from paimon_magics.coordinator.postgres_database import PostgresDatabase
+Open = Callable[[], Log]
 
-    return PostgresDatabase(address)
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    with s3_server() as server:
+        yield server.bucket()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "objects", "objects on S3"])
+def open_log(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Open:
+    """Opens the log, again and again, in each of the stores that it may lie in."""
+    match request.param:
+        case "sqlite":
+            return lambda: DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite"))
+        case "postgres":
+            from paimon_magics.coordinator.postgres_database import PostgresDatabase
+
+            server = request.getfixturevalue("postgres")
+            for name, value in server.environment.items():
+                monkeypatch.setenv(name, value)
+            address = server.empty_database()
+            return lambda: DatabaseLog(PostgresDatabase(address))
+        case "objects":
+            return lambda: ObjectLog(LocalStore(), str(tmp_path), "a test")
+        case _:
+            options = request.getfixturevalue("bucket").options
+            warehouse = f"{options['warehouse']}/{tmp_path.name}"
+            return lambda: ObjectLog(open_store(warehouse, options), warehouse, "a test")
 
 
 @pytest.fixture
-def log(tmp_path: Path, store_address: str | None) -> Iterator[Log]:
-    opened = DatabaseLog(database(tmp_path, store_address))
+def log(open_log: Open) -> Iterator[Log]:
+    opened = open_log()
     yield opened
     opened.close()
 
@@ -74,13 +102,11 @@ def lsns(log: Log, after: int = 0, chain: int | None = None) -> list[int]:
     return [record.lsn for record in records]
 
 
-def test_what_was_appended_is_there_when_it_is_opened_again(
-    log: Log, tmp_path: Path, store_address: str | None
-) -> None:
+def test_what_was_appended_is_there_when_it_is_opened_again(log: Log, open_log: Open) -> None:
     segments = fill(log, 1, 3, 2)
     fill(log, 4, place=OTHER)
     log.close()
-    again = DatabaseLog(database(tmp_path, store_address))
+    again = open_log()
     assert again.id == log.id
     assert again.tables() == [
         StoredTable(PLACE, "default.t", 0, 0, 6),
@@ -149,6 +175,16 @@ def test_a_flush_and_its_dead_letters_are_noted_together(log: Log) -> None:
     assert log.tables()[0].flush is None
     log.drop_dead_letter(PLACE, 2)
     assert log.dead_letters() == []
+
+
+def test_a_dropped_table_is_forgotten_but_for_its_dead_letters(log: Log) -> None:
+    segments = fill(log, 2, keys=[Keyed("l:a", -1, 1, b"xx")])
+    dead = DeadLetter(PLACE, 2, "no such column", 9, b"body")
+    log.publish(PLACE, 2, segments[-1].chain, 1, [dead])
+    log.drop_table(PLACE)
+    assert log.tables() == []
+    assert log.remembered(PLACE, ["l:a"]) == {}
+    assert log.dead_letters() == [dead]
 
 
 def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -> None:

@@ -254,6 +254,27 @@ class TestHolds:
         assert isinstance(answer, Refused)
         assert answer.reason is Reason.LATE
 
+    def test_who_only_looks_waits_for_the_batch_under_way_and_stops_the_next(self) -> None:
+        queue, _ = run(EMPTY, Arrived((insert(1, rows=10), insert(2, rows=10)), 0))
+        queue, effects = run(queue, HoldAsked("h", 3, 1, 999, drains=False))
+        assert answers(effects) == {}
+        done, effects = run(queue, Published(1, 2))
+        assert answers(effects) == {3: Granted(1)}
+        assert done.flushing is None
+        assert run(done, HoldEnded("h", 3))[0].flushing is not None
+        failed, effects = run(queue, FlushFailed("disk", 2))
+        assert answers(effects) == {3: Granted(0)}
+        assert run(failed, Ticked(900))[0].flushing is None
+
+    def test_while_a_table_is_taken_away_nothing_is_taken(self) -> None:
+        queue, _ = run(EMPTY, HoldAsked("h", 1, 0, 50, refuses=True))
+        answer = answers(run(queue, Arrived((insert(2),), 1))[1])[2]
+        assert isinstance(answer, Refused)
+        assert (answer.reason, answer.retry_after_ms) == (Reason.BUSY, 1_000)
+        assert answers(run(queue, HoldEnded("h", 2), Arrived((insert(2),), 3))[1])[2] == Accepted(
+            1, Mode.ASYNC
+        )
+
     def test_without_a_backlog_it_is_granted_at_once(self) -> None:
         assert answers(run(EMPTY, HoldAsked("h", 1, 0, 50))[1]) == {1: Granted(0)}
 

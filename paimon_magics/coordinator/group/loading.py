@@ -1,0 +1,95 @@
+"""Batches loaded in a pool of threads, and their outcomes told to the queues.
+
+If the process dies, the next start finds out what became of the batches under way (`flushing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from paimon_magics.coordinator.group.flushing import Flushing, NotLoadedError, StuckError
+from paimon_magics.coordinator.group.logs import DeadLetter, Log
+from paimon_magics.coordinator.group.queueing import (
+    Batch,
+    Closed,
+    Event,
+    FlushFailed,
+    Published,
+)
+from paimon_magics.coordinator.group.records import read_segments, seal
+from paimon_magics.coordinator.group.table_queues import TableQueue
+from paimon_magics.tables.fencing import DeposedError
+
+__all__ = ["Loading"]
+
+_LOADERS = 4
+
+_log = logging.getLogger(__name__)
+
+
+class Loading:
+    """Loads; `tell` gives a table's queue an event, `depose` is told that the warehouse is
+    another's."""
+
+    def __init__(
+        self,
+        flushing: Flushing,
+        log: Log,
+        tell: Callable[[str, Event], None],
+        depose: Callable[[DeposedError], None],
+    ) -> None:
+        self._flushing = flushing
+        self._log = log
+        self._tell = tell
+        self._depose = depose
+        self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
+
+    def load(self, table: TableQueue, batch: Batch) -> None:
+        """Begin to load a batch."""
+        with contextlib.suppress(RuntimeError):  # stopping: the next start has it
+            self._pool.submit(self._load, table, batch)
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Do something else there."""
+        with contextlib.suppress(RuntimeError):
+            self._pool.submit(work)
+
+    def bury(self, table: TableQueue, lsn: int, why: str) -> None:
+        """Make a dead letter of a record, durably."""
+        segments = self._log.read(table.location, lsn, lsn)
+        records, chain = read_segments(segments, lsn - 1, upto=lsn)
+        assert chain is not None
+        letter = DeadLetter(table.location, lsn, why, _now_ms(), seal(records, 0).body)
+        self._log.publish(table.location, lsn, chain, None, [letter])
+
+    def end(self) -> None:
+        """End when what was begun is loaded."""
+        self._pool.shutdown(wait=True)
+
+    def _load(self, table: TableQueue, batch: Batch) -> None:
+        location = table.location
+        try:
+            loaded = self._flushing.load(table.name, location, batch)
+            event: Event = Published(loaded.snapshot_id, _now_ms(), loaded.dead)
+        except NotLoadedError as error:
+            _log.warning("Rows of `%s` are not loaded yet: %s", table.name, error)
+            event = FlushFailed(str(error), _now_ms(), permanent=error.permanent)
+        except StuckError as error:
+            _log.error("`%s` takes no inserts: %s", table.name, error)
+            self._tell(location, Closed(str(error), _now_ms()))
+            event = FlushFailed(str(error), _now_ms())
+        except DeposedError as error:
+            self._depose(error)
+            return
+        except Exception as error:  # stopping: the next start finds out what became of it
+            _log.error("A batch of `%s` was cut off: %r", table.name, error)
+            return
+        self._tell(location, event)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

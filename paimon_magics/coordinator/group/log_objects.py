@@ -1,0 +1,125 @@
+"""The objects that a log in a store consists of: entries and checkpoints. Pure.
+
+Every change of the log is an entry, in an object of its own, numbered densely: 1, 2, 3, …
+
+    entry       magic "PME1" | number u64 | check of the entry before u32 | check u32 | length u32
+                | the change as JSON | its bytes, each behind its length u32
+    checkpoint  magic "PMC1" | number u64 | check of that entry u32 | check u32 | image, compressed
+
+All numbers are big-endian. The check of an entry is the crc32 of everything in it but the check
+itself: it covers the check of the entry before, so that an entry that was changed, lost or put in
+another's place is noticed. A checkpoint stands for all entries up to its number.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "Checkpoint",
+    "DamagedObjectError",
+    "Entry",
+    "open_checkpoint",
+    "open_entry",
+    "seal_checkpoint",
+    "seal_entry",
+]
+
+_ENTRY = b"PME1"
+_CHECKPOINT = b"PMC1"
+_HEAD = struct.Struct(">4sQI")
+_U32 = struct.Struct(">I")
+_BODY = _HEAD.size + _U32.size
+
+
+class DamagedObjectError(Exception):
+    """An object is not what was written under its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One change: `document` with `parts`, bytes that JSON has no form for. `before` is the check
+    of the entry before, `check` its own."""
+
+    number: int
+    before: int
+    check: int
+    document: Mapping[str, Any]
+    parts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What all entries up to `number` have made; `check` is that of the last of them."""
+
+    number: int
+    check: int
+    image: bytes
+
+
+def seal_entry(
+    number: int, before: int, document: Mapping[str, Any], parts: Sequence[bytes] = ()
+) -> tuple[bytes, int]:
+    """The object of an entry, and its check."""
+    text = json.dumps(document).encode()
+    body = b"".join(
+        (_U32.pack(len(text)), text, *(x for part in parts for x in (_U32.pack(len(part)), part)))
+    )
+    return _sealed(_HEAD.pack(_ENTRY, number, before), body)
+
+
+def open_entry(content: bytes, number: int) -> Entry:
+    """The entry in an object. Raises DamagedObjectError."""
+    before, check, body = _opened(content, _ENTRY, number)
+    fields = []
+    at = 0
+    try:
+        while at < len(body):
+            (length,) = _U32.unpack_from(body, at)
+            at += _U32.size
+            if at + length > len(body):
+                raise DamagedObjectError("it ends too early")
+            fields.append(body[at : at + length])
+            at += length
+        document = json.loads(fields[0])
+    except (struct.error, ValueError, IndexError) as error:
+        raise DamagedObjectError(f"it can't be read: {error}") from error
+    return Entry(number, before, check, document, tuple(fields[1:]))
+
+
+def seal_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """The object of a checkpoint."""
+    head = _HEAD.pack(_CHECKPOINT, checkpoint.number, checkpoint.check)
+    return _sealed(head, zlib.compress(checkpoint.image, 1))[0]
+
+
+def open_checkpoint(content: bytes, number: int) -> Checkpoint:
+    """The checkpoint in an object. Raises DamagedObjectError."""
+    last, _, body = _opened(content, _CHECKPOINT, number)
+    try:
+        return Checkpoint(number, last, zlib.decompress(body))
+    except zlib.error as error:
+        raise DamagedObjectError(f"it can't be read: {error}") from error
+
+
+def _sealed(head: bytes, body: bytes) -> tuple[bytes, int]:
+    check = zlib.crc32(body, zlib.crc32(head))
+    return b"".join((head, _U32.pack(check), body)), check
+
+
+def _opened(content: bytes, magic: bytes, number: int) -> tuple[int, int, bytes]:
+    if len(content) < _BODY:
+        raise DamagedObjectError("it has no whole header")
+    found_magic, found, before = _HEAD.unpack_from(content)
+    (check,) = _U32.unpack_from(content, _HEAD.size)
+    body = content[_BODY:]
+    if found_magic != magic or check != zlib.crc32(body, zlib.crc32(content[: _HEAD.size])):
+        raise DamagedObjectError("its checksum is wrong")
+    if found != number:
+        raise DamagedObjectError(f"it is number {found}")
+    return before, check, body

@@ -1,0 +1,457 @@
+"""The thread that owns all queues and the log.
+
+It takes whatever has come since it was last free, has the queues decide (`queueing`), appends all
+of it to the log at once, and only then answers: so that many inserts share one sync of the disk.
+
+If the process dies: what was answered is in the log, and the next start goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import queue as queues
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.group.answering import Answered, deliver, fail
+from paimon_magics.coordinator.group.door import Admitted
+from paimon_magics.coordinator.group.facts import Facts
+from paimon_magics.coordinator.group.logs import Appended, Keyed, Log
+from paimon_magics.coordinator.group.queueing import (
+    Accepted,
+    Answer,
+    Append,
+    Arrival,
+    Arrived,
+    Batch,
+    BeginFlush,
+    Bury,
+    Closed,
+    Effect,
+    Event,
+    Known,
+    Mode,
+    Published,
+    Queue,
+    Refused,
+    Reply,
+    Ticked,
+    step,
+)
+from paimon_magics.coordinator.group.records import Record, seal
+from paimon_magics.coordinator.group.recovery import stored_name
+from paimon_magics.coordinator.group.table_queues import TableQueue, TableQueues
+from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.faults import reach
+from paimon_magics.tables.fencing import DeposedError
+
+__all__ = ["Asked", "Insert", "Loader", "QueueThread"]
+
+_GROUP_MAX = 4_096
+_RETRY_SECONDS = 0.5
+_STOPPED = "The coordinator is stopping."
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Insert:
+    """An insert that the door has let in, and who waits for its answer."""
+
+    facts: Facts
+    admitted: Admitted
+    mode: Mode
+    answer: Answered
+    key: str = ""
+    offset: int = -1
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Something but inserts, for one table; of `make` what is asked is numbered. `facts` where the
+    table may have no queue yet, `accept_loss` for opening one, `is_gone` after it was dropped."""
+
+    location: str
+    make: Callable[[int], Event]
+    answer: Answered | None = None
+    facts: Facts | None = None
+    accept_loss: bool = False
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Who does what takes time: `load` a batch, in another thread; `bury` a record, at once."""
+
+    load: Callable[[TableQueue, Batch], None]
+    bury: Callable[[TableQueue, int, str], None]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What one turn of the thread has decided, before it is done."""
+
+    states: dict[str, tuple[Queue, int]] = field(default_factory=dict)
+    groups: list[Appended] = field(default_factory=list)
+    effects: list[tuple[TableQueue, Effect]] = field(default_factory=list)
+    asks: list[int] = field(default_factory=list)
+
+
+class QueueThread:
+    """Any thread may `put` and `ask`; all else happens in one of its own.
+
+    `may_answer` raises when this coordinator may not acknowledge any more. `on_failure` is called
+    once, with what ended the thread. `counts` is what was counted since the start.
+    """
+
+    def __init__(
+        self,
+        tables: TableQueues,
+        log: Log,
+        loader: Loader,
+        may_answer: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._tables = tables
+        self._log = log
+        self._loader = loader
+        self._may_answer = may_answer
+        self._on_failure = on_failure
+        self.counts: Counter[str] = Counter()
+        self.append_seconds = 0.0
+        self.failure: BaseException | None = None
+        self.deposed: DeposedError | None = None
+        self.stopping = False
+        self.ready = threading.Event()
+        self._inbox: queues.SimpleQueue[Insert | Asked | None] = queues.SimpleQueue()
+        self._asks: dict[int, Answered] = {}
+        self._numbers = itertools.count(1)
+        self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
+
+    def start(self) -> None:
+        """Read the log, and begin to work. What arrives meanwhile waits."""
+        self._thread.start()
+
+    def put(self, item: Insert | Asked) -> None:
+        """Hand something over."""
+        self._inbox.put(item)
+
+    def depose(self, error: DeposedError) -> None:
+        """Answer nothing more: another coordinator owns the warehouse."""
+        self.deposed = self.deposed or error
+        self._inbox.put(Asked("", lambda _: Ticked(_now_ms())))  # wakes the thread
+
+    def end(self) -> None:
+        """End when what was put is done."""
+        self._inbox.put(None)
+        self._thread.join()
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is taken: it has stopped for good. None while it works."""
+        return None if self.failure is None else f"Group commit has stopped: {self.failure}"
+
+    def gone(self) -> SetupError:
+        """What is told while nothing is taken."""
+        if isinstance(self.failure, DeposedError):
+            return self.failure
+        return SetupError(self.problem or _STOPPED, hint="Ask again when it runs.")
+
+    # ---- the thread ----
+
+    def _work(self) -> None:
+        try:
+            self._tables.recover(_now_ms())
+            self.ready.set()
+            while True:
+                items = self._next()
+                if items is None:
+                    return
+                if self.deposed is not None:
+                    for item in items:
+                        if item.answer is not None:
+                            fail([item.answer], self.deposed)
+                    raise self.deposed
+                self._take(items)
+        except BaseException as error:
+            # What is in the log is not known: nobody may be answered from here on.
+            self.failure = error
+            self.ready.set()
+            if not isinstance(error, DeposedError):
+                _log.critical("Group commit has stopped: %s", error)
+            self._fail_all()
+            self._on_failure(error)
+
+    def _next(self) -> list[Insert | Asked] | None:
+        """What has come since; None at the end."""
+        first = self._inbox.get()
+        if first is None:
+            return None
+        items: list[Insert | Asked] = [first]
+        with contextlib.suppress(queues.Empty):
+            while len(items) < _GROUP_MAX:
+                item = self._inbox.get_nowait()
+                if item is None:
+                    self._inbox.put(None)
+                    break
+                items.append(item)
+        return items
+
+    def _take(self, items: Sequence[Insert | Asked]) -> None:
+        """Everything in the order in which it came; inserts that follow each other together."""
+        together: list[Insert] = []
+        for item in items:
+            if isinstance(item, Insert):
+                together.append(item)
+                continue
+            if together:
+                self._take_together(together)
+                together = []
+            self._take_asked(item)
+        if together:
+            self._take_together(together)
+
+    def _take_together(self, items: Sequence[Insert]) -> None:
+        turn = _Turn()
+        inserts: dict[str, list[Insert]] = {}
+        for item in items:
+            inserts.setdefault(item.facts.location, []).append(item)
+        try:
+            for some in inserts.values():
+                self._take_inserts(turn, some)
+            self._append(turn)
+        except StoreUnavailableError as error:
+            for ask in turn.asks:
+                future = self._asks.pop(ask, None)
+                if future is not None:
+                    fail([future], error)
+            turn = _Turn()
+        self._carry_out(turn)
+
+    def _take_inserts(self, turn: _Turn, inserts: Sequence[Insert]) -> None:
+        """Have one table's queue decide about inserts; nothing is done yet."""
+        now_ms = _now_ms()
+        try:
+            table = self._table(inserts[0].facts, now_ms)
+        except StoreLostError:
+            raise
+        except (PaimonMagicsError, OSError) as error:  # the warehouse's store, not the log
+            fail([insert.answer for insert in inserts], error)
+            return
+        known = self._known_of(table, inserts)
+        arrivals = []
+        by_ask: dict[int, Insert] = {}
+        for insert in inserts:
+            ask = next(self._numbers)
+            self._asks[ask] = insert.answer
+            turn.asks.append(ask)
+            by_ask[ask] = insert
+            same, last_offset = known.get((insert.key, insert.offset), (None, None))
+            admitted = insert.admitted
+            arrivals.append(
+                Arrival(
+                    ask,
+                    admitted.rows,
+                    len(admitted.payload),
+                    insert.mode,
+                    insert.key,
+                    insert.offset,
+                    insert.digest,
+                    same,
+                    last_offset,
+                )
+            )
+        queue, effects = step(table.queue, Arrived(tuple(arrivals), now_ms))
+        chain = table.chain
+        for effect in effects:
+            if isinstance(effect, Append):
+                group = _group(table, effect, by_ask, chain, now_ms)
+                turn.groups.append(group)
+                chain = group.segment.chain
+                self.counts["records"] += len(effect.inserts)
+                self.counts["rows"] += sum(arrival.rows for _, arrival in effect.inserts)
+            else:
+                turn.effects.append((table, effect))
+        turn.states[table.location] = (queue, chain)
+
+    def _known_of(
+        self, table: TableQueue, inserts: Sequence[Insert]
+    ) -> dict[tuple[str, int], tuple[Known | None, int | None]]:
+        """What the log remembers of the inserts' labels and channels."""
+        keyed = [insert for insert in inserts if insert.key]
+        if not keyed:
+            return {}
+        found = self._log.remembered(table.location, [insert.key for insert in keyed])
+        known: dict[tuple[str, int], tuple[Known | None, int | None]] = {}
+        for insert in keyed:
+            remembered = found.get(insert.key)
+            if remembered is not None:
+                same = remembered.inserts.get(insert.offset)
+                known[insert.key, insert.offset] = (
+                    None if same is None else Known(*same),
+                    remembered.last_offset,
+                )
+        return known
+
+    def _append(self, turn: _Turn) -> None:
+        """Make durable what was decided."""
+        if not turn.groups:
+            return
+        reach("log.sealed")
+        started = time.perf_counter()
+        while True:
+            try:
+                self._log.append(turn.groups)
+                break
+            except StoreUnavailableError as error:
+                if not error.unclear:
+                    raise
+                # The same call again finds out whether it was written.
+                _log.error("The log does not answer: %s", error)
+                if self.stopping:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+        self.append_seconds += time.perf_counter() - started
+        self.counts["groups"] += 1
+        reach("log.appended")
+
+    def _carry_out(self, turn: _Turn) -> None:
+        """What was decided is durable: it is the state now, and everybody is told."""
+        for location, (queue, chain) in turn.states.items():
+            table = self._tables.all[location]
+            table.queue, table.chain = queue, chain
+        self._do(turn.effects)
+
+    def _do(self, effects: Iterable[tuple[TableQueue, Effect]]) -> None:
+        replies: list[tuple[Answered, Answer]] = []
+        for table, effect in effects:
+            match effect:
+                case Reply(ask=ask, answer=answer):
+                    future = self._asks.pop(ask, None)
+                    self._count(answer)
+                    if future is not None:
+                        replies.append((future, answer))
+                case BeginFlush(batch=batch):
+                    self._loader.load(table, batch)
+                case Bury(lsn=lsn, why=why):
+                    self._loader.bury(table, lsn, why)
+                case _:
+                    raise AssertionError(effect)
+        if not replies:
+            return
+        try:
+            self._may_answer()  # a deposed coordinator acknowledges nothing
+        except PaimonMagicsError as error:
+            fail([future for future, _ in replies], error)
+            raise
+        deliver(replies)
+
+    def _count(self, answer: Answer) -> None:
+        match answer:
+            case Accepted(duplicate=True):
+                self.counts["duplicates"] += 1
+            case Refused(reason=reason):
+                self.counts[f"refused_{reason.value}"] += 1
+            case _:
+                pass
+
+    def _take_asked(self, item: Asked) -> None:
+        now_ms = _now_ms()
+        table = self._tables.all.get(item.location)
+        try:
+            if table is None and item.facts is not None:
+                table = self._table(item.facts, now_ms)
+        except StoreLostError:
+            raise
+        except (PaimonMagicsError, OSError) as error:
+            if item.answer is not None:
+                fail([item.answer], error)
+            return
+        if table is None:
+            if item.answer is not None:
+                fail([item.answer], SetupError("Nothing was ever inserted there."))
+            return
+        ask = next(self._numbers)
+        event = item.make(ask)
+        if isinstance(event, Closed):
+            self._close_or_open(table, event, item)
+            return
+        if item.answer is not None:
+            self._asks[ask] = item.answer
+        queue, effects = step(table.queue, event)
+        table.queue = queue
+        self._do([(table, effect) for effect in effects])
+        if isinstance(event, Published):
+            self.counts["flushes"] += 1
+        if item.is_gone:
+            self._tables.forget(item.location)
+
+    def _close_or_open(self, table: TableQueue, event: Closed, item: Asked) -> None:
+        try:
+            if event.why:
+                self._log.close_table(table.location, event.why)
+            else:
+                self._tables.open_again(table, event.now_ms, accept_loss=item.accept_loss)
+        except PaimonMagicsError as error:
+            if item.answer is not None:
+                fail([item.answer], error)
+            return
+        # After an opening the table's state is that of the log: `open_again` has read it.
+        queue, effects = step(table.queue, event)
+        table.queue = queue
+        self._do([(table, effect) for effect in effects])
+        if item.answer is not None:
+            deliver([(item.answer, Accepted(queue.acknowledged, Mode.ASYNC))])
+
+    def _table(self, facts: Facts, now_ms: int) -> TableQueue:
+        table, effects = self._tables.of(facts, now_ms)
+        self._do([(table, effect) for effect in effects])
+        return table
+
+    def _fail_all(self) -> None:
+        waiting = list(self._asks.values())
+        self._asks.clear()
+        with contextlib.suppress(queues.Empty):
+            while True:
+                item = self._inbox.get_nowait()
+                if item is not None and item.answer is not None:
+                    waiting.append(item.answer)
+        fail(waiting, self.gone())
+
+
+def _group(
+    table: TableQueue, append: Append, by_ask: dict[int, Insert], chain: int, now_ms: int
+) -> Appended:
+    records = []
+    keys = []
+    for lsn, arrival in append.inserts:
+        admitted = by_ask[arrival.ask].admitted
+        records.append(
+            Record(
+                lsn,
+                admitted.format,
+                admitted.schema_id,
+                admitted.rows,
+                now_ms,
+                admitted.payload,
+                arrival.key,
+                arrival.offset,
+                arrival.digest,
+            )
+        )
+        if arrival.key:
+            keys.append(Keyed(arrival.key, arrival.offset, lsn, arrival.digest))
+    return Appended(
+        table.location, stored_name(table.name), seal(records, chain), tuple(keys), now_ms
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

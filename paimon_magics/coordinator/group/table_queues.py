@@ -1,0 +1,167 @@
+"""The queues of all tables, as the log and the warehouse have them: found again at the start, made
+at a table's first insert, closed and opened by an administrator. For one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.group.facts import Facts
+from paimon_magics.coordinator.group.flushing import StuckError
+from paimon_magics.coordinator.group.logs import Log, StoredTable
+from paimon_magics.coordinator.group.queueing import (
+    Closed,
+    Effect,
+    Mode,
+    Queue,
+    Thresholds,
+    Ticked,
+    step,
+)
+from paimon_magics.coordinator.group.recovery import recovered, stored_name, table_name
+from paimon_magics.coordinator.group.witness import Witness
+from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["TableQueue", "TableQueues"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TableQueue:
+    """One table: its queue, a value; and the chain of the last record in its log. `is_open` tells
+    that the warehouse knows which log that is; `mode` is the table's own, None before an insert."""
+
+    location: str
+    name: TableName
+    queue: Queue
+    chain: int
+    is_open: bool = False
+    mode: Mode | None = None
+
+    @classmethod
+    def empty(cls, location: str, name: TableName) -> TableQueue:
+        """The queue of a table without any inserts yet."""
+        return cls(location, name, Queue(), 0)
+
+
+class TableQueues:
+    """`all` has them by their tables' identities.
+
+    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `own` makes
+    sure that the warehouse is ours, `on_open` is called at the first insert of a table.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        witness: Witness,
+        settle: Callable[[StoredTable, TableName], bool],
+        own: Callable[[], object],
+        defaults: Thresholds,
+        on_open: Callable[[], None],
+    ) -> None:
+        self.all: dict[str, TableQueue] = {}
+        self._log = log
+        self._witness = witness
+        self._settle = settle
+        self._own = own
+        self._defaults = defaults
+        self._on_open = on_open
+        self._gone: set[str] = set()
+
+    def recover(self, now_ms: int) -> None:
+        """Read the log: every table's records, each checked."""
+        for stored in self._log.tables():
+            self.all[stored.location] = self._recovered(stored, now_ms)
+
+    def of(self, facts: Facts, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
+        """The table's queue, at its first insert too; the warehouse knows of its log then. Effects
+        are of changed options.
+
+        Raises UnknownNameError for a table that was dropped since the facts were found, and what
+        the warehouse's store raises.
+        """
+        if facts.location in self._gone:
+            raise UnknownNameError(
+                f"`{facts.name}` was dropped or renamed.", hint="SHOW TABLES lists what is there."
+            )
+        table = self.all.get(facts.location)
+        if table is None:
+            table = TableQueue(facts.location, facts.name, Queue(facts.thresholds), 0)
+            self.all[facts.location] = table
+        table.name = facts.name
+        table.mode = facts.mode
+        effects: tuple[Effect, ...] = ()
+        if table.queue.thresholds != facts.thresholds:
+            table.queue, effects = step(table.queue, Ticked(now_ms, facts.thresholds))
+        if not table.is_open and not table.queue.closed:
+            missing = self._witness.missing(
+                table.location, table.queue.acknowledged, self._log.damage
+            )
+            if missing:
+                table.queue = step(table.queue, Closed(missing, now_ms))[0]
+            else:
+                self._witness.open(table.location, table.queue.next_lsn)
+                table.is_open = True
+                self._on_open()
+        return table, effects
+
+    def forget(self, location: str) -> None:
+        """The table was dropped or renamed, with nothing waiting: no insert of it is taken any
+        more, whoever still thinks that it is there."""
+        self._gone.add(location)
+        table = self.all.get(location)
+        if table is not None and not table.queue.batches:
+            del self.all[location]
+            self._log.drop_table(location)
+
+    def open_again(self, table: TableQueue, now_ms: int, *, accept_loss: bool) -> None:
+        """Let a closed table's state be that of the log, with `accept_loss` without the records
+        that are missing or damaged. Raises SetupError while something is missing."""
+        if table.queue.flushing is not None:
+            raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
+        acknowledged = table.queue.acknowledged
+        if accept_loss:
+            note = self._witness.note(table.location)
+            above = max(acknowledged, 0 if note is None else note.first)
+            self._log.accept_loss(table.location, stored_name(table.name), above)
+            self._witness.open(table.location, above + 1)
+            table.is_open = True
+        else:
+            missing = self._witness.missing(table.location, acknowledged, self._log.damage)
+            if missing:
+                raise SetupError(f"`{table.name}` stays closed: {missing}.")
+            self._log.close_table(table.location, "")
+        stored = next(s for s in self._log.tables() if s.location == table.location)
+        again = self._recovered(stored, now_ms)
+        if again.queue.closed:
+            raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
+        table.queue, table.chain = again.queue, again.chain
+
+    def note_clean(self) -> None:
+        """Tell the warehouse of which tables nothing is left in the log."""
+        for one in self.all.values():
+            if one.is_open and not one.queue.batches:
+                self._witness.clean(one.location, one.queue.acknowledged)
+
+    def _recovered(self, stored: StoredTable, now_ms: int) -> TableQueue:
+        name = table_name(stored.name)
+        if stored.flush is not None and not stored.closed:
+            try:
+                self._own()
+                self._settle(stored, name)
+            except StuckError as error:
+                self._log.close_table(stored.location, str(error))
+            stored = next(s for s in self._log.tables() if s.location == stored.location)
+        found = recovered(self._log, stored, self._defaults, now_ms)
+        queue = found.queue
+        if queue.batches and not queue.closed:
+            missing = self._witness.missing(stored.location, queue.acknowledged)
+            queue = step(queue, Closed(missing, 0))[0] if missing else queue
+        if queue.closed and not stored.closed:
+            _log.error("`%s` takes no inserts: %s", name, queue.closed)
+        return TableQueue(stored.location, name, queue, found.chain)

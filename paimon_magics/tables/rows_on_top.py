@@ -1,0 +1,71 @@
+"""Rows that are not in a table yet, merged with those of their keys that are: as the table's own
+merge engine would once they are there.
+
+What is there was merged before; Paimon's engines give the same for rows that are merged in two
+steps as in one, because compaction does it so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_magics.columnar.folding import merge_rows
+from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract, merge_runs
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.tables.data_reads import merge_rule
+
+__all__ = ["merged_on_top", "needs_rows_below"]
+
+_KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+
+
+def needs_rows_below(definition: TableDefinition) -> bool:
+    """Whether what is in the table has a say in what rows of the same keys become: not where the
+    last one wins whatever it holds."""
+    return (
+        definition.merge_engine != "deduplicate"
+        or bool(definition.sequence_fields)
+        or definition.flag("ignore-delete")
+    )
+
+
+def merged_on_top(definition: TableDefinition, below: pa.Table, rows: pa.Table) -> pa.Table:
+    """One row for each key of `rows` (later ones follow earlier ones) and `below` (one for each
+    key, none where `needs_rows_below` says so), or none where a row has deleted it. Both have the
+    table's columns. Raises JobError for rows that the merge engine does not take."""
+    rule = merge_rule(definition)
+    rule = replace(rule, order=replace(rule.order, keys=definition.primary_keys))
+    runs = []
+    if below.num_rows:
+        runs.append(_run(below, rule.order.keys, np.zeros(below.num_rows, np.int8), 0))
+    if rows.num_rows:
+        runs.append(_run(rows, rule.order.keys, _kinds(definition, rows), below.num_rows))
+    merged = merge_runs(
+        [iter([run]) for run in runs], rule.order, lambda groups: merge_rows(groups, rule)
+    )
+    kept = [batch.filter(pa.array(~is_retract(np.asarray(batch.column(KIND))))) for batch in merged]
+    columns = rows.schema.names
+    return pa.Table.from_batches([batch.select(columns) for batch in kept], rows.schema)
+
+
+def _run(
+    rows: pa.Table, keys: tuple[str, ...], kinds: np.ndarray[tuple[int], np.dtype[np.int8]], at: int
+) -> pa.RecordBatch:
+    """The rows in the order of their keys, and within a key in their own."""
+    numbered = rows.append_column(SEQUENCE, pa.array(np.arange(at, at + rows.num_rows)))
+    numbered = numbered.append_column(KIND, pa.array(kinds))
+    order = [(key, "ascending") for key in (*keys, SEQUENCE)]
+    (batch,) = numbered.sort_by(order).combine_chunks().to_batches()
+    return batch
+
+
+def _kinds(
+    definition: TableDefinition, rows: pa.Table
+) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    if definition.rowkind_field is None:
+        return np.zeros(rows.num_rows, np.int8)
+    given = rows.column(definition.rowkind_field).to_pylist()
+    return np.array([_KINDS.get(text, 0) for text in given], np.int8)

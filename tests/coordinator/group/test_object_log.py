@@ -1,0 +1,268 @@
+"""The log as objects in a store: who may write it, and what becomes of it when some are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import paimon_magics.coordinator.group.object_log as module
+from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.group.log_objects import (
+    Checkpoint,
+    DamagedObjectError,
+    open_checkpoint,
+    open_entry,
+    seal_checkpoint,
+    seal_entry,
+)
+from paimon_magics.coordinator.group.logs import Appended, Keyed, StoredTable
+from paimon_magics.coordinator.group.object_log import ObjectLog
+from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.records import DamagedError, read_segments
+from paimon_magics.coordinator.group.recovery import recovered, stored_name
+from paimon_magics.errors import SetupError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.stores import LocalStore
+from tests.coordinator.group.test_logs import OTHER, PLACE, fill, lsns, segment
+
+NAME = stored_name(TableName("t", "default"))
+
+
+class Store(LocalStore):
+    """A local disk that may give no clear answer: after it has created the file, or before."""
+
+    trouble: str = ""
+
+    def create(self, path: str, content: bytes) -> bool:
+        if self.trouble == "before":
+            raise OSError("the connection was reset")
+        created = super().create(path, content)
+        if self.trouble == "after":
+            raise OSError("the connection was reset")
+        return created
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def log(tmp_path: Path, store: Store) -> Iterator[ObjectLog]:
+    opened = ObjectLog(store, str(tmp_path), "a test")
+    yield opened
+    opened.close()
+
+
+def again(folder: Path) -> ObjectLog:
+    return ObjectLog(LocalStore(), str(folder), "another")
+
+
+def objects(folder: Path, kind: str = "entry") -> list[Path]:
+    return sorted((folder / ".paimon-magics" / "log").glob(f"{kind}-*"))
+
+
+def append(log: ObjectLog, first: int, count: int = 1, chain: int = 0) -> int:
+    one = segment(first, count, chain)
+    log.append([Appended(PLACE, NAME, one, (Keyed(f"l:{first}", -1, first, b"d"),), 50)])
+    return one.chain
+
+
+def test_whoever_opens_it_last_owns_it_and_the_one_before_acknowledges_nothing(
+    log: ObjectLog, tmp_path: Path
+) -> None:
+    chain = append(log, 1)
+    newer = again(tmp_path)
+    assert lsns(newer) == [1]
+    with pytest.raises(StoreLostError, match="Another coordinator"):
+        append(log, 2, chain=chain)
+    append(newer, 2, chain=chain)
+    with pytest.raises(StoreLostError):
+        log.publish(PLACE, 1, 0, 1)
+    assert lsns(again(tmp_path)) == [1, 2]
+
+
+@pytest.mark.parametrize("trouble", ["before", "after"])
+def test_without_a_clear_answer_it_is_asked_again_and_written_once(
+    log: ObjectLog, store: Store, tmp_path: Path, trouble: str
+) -> None:
+    store.trouble = trouble
+    with pytest.raises(StoreUnavailableError) as raised:
+        append(log, 1)
+    assert raised.value.unclear
+    store.trouble = ""
+    append(log, 1)
+    assert lsns(log) == lsns(again(tmp_path)) == [1]
+
+
+def test_another_change_in_between_settles_what_was_unclear(
+    log: ObjectLog, store: Store, tmp_path: Path
+) -> None:
+    store.trouble = "after"
+    with pytest.raises(StoreUnavailableError):
+        append(log, 1)
+    store.trouble = ""
+    log.close_table(OTHER, "why")
+    chain = append(log, 1)
+    append(log, 2, chain=chain)
+    assert lsns(log) == lsns(again(tmp_path)) == [1, 2]
+
+
+def test_a_store_that_refuses_has_changed_nothing(log: ObjectLog, tmp_path: Path) -> None:
+    class Refusing(Store):
+        def create(self, path: str, content: bytes) -> bool:
+            raise SetupError("The disk is full.")
+
+    log._store = Refusing()
+    with pytest.raises(StoreUnavailableError) as raised:
+        append(log, 1)
+    assert not raised.value.unclear
+    log._store = Store()
+    append(log, 1)
+    assert lsns(log) == [1]
+
+
+def test_checkpoints_stand_for_what_was_before_and_take_it_along(
+    log: ObjectLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ENTRIES_MAX", 10)
+    chain = 0
+    for lsn in range(1, 26):
+        chain = append(log, lsn, chain=chain)
+        if lsn == 12:
+            published = chain
+            log.publish(PLACE, 12, chain, 3)
+    assert len(objects(tmp_path)) <= 10
+    assert len(objects(tmp_path, "checkpoint")) == 1
+    newer = again(tmp_path)
+    assert newer.tables() == [StoredTable(PLACE, NAME, 12, published, 25, snapshot_id=3)]
+    assert lsns(newer, 12, published) == list(range(13, 26))
+    assert newer.remembered(PLACE, ["l:1"])["l:1"].inserts == {-1: (1, b"d")}
+    append(newer, 26, chain=chain)
+    assert lsns(again(tmp_path), 12, published) == list(range(13, 27))
+
+
+class TestDamage:
+    @pytest.fixture
+    def written(self, tmp_path: Path) -> list[Path]:
+        log = again(tmp_path)
+        chain = 0
+        for lsn in range(1, 6):
+            chain = append(log, lsn, chain=chain)
+        fill(log, 2, place=OTHER)
+        log.close()
+        return objects(tmp_path)
+
+    def found(self, folder: Path) -> dict[str, str]:
+        """Why each table is closed, "" where it is not; never a wrong row."""
+        log = again(folder)
+        try:
+            why = {}
+            for table in log.tables():
+                queue = recovered(log, table, Thresholds(), 0).queue
+                why[table.location] = queue.closed
+                if not queue.closed:
+                    records, _ = read_segments(
+                        log.read(table.location, 1, 99), table.published, table.chain
+                    )
+                    assert [record.lsn for record in records] == list(
+                        range(1, table.acknowledged + 1)
+                    )
+                    assert all(r.payload == f"row {r.lsn} ".encode() * 9 for r in records)
+            return why
+        finally:
+            log.close()
+
+    @pytest.mark.parametrize("number", range(1, 6))
+    def test_an_entry_that_is_gone_closes_the_tables_until_somebody_accepts_it(
+        self, written: list[Path], tmp_path: Path, number: int
+    ) -> None:
+        written[number].unlink()
+        for _ in range(2):  # also when it is started again
+            found = self.found(tmp_path)
+            assert all(f"entry {number + 1} is missing" in why for why in found.values())
+            assert set(found) == {PLACE, OTHER}
+        log = again(tmp_path)
+        log.accept_loss(PLACE, NAME, 9)
+        log.close_table(OTHER, "")
+        append(log, 10)
+        log.close()
+        log = again(tmp_path)
+        assert [table.closed for table in log.tables()] == ["", ""]
+        assert lsns(log, 9) == [10]
+        # Of tables that only the lost entry spoke of nobody knows.
+        assert "is missing" in log.damage
+
+    def test_every_flipped_bit_is_noticed(self, written: list[Path], tmp_path: Path) -> None:
+        whole = written[2].read_bytes()
+        for place in range(0, len(whole), 7):
+            changed = bytearray(whole)
+            changed[place] ^= 1 << (place % 8)
+            with pytest.raises(DamagedObjectError):
+                open_entry(bytes(changed), 3)
+        written[2].write_bytes(bytes(changed))
+        found = self.found(tmp_path)
+        assert all("entry 3: its checksum is wrong" in why for why in found.values())
+
+    def test_every_cut_is_noticed(self, written: list[Path], tmp_path: Path) -> None:
+        whole = written[-1].read_bytes()
+        for length in range(len(whole)):
+            with pytest.raises(DamagedObjectError):
+                open_entry(whole[:length], len(written))
+        written[-1].write_bytes(whole[:-1])
+        assert all(self.found(tmp_path).values())
+
+    def test_an_entry_in_anothers_place_is_noticed(
+        self, written: list[Path], tmp_path: Path
+    ) -> None:
+        first, second = (path.read_bytes() for path in written[2:4])
+        written[2].write_bytes(second)
+        written[3].write_bytes(first)
+        assert all("entry 3: it is number 4" in why for why in self.found(tmp_path).values())
+
+    def test_a_damaged_checkpoint_is_noticed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_ENTRIES_MAX", 3)
+        log = again(tmp_path)
+        chain = append(log, 1)
+        for lsn in range(2, 8):
+            chain = append(log, lsn, chain=chain)
+        log.close()
+        (checkpoint,) = objects(tmp_path, "checkpoint")
+        whole = bytearray(checkpoint.read_bytes())
+        whole[len(whole) // 2] ^= 4
+        checkpoint.write_bytes(whole)
+        log = again(tmp_path)
+        assert "checkpoint" in log.damage
+        assert all(table.closed for table in log.tables())
+        with pytest.raises(DamagedError):
+            read_segments(log.read(PLACE, 1, 99), 0, 0)
+
+    def test_without_its_identity_it_is_not_opened(
+        self, written: list[Path], tmp_path: Path
+    ) -> None:
+        (tmp_path / ".paimon-magics" / "log" / "identity.json").unlink()
+        with pytest.raises(StoreLostError, match="which log it is"):
+            again(tmp_path)
+
+
+def test_checkpoints_are_checked() -> None:
+    content = seal_checkpoint(Checkpoint(7, 8, b"image" * 50))
+    assert open_checkpoint(content, 7) == Checkpoint(7, 8, b"image" * 50)
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 16
+        with pytest.raises(DamagedObjectError):
+            open_checkpoint(bytes(changed), 7)
+
+
+def test_an_entry_is_what_was_sealed() -> None:
+    content, check = seal_entry(3, 9, {"change": "x", "n": [1]}, [b"", b"abc"])
+    entry = open_entry(content, 3)
+    assert (entry.before, entry.check, entry.document) == (9, check, {"change": "x", "n": [1]})
+    assert entry.parts == (b"", b"abc")
+    with pytest.raises(DamagedObjectError, match="it is number 3"):
+        open_entry(content, 4)

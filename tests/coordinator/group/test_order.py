@@ -1,0 +1,319 @@
+"""Small inserts and everything else that is done to their table, in one order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pypaimon import CatalogFactory
+
+from paimon_magics.coordinator.group.records import read_segments
+from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import RollBackToSnapshot
+from paimon_magics.tables.log_positions import log_properties
+from paimon_magics.tables.schema_history import identity_of
+from tests.coordinator.group.serving import SLOW, Served, table_sql
+from tests.coordinator.process import wait_until, write
+
+KEYED = "id BIGINT NOT NULL, name STRING"
+BY_KEY = f"'primary-key' = 'id', 'bucket' = '1', {SLOW}"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A coordinator for all tests that leave it alone."""
+    with Served(tmp_path_factory.mktemp("order"), table_sql()) as served:
+        yield served
+
+
+def rest_catalog(served: Served) -> Any:
+    """The warehouse as an engine of another make sees it, through the REST catalog."""
+    return CatalogFactory.create(
+        {
+            "metastore": "rest",
+            "uri": served.process.address,
+            "warehouse": str(served.process.warehouse),
+            "token.provider": "bear",
+            "token": served.process.token(),
+        }
+    )
+
+
+def committed_by_rest(
+    table: Any, rows: dict[str, list[object]], schema: pa.Schema, **overwrite: Any
+) -> None:
+    builder = table.new_batch_write_builder()
+    if overwrite:
+        builder = builder.overwrite(overwrite["partition"])
+    writer, committer = builder.new_write(), builder.new_commit()
+    writer.write_arrow(pa.table(rows, schema=schema))
+    committer.commit(writer.prepare_commit())
+    writer.close()
+    committer.close()
+
+
+class TestEnginesOverRest:
+    SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+    def test_an_overwrite_takes_what_was_acknowledged_before_it_and_nothing_later(
+        self, shared: Served
+    ) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            table = rest_catalog(served).get_table(str(served.name).replace("`", ""))
+            served.insert([[1, "a"]])
+            committed_by_rest(table, {"id": [9], "name": ["o"]}, self.SCHEMA, partition={})
+            served.insert([[2, "b"]])
+            served.flush()
+            assert served.ids() == [9, 2]
+
+    def test_an_overwrite_of_keys_takes_those_that_were_acknowledged_before(
+        self, shared: Served
+    ) -> None:
+        with Served(shared.folder, table_sql(KEYED, BY_KEY), shared=shared) as served:
+            table = rest_catalog(served).get_table(str(served.name).replace("`", ""))
+            schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+            for number in range(2):
+                served.insert([[1, f"insert {number}"], [2, "old"]])
+                committed_by_rest(table, {"id": [2], "name": [f"{number}"]}, schema, partition={})
+            served.insert([[1, "last"]])
+            served.flush()
+            assert served.rows() == [{"id": 1, "name": "last"}, {"id": 2, "name": "1"}]
+
+    def test_commits_get_through_while_many_insert(self, shared: Served) -> None:
+        options = "'group_commit_interval_ms' = '20'"
+        with Served(shared.folder, table_sql(options=options), shared=shared) as served:
+            table = rest_catalog(served).get_table(str(served.name).replace("`", ""))
+            done = threading.Event()
+            inserted = 0
+
+            def insert() -> None:
+                nonlocal inserted
+                while not done.is_set():
+                    assert served.insert([[inserted, "a"]]).status_code == 200
+                    inserted += 1
+
+            thread = threading.Thread(target=insert)
+            thread.start()
+            for _ in range(5):
+                committed_by_rest(table, {"id": [-1], "name": ["r"]}, self.SCHEMA)
+            done.set()
+            thread.join()
+            served.flush()
+            found = served.ids()
+            assert [id for id in found if id != -1] == list(range(inserted))
+            assert found.count(-1) == 5
+
+    def test_a_table_that_is_dropped_or_renamed_was_loaded_before(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            catalog = rest_catalog(served)
+            served.insert([[1, "a"]], idempotency_key="one")
+            catalog.rename_table(f"default.{served.name.table}", "default.moved")
+            assert served.insert([[2, "b"]]).status_code == 404
+            before, served.name = served.name, TableName("moved", "default")
+            served.path = "/v1/inserts/default/moved"
+            assert served.ids() == [1]
+            assert served.insert([[3, "c"]]).json()["lsn"] == 1
+            catalog.drop_table("default.moved")
+            assert served.insert([[4, "d"]]).status_code == 404
+            shown = served.call("GET", "/v1/inserts").json()["tables"]
+            assert {one["table"]["table"] for one in shown}.isdisjoint({before.table, "moved"})
+
+    def test_rolling_back_takes_what_was_acknowledged_before_it(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            served.insert([[1, "a"]])
+            served.flush()
+            served.insert([[2, "b"]])
+            served.process.client().change_versions(served.name, RollBackToSnapshot(1))
+            served.insert([[3, "c"]])
+            served.flush()
+            assert served.ids() == [1, 3]
+
+
+class TestDeletesThroughTheCore:
+    """A conditional delete as a transaction: what matches is looked for at its base."""
+
+    def delete(self, served: Served, keep: Any) -> None:
+        client = served.process.client()
+        transaction = client.begin(served.name)
+        rows = [row for row in served.rows() if keep(row)]
+        messages = write(served.catalog, transaction, rows, overwrite=True)
+        client.commit(CommitRequest(transaction, OverwritePartitions(), messages))
+
+    def test_it_deletes_what_was_acknowledged_before_it_and_nothing_later(
+        self, shared: Served
+    ) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            for number in range(3):
+                served.insert([[number, "x"], [number + 10, "y"]])
+                self.delete(served, lambda row: row["name"] != "x")
+                served.insert([[number, "x"]])
+            served.flush()
+            assert served.ids() == [10, 11, 12, 2]
+            assert sorted(served.ids()) == [2, 10, 11, 12]  # type: ignore[type-var]
+
+    def test_of_a_key_it_deletes_the_row_that_was_there_and_not_the_next(
+        self, shared: Served
+    ) -> None:
+        columns = f"{KEYED}, kind STRING"
+        options = f"{BY_KEY}, 'rowkind.field' = 'kind'"
+        with Served(shared.folder, table_sql(columns, options), shared=shared) as served:
+            served.insert([[1, "a", "+I"], [2, "a", "+I"]])
+            client = served.process.client()
+            transaction = client.begin(served.name)
+            deleted = [{"id": id, "name": None, "kind": "-D"} for id in (1, 2)]
+            messages = write(served.catalog, transaction, deleted)
+            served.insert([[2, "b", "+I"]])  # acknowledged while the delete is under way
+            client.commit(CommitRequest(transaction, Append(), messages))
+            served.flush()
+            assert served.rows() == [{"id": 2, "name": "b", "kind": "+I"}]
+
+    def test_two_that_want_the_table_at_once_follow_each_other(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            for number in range(6):
+                served.insert([[number, "x"]])
+            clients = [threading.Thread(target=self.delete_one, args=(served, n)) for n in range(3)]
+            for client in clients:
+                client.start()
+            for client in clients:
+                client.join()
+            served.flush()
+            assert served.ids() == [3, 4, 5]
+
+    def delete_one(self, served: Served, number: int) -> None:
+        while True:
+            try:
+                self.delete(served, lambda row: row["id"] != number)
+                return
+            except CommitConflictError:  # the other was faster: planned anew
+                time.sleep(0.01)
+
+
+class TestTheBuffer:
+    def test_it_has_what_is_acknowledged_and_not_in_the_snapshot(self, shared: Served) -> None:
+        with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+            queues = served.process.client().administration().queues
+            assert queues.buffer(served.name).segments == ()
+            served.insert([[1, "a"]])
+            served.flush()
+            served.insert([[2, "b"]])
+            served.insert([[3, "c"]])
+            found = queues.buffer(served.name)
+            assert (found.snapshot_id, found.published, found.acknowledged) == (1, 1, 3)
+            records, _ = read_segments(found.segments, found.published)
+            assert [record.lsn for record in records] == [2, 3]
+
+    def test_together_with_the_snapshot_no_row_is_missing_or_there_twice(
+        self, shared: Served
+    ) -> None:
+        options = "'group_commit_interval_ms' = '10'"
+        with Served(shared.folder, table_sql(options=options), shared=shared) as served:
+            queues = served.process.client().administration().queues
+            done = threading.Event()
+            acknowledged = 0
+
+            def insert() -> None:
+                nonlocal acknowledged
+                while not done.is_set():
+                    assert served.insert([[acknowledged, "a"]]).status_code == 200
+                    acknowledged += 1
+
+            thread = threading.Thread(target=insert)
+            thread.start()
+            seen = set()
+            try:
+                for _ in range(60):
+                    before = acknowledged
+                    found = queues.buffer(served.name)
+                    table = served.catalog.load(served.name).paimon
+                    in_table = 0
+                    if found.snapshot_id:
+                        snapshots = table.snapshot_manager()
+                        in_table = snapshots.get_snapshot_by_id(found.snapshot_id)
+                        in_table = in_table.total_record_count
+                    records, _ = read_segments(found.segments, found.published)
+                    assert in_table == found.published
+                    assert in_table + len(records) == found.acknowledged >= before
+                    seen.add(found.snapshot_id)
+            finally:
+                done.set()
+                thread.join()
+            assert len(seen) > 3  # it was loaded in between, many times
+
+
+def test_a_place_that_nobody_ends_refuses_inserts_for_a_while_only(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        queues = served.process.client().administration().queues
+        served.insert([[1, "a"]])
+        id = queues.begin_change(served.name, takes_away=True)
+        assert served.ids() == [1]
+        refused = served.insert([[2, "a"]])
+        assert (refused.status_code, refused.json()["error"]["type"]) == (503, "TableBusy")
+        assert refused.headers["retry-after"] == "1"
+        queues.end_change(served.name, id, done=False)
+        assert served.insert([[2, "a"]]).status_code == 200
+
+
+class TestAnotherFlusher:
+    """A batch that is in the table although its log does not say so: somebody has published it who
+    was thought to be unable to."""
+
+    def forge(self, served: Served, first: int, last: int, dead: int = 0) -> None:
+        """Publish a batch's rows beside the log, as a flusher that has stood still would."""
+        (note,) = (served.process.warehouse / ".paimon-magics" / "logs").iterdir()
+        id = json.loads(note.read_text())["log"]
+        location = identity_of(served.catalog.load(served.name))
+        queue = f"{id}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
+        catalog = served.catalog
+        committer = InProcessCommitter(catalog, Settings())
+        transaction = committer.begin(served.name)
+        rows = [{"id": n, "name": "a"} for n in range(first, last + 1)]
+        messages = write(catalog, transaction, rows)
+        properties = log_properties(queue, first, last, dead)
+        committer.commit(CommitRequest(transaction, Append(), messages, properties))
+
+    def test_it_is_found_and_not_loaded_again(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            served.insert([[1, "a"]])
+            served.insert([[2, "a"]])
+            self.forge(served, 1, 2)
+            assert served.flush() == {"lsn": 2, "snapshot_id": 1}
+            served.insert([[3, "a"]])
+            served.flush()
+            assert served.ids() == [1, 2, 3]
+
+    def test_where_only_a_part_is_there_the_table_closes_and_says_so(self, tmp_path: Path) -> None:
+        with Served(tmp_path, table_sql(options=SLOW)) as served:
+            for number in (1, 2, 3):
+                served.insert([[number, "a"]])
+            self.forge(served, 1, 2)
+            assert served.call("POST", "/flush", {"wait_ms": 5_000}).status_code == 409
+            assert "has records 1 to 2" in served.queue()["closed"]
+            assert served.ids() == [1, 2]
+
+    def test_one_that_comes_in_between_makes_the_commit_fail(self, tmp_path: Path) -> None:
+        fault = tmp_path / "fault"
+        with Served(tmp_path, table_sql(options=SLOW), faults=f"@{fault}") as served:
+            served.insert([[1, "a"]])
+            fault.with_suffix(".part").write_text("flush.noted=stop")
+            fault.with_suffix(".part").rename(fault)
+            flushing = threading.Thread(target=served.flush)
+            flushing.start()
+            wait_until(lambda: not fault.exists())
+            wait_until(served.process.is_stopped)
+            self.forge(served, 1, 1)
+            served.process.go_on()
+            flushing.join()
+            served.insert([[2, "a"]])
+            served.flush()
+            assert served.ids() == [1, 2]
