@@ -30,6 +30,7 @@ __all__ = [
     "Groups",
     "RunOrder",
     "first_rows",
+    "group_rows",
     "is_retract",
     "last_rows",
     "merge_runs",
@@ -198,6 +199,12 @@ def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
     if len(slices) == 1:
         rows = np.arange(slices[0].num_rows, dtype=np.int64)
         return Groups(slices, rows, rows)  # a run has every key once
+    return group_rows(slices, order)
+
+
+def group_rows(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
+    """All rows of some batches by key, each of which may be there many times, also in one of them.
+    The batches have the columns that `order` names, SEQUENCE and KIND, and are not empty."""
     if order.runs_in_sequence:
         in_sequence = True
     elif not order.sequence_fields:

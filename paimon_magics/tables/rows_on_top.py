@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.columnar.folding import merge_rows
-from paimon_magics.columnar.merging import KIND, SEQUENCE, is_retract, merge_runs
+from paimon_magics.columnar.merging import KIND, SEQUENCE, group_rows, is_retract
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.tables.data_reads import merge_rule
 
@@ -38,33 +39,24 @@ def merged_on_top(definition: TableDefinition, below: pa.Table, rows: pa.Table) 
     table's columns. Raises JobError for rows that the merge engine does not take."""
     rule = merge_rule(definition)
     rule = replace(rule, order=replace(rule.order, keys=definition.primary_keys))
-    runs = []
+    if not rows.num_rows:
+        return below
+    slices = [_numbered(rows, _kinds(definition, rows), below.num_rows)]
     if below.num_rows:
-        runs.append(_run(below, rule.order.keys, np.zeros(below.num_rows, np.int8), 0))
-    if rows.num_rows:
-        runs.append(_run(rows, rule.order.keys, _kinds(definition, rows), below.num_rows))
-    merged = merge_runs(
-        [iter([run]) for run in runs], rule.order, lambda groups: merge_rows(groups, rule)
-    )
+        slices.insert(0, _numbered(below, np.zeros(below.num_rows, np.int8), 0))
+    merged = merge_rows(group_rows(tuple(slices), rule.order), rule)
     kept = [batch.filter(pa.array(~is_retract(np.asarray(batch.column(KIND))))) for batch in merged]
     columns = rows.schema.names
     return pa.Table.from_batches([batch.select(columns) for batch in kept], rows.schema)
 
 
-def _run(
-    rows: pa.Table, keys: tuple[str, ...], kinds: np.ndarray[tuple[int], np.dtype[np.int8]], at: int
-) -> pa.RecordBatch:
-    """The rows in the order of their keys, and within a key in their own."""
+def _numbered(rows: pa.Table, kinds: npt.NDArray[np.int8], at: int) -> pa.RecordBatch:
     numbered = rows.append_column(SEQUENCE, pa.array(np.arange(at, at + rows.num_rows)))
-    numbered = numbered.append_column(KIND, pa.array(kinds))
-    order = [(key, "ascending") for key in (*keys, SEQUENCE)]
-    (batch,) = numbered.sort_by(order).combine_chunks().to_batches()
+    (batch,) = numbered.append_column(KIND, pa.array(kinds)).combine_chunks().to_batches()
     return batch
 
 
-def _kinds(
-    definition: TableDefinition, rows: pa.Table
-) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+def _kinds(definition: TableDefinition, rows: pa.Table) -> npt.NDArray[np.int8]:
     if definition.rowkind_field is None:
         return np.zeros(rows.num_rows, np.int8)
     given = rows.column(definition.rowkind_field).to_pylist()
