@@ -288,7 +288,7 @@ class InsertRoutes:
         facts = await self.facts(request)
         await self._letter(request, facts)
         lsn = int(request.path_params["lsn"])
-        await run_in_threadpool(self._group.drop_dead_letter, facts.location, lsn)
+        await run_in_threadpool(self._group.settle_dead_letter, facts, lsn, "discarded")
         return JSONResponse({"status": "discarded"})
 
     async def retry(self, request: Request) -> Response:
@@ -306,7 +306,7 @@ class InsertRoutes:
         named = named_by(f"dead-letter-{lsn}", None, None)
         answer = await self.submit(facts, admitted, None, named)
         if isinstance(answer, Accepted):
-            await run_in_threadpool(self._group.drop_dead_letter, facts.location, lsn)
+            await run_in_threadpool(self._group.settle_dead_letter, facts, lsn, "retried")
         return answer_of(answer, named.label)
 
     async def _letter(self, request: Request, facts: Facts) -> dict[str, Any]:

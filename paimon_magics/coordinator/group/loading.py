@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from paimon_magics.coordinator.group.flushing import Flushing, NotLoadedError, StuckError
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 class Loading:
     """Loads; `tell` gives a table's queue an event, `depose` is told that the warehouse is
-    another's."""
+    another's, `buried` of new dead letters: a table's identity and their numbers."""
 
     def __init__(
         self,
@@ -41,11 +41,13 @@ class Loading:
         log: Log,
         tell: Callable[[str, Event], None],
         depose: Callable[[DeposedError], None],
+        buried: Callable[[str, Sequence[int]], None],
     ) -> None:
         self._flushing = flushing
         self._log = log
         self._tell = tell
         self._depose = depose
+        self._buried = buried
         self._pool = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
 
     def load(self, table: TableQueue, batch: Batch) -> None:
@@ -65,6 +67,7 @@ class Loading:
         assert chain is not None
         letter = DeadLetter(table.location, lsn, why, _now_ms(), seal(records, 0).body)
         self._log.publish(table.location, lsn, chain, None, [letter])
+        self.soon(lambda: self._buried(table.location, [lsn]))
 
     def end(self) -> None:
         """End when what was begun is loaded."""
@@ -89,6 +92,8 @@ class Loading:
             _log.error("A batch of `%s` was cut off: %r", table.name, error)
             return
         self._tell(location, event)
+        if isinstance(event, Published) and event.dead:
+            self._buried(location, [lsn for lsn, _ in event.dead])
 
 
 def _now_ms() -> int:

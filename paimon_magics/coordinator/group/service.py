@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.group.answering import fail
+from paimon_magics.coordinator.group.dead_letter_table import DeadLetterTable, State, Told
 from paimon_magics.coordinator.group.facts import Facts, KnownTables
 from paimon_magics.coordinator.group.flusher import Flusher
 from paimon_magics.coordinator.group.flushing import Flushing
@@ -92,7 +93,8 @@ class GroupCommit:
         flushing = Flushing(
             catalog, coordinator, log, self._flusher, settings, lambda: self._thread.stopping
         )
-        self._loading = Loading(flushing, log, self._tell, coordinator.depose)
+        self._letters = DeadLetterTable(catalog, coordinator, settings)
+        self._loading = Loading(flushing, log, self._tell, coordinator.depose, self._buried)
         self._queues = TableQueues(
             log,
             witness,
@@ -243,9 +245,11 @@ class GroupCommit:
         """The records that could not be loaded."""
         return self._log.dead_letters(location)
 
-    def drop_dead_letter(self, location: str, lsn: int) -> None:
-        """Forget one of them."""
-        self._log.drop_dead_letter(location, lsn)
+    def settle_dead_letter(self, facts: Facts, lsn: int, state: State) -> None:
+        """One of them was retried or discarded: it is no longer kept but in the table of them."""
+        letters = [one for one in self._log.dead_letters(facts.location) if one.lsn == lsn]
+        self._letters.tell([Told(one, str(facts.name), state) for one in letters])
+        self._log.drop_dead_letter(facts.location, lsn)
 
     def reopen(self, facts: Facts, *, accept_loss: bool) -> None:
         """Let a closed table go on; with `accept_loss` without the records that are missing or
@@ -276,6 +280,22 @@ class GroupCommit:
         else:
             self.on_failure()
 
+    def _buried(self, location: str, lsns: Sequence[int]) -> None:
+        """Tell the table of letters, of those that are new."""
+        wanted = set(lsns)
+        found = [one for one in self._log.dead_letters(location) if one.lsn in wanted]
+        table = self.tables.get(location)
+        name = location if table is None else str(table.name)
+        self._letters.tell([Told(one, name) for one in found])
+
+    def _tell_all_letters(self) -> None:
+        """At the start: somebody may have died before they were told."""
+        with contextlib.suppress(PaimonMagicsError):
+            names = {one.location: str(one.name) for one in list(self.tables.values())}
+            found = self._log.dead_letters()
+            if found:
+                self._letters.tell([Told(o, names.get(o.location, o.location)) for o in found])
+
     def _may_commit(self, transaction_id: str) -> bool:
         held = self._coordinator.state.held.get(transaction_id)
         return held is not None and held.phase.value in ("active", "committing", "unclear")
@@ -286,6 +306,7 @@ class GroupCommit:
 
     def _tick(self) -> None:
         self._thread.ready.wait()
+        self._loading.soon(self._tell_all_letters)
         while self._thread.failure is None and not self._thread.stopping:
             time.sleep(_TICK_SECONDS)
             now_ms = _now_ms()
@@ -295,6 +316,7 @@ class GroupCommit:
                     self._tell(table.location, Ticked(now_ms))
             if now_ms - self._forgot_at_ms > _FORGET_EVERY_MS:
                 self._forgot_at_ms = now_ms
+                self._loading.soon(self._letters.tell_again)
                 with contextlib.suppress(PaimonMagicsError):
                     self._log.forget(now_ms - self._label_retention_ms)
 

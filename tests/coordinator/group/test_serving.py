@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from paimon_magics.coordinator.group.dead_letter_table import NAME
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable
 from tests.coordinator.group.serving import QUICK, SLOW, Served, table_sql
-from tests.coordinator.process import wait_until, write
+from tests.coordinator.process import read, wait_until, write
 
 
 def error(answer: Any) -> str:
@@ -34,6 +35,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A coordinator for all tests that leave it alone."""
     with Served(tmp_path_factory.mktemp("shared"), table_sql()) as served:
         yield served
+
+
+def letters_told(served: Served) -> list[dict[str, object]]:
+    """What the table of dead letters says of this table."""
+    if not served.catalog.database_exists("paimon_magics"):
+        return []
+    if not served.catalog.table_exists(NAME):
+        return []
+    rows = read(served.catalog, NAME)
+    return [row for row in rows if row["table_name"] == f"default.{served.name.table}"]
 
 
 def alter(served: Served, change: str) -> None:
@@ -306,6 +317,10 @@ class TestSchemaChanges:
             assert served.call("POST", f"{letters}/2/retry").status_code == 404
             served.flush()
             assert served.ids() == [1, 3, 2]
+            told = letters_told(served)
+            assert [(row["record"], row["state"]) for row in told] == [(2, "retried")]
+            assert "`n` is NOT NULL now" in str(told[0]["reason"])
+            assert told[0]["request"] == '{"rows": [[2, null]]}'
 
     def test_a_dead_letter_is_discarded_when_somebody_says_so(self, shared: Served) -> None:
         letters = "/dead-letters"
@@ -317,8 +332,10 @@ class TestSchemaChanges:
             alter(served, "ALTER COLUMN n SET NOT NULL")
             served.flush()
             assert served.call("DELETE", f"{letters}/2").status_code == 404
+            wait_until(lambda: [row["state"] for row in letters_told(served)] == ["waiting"])
             assert served.call("DELETE", f"{letters}/1").status_code == 200
             assert served.call("GET", letters).json() == {"dead_letters": []}
+            assert [row["state"] for row in letters_told(served)] == ["discarded"]
 
 
 def test_the_page_and_the_metrics_show_what_waits(shared: Served) -> None:
