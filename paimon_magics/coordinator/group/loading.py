@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from paimon_magics.coordinator.group.clock import Clock
 from paimon_magics.coordinator.group.flushing import Flushing, NotLoadedError, StuckError
 from paimon_magics.coordinator.group.logs import DeadLetter, Log
 from paimon_magics.coordinator.group.queueing import (
@@ -42,7 +42,9 @@ class Loading:
         tell: Callable[[str, Event], None],
         depose: Callable[[DeposedError], None],
         buried: Callable[[str, Sequence[int]], None],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._flushing = flushing
         self._log = log
         self._tell = tell
@@ -65,7 +67,7 @@ class Loading:
         segments = self._log.read(table.location, lsn, lsn)
         records, chain = read_segments(segments, lsn - 1, upto=lsn)
         assert chain is not None
-        letter = DeadLetter(table.location, lsn, why, _now_ms(), seal(records, 0).body)
+        letter = DeadLetter(table.location, lsn, why, self._clock(), seal(records, 0).body)
         self._log.publish(table.location, lsn, chain, None, [letter])
         self.soon(lambda: self._buried(table.location, [lsn]))
 
@@ -77,14 +79,14 @@ class Loading:
         location = table.location
         try:
             loaded = self._flushing.load(table.name, location, batch)
-            event: Event = Published(loaded.snapshot_id, _now_ms(), loaded.dead)
+            event: Event = Published(loaded.snapshot_id, self._clock(), loaded.dead)
         except NotLoadedError as error:
             _log.warning("Rows of `%s` are not loaded yet: %s", table.name, error)
-            event = FlushFailed(str(error), _now_ms(), permanent=error.permanent)
+            event = FlushFailed(str(error), self._clock(), permanent=error.permanent)
         except StuckError as error:
             _log.error("`%s` takes no inserts: %s", table.name, error)
-            self._tell(location, Closed(str(error), _now_ms()))
-            event = FlushFailed(str(error), _now_ms())
+            self._tell(location, Closed(str(error), self._clock()))
+            event = FlushFailed(str(error), self._clock())
         except DeposedError as error:
             self._depose(error)
             return
@@ -94,7 +96,3 @@ class Loading:
         self._tell(location, event)
         if isinstance(event, Published) and event.dead:
             self._buried(location, [lsn for lsn, _ in event.dead])
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from paimon_magics.coordinator.group.clock import Clock
 from paimon_magics.coordinator.group.facts import Facts, KnownTables
 from paimon_magics.coordinator.group.queueing import (
     Answer,
@@ -68,7 +69,9 @@ class Places:
         known_tables: KnownTables,
         is_open: Callable[[str], bool],
         why_not: Callable[[str], str],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._ask = ask
         self._tell = tell
         self._known_tables = known_tables
@@ -151,7 +154,7 @@ class Places:
         place = self._places.pop(id, None)
         if place is None:
             return False
-        self._tell(place.location, HoldEnded(id, _now_ms()))
+        self._tell(place.location, HoldEnded(id, self._clock()))
         return True
 
     def tick(self) -> None:
@@ -178,7 +181,7 @@ class Places:
             answer = self._ask(
                 location,
                 lambda ask: HoldAsked(
-                    id, ask, _now_ms(), _FOREVER_MS, drains=drains, refuses=refuses
+                    id, ask, self._clock(), _FOREVER_MS, drains=drains, refuses=refuses
                 ),
                 facts,
             ).result(wait_seconds)
@@ -199,7 +202,3 @@ class Places:
 
     def _facts(self, name: TableName) -> Facts:
         return self._known_tables.load(name.database or "", name.table)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

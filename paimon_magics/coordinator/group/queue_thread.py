@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.group.answering import Answered, deliver, fail
+from paimon_magics.coordinator.group.clock import Clock
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts
 from paimon_magics.coordinator.group.logs import Appended, Keyed, Log
@@ -118,7 +119,9 @@ class QueueThread:
         loader: Loader,
         may_answer: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._tables = tables
         self._log = log
         self._loader = loader
@@ -146,7 +149,7 @@ class QueueThread:
     def depose(self, error: DeposedError) -> None:
         """Answer nothing more: another coordinator owns the warehouse."""
         self.deposed = self.deposed or error
-        self._inbox.put(Asked("", lambda _: Ticked(_now_ms())))  # wakes the thread
+        self._inbox.put(Asked("", lambda _: Ticked(self._clock())))  # wakes the thread
 
     def end(self) -> None:
         """End when what was put is done."""
@@ -168,7 +171,7 @@ class QueueThread:
 
     def _work(self) -> None:
         try:
-            self._tables.recover(_now_ms())
+            self._tables.recover(self._clock())
             self.ready.set()
             while True:
                 items = self._next()
@@ -237,7 +240,7 @@ class QueueThread:
 
     def _take_inserts(self, turn: _Turn, inserts: Sequence[Insert]) -> None:
         """Have one table's queue decide about inserts; nothing is done yet."""
-        now_ms = _now_ms()
+        now_ms = self._clock()
         try:
             table = self._table(inserts[0].facts, now_ms)
         except StoreLostError:
@@ -363,7 +366,7 @@ class QueueThread:
                 pass
 
     def _take_asked(self, item: Asked) -> None:
-        now_ms = _now_ms()
+        now_ms = self._clock()
         table = self._tables.all.get(item.location)
         try:
             if table is None and item.facts is not None:
@@ -451,7 +454,3 @@ def _group(
     return Appended(
         table.location, stored_name(table.name), seal(records, chain), tuple(keys), now_ms
     )
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.group.answering import fail
+from paimon_magics.coordinator.group.clock import Clock, now_ms
 from paimon_magics.coordinator.group.dead_letter_table import DeadLetterTable, State, Told
 from paimon_magics.coordinator.group.facts import Facts, KnownTables
 from paimon_magics.coordinator.group.flusher import Flusher
@@ -79,7 +80,9 @@ class GroupCommit:
         may_answer: Callable[[], None],
         thresholds: Thresholds,
         label_retention_ms: int,
+        clock: Clock = now_ms,
     ) -> None:
+        self._clock = clock
         self._catalog = catalog
         self._coordinator = coordinator
         self._log = log
@@ -94,7 +97,7 @@ class GroupCommit:
             catalog, coordinator, log, self._flusher, settings, lambda: self._thread.stopping
         )
         self._letters = DeadLetterTable(catalog, coordinator, settings)
-        self._loading = Loading(flushing, log, self._tell, coordinator.depose, self._buried)
+        self._loading = Loading(flushing, log, self._tell, coordinator.depose, self._buried, clock)
         self._queues = TableQueues(
             log,
             witness,
@@ -109,9 +112,12 @@ class GroupCommit:
             Loader(self._loading.load, self._loading.bury),
             may_answer,
             self._failed,
+            clock,
         )
         self.known_tables = KnownTables(catalog, thresholds, own)
-        self.places = Places(self._ask, self._tell, self.known_tables, self._may_commit, self._why)
+        self.places = Places(
+            self._ask, self._tell, self.known_tables, self._may_commit, self._why, clock
+        )
         self._ticker = threading.Thread(target=self._tick, name="group-ticker", daemon=True)
 
     def start(self) -> None:
@@ -195,7 +201,7 @@ class GroupCommit:
 
     def flush(self, location: str) -> Future[Answer]:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
-        return self._ask(location, lambda ask: FlushAsked(ask, _now_ms()), None)
+        return self._ask(location, lambda ask: FlushAsked(ask, self._clock()), None)
 
     def buffered(self, facts: Facts) -> Buffered:
         """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
@@ -222,7 +228,7 @@ class GroupCommit:
         facts = self._taken_away.pop(id, None)
         if facts is not None and done:
             self.known_tables.forget(facts.name)
-            self._thread.put(Asked(facts.location, lambda _: Ticked(_now_ms()), is_gone=True))
+            self._thread.put(Asked(facts.location, lambda _: Ticked(self._clock()), is_gone=True))
         return self.places.end(id)
 
     def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
@@ -255,7 +261,7 @@ class GroupCommit:
         """Let a closed table go on; with `accept_loss` without the records that are missing or
         damaged, otherwise only if nothing is missing any more. Raises SetupError if it is."""
         done: Future[Answer] = Future()
-        opened = Closed("", _now_ms())
+        opened = Closed("", self._clock())
         self._thread.put(Asked(facts.location, lambda _: opened, done, facts, accept_loss))
         done.result()
 
@@ -309,17 +315,13 @@ class GroupCommit:
         self._loading.soon(self._tell_all_letters)
         while self._thread.failure is None and not self._thread.stopping:
             time.sleep(_TICK_SECONDS)
-            now_ms = _now_ms()
+            at_ms = self._clock()
             self.places.tick()
             for table in list(self.tables.values()):
                 if table.queue.batches or table.queue.holds:
-                    self._tell(table.location, Ticked(now_ms))
-            if now_ms - self._forgot_at_ms > _FORGET_EVERY_MS:
-                self._forgot_at_ms = now_ms
+                    self._tell(table.location, Ticked(at_ms))
+            if at_ms - self._forgot_at_ms > _FORGET_EVERY_MS:
+                self._forgot_at_ms = at_ms
                 self._loading.soon(self._letters.tell_again)
                 with contextlib.suppress(PaimonMagicsError):
-                    self._log.forget(now_ms - self._label_retention_ms)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
+                    self._log.forget(at_ms - self._label_retention_ms)
