@@ -133,9 +133,7 @@ def _serve(options: argparse.Namespace) -> int:
         elsewhere = options.store or options.log == "warehouse"
         room = Room(None if elsewhere else folder.path, options.log_reserve_bytes)
         inserts = InsertRoutes(group, coordinator, room)
-        stream = WebSocketRoute(
-            "/v1/inserts/{database}/{table}/stream", InsertStream(inserts).serve
-        )
+        stream = WebSocketRoute("/v1/inserts/{database}/{table}/stream", InsertStream(inserts))
         routes = [*inserts.routes(), stream, *routes]
     app = application(
         coordinator,

@@ -80,6 +80,9 @@ class Door:
         if type(rows) is not list or set(map(type, rows)) - {list}:
             raise InvalidValueError("`rows` must be a list of lists.", hint=_ARRAY_HINT)
         width = len(given.readers)
+        if len(rows) == 1 and len(rows[0]) == width:  # most inserts are such
+            self._check_row(given, rows[0])
+            return 1
         if set(map(len, rows)) - {width}:
             number = next(n for n, row in enumerate(rows) if len(row) != width)
             raise _RefusedError(
@@ -92,6 +95,12 @@ class Door:
             if not reader.is_plain(values):
                 _check_values(column, reader, values)
         return len(rows)
+
+    def _check_row(self, given: Given, row: list[Any]) -> None:
+        for column, reader, value in zip(given.columns, given.readers, row, strict=True):
+            values = (value,)
+            if not reader.is_plain(values):
+                _check_values(column, reader, values)
 
     def given(self, names: Any) -> Given:
         """The plan for the columns that a statement names, None for all of them.

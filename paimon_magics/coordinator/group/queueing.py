@@ -20,7 +20,7 @@ before it is published, and until it ends nothing after it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 
 __all__ = [
@@ -399,7 +399,10 @@ class _Group:
         self._replies: list[Effect] = []
         self._waiters: list[_Waiter] = []
         self._sealed = list(queue.sealed)
-        self._open = queue.open
+        self._open: _OpenBatch | None = None
+        if queue.open is not None:
+            self._open = _OpenBatch(*astuple(queue.open))
+        self._is_refusing = any(hold.refuses for hold in queue.holds)
 
     def take(self, arrival: Arrival) -> None:
         """Give it an lsn, or an answer that it gets none for."""
@@ -420,7 +423,7 @@ class _Group:
             self._queue,
             next_lsn=self._next_lsn,
             sealed=tuple(self._sealed),
-            open=self._open,
+            open=None if self._open is None else self._open.value(),
             waiting=(*self._queue.waiting, tuple(self._waiters))
             if self._waiters
             else self._queue.waiting,
@@ -451,7 +454,7 @@ class _Group:
         queue = self._queue
         if queue.closed:
             return Refused(Reason.CLOSED, queue.closed)
-        if any(hold.refuses for hold in queue.holds):
+        if self._is_refusing:
             return Refused(Reason.BUSY, "a statement is changing what it is", _BUSY_MS)
         if self._backlog_bytes + arrival.size_bytes > queue.thresholds.hard_bytes:
             after_ms = max(1_000, min(queue.thresholds.interval_ms, 10_000))
@@ -486,23 +489,36 @@ class _Group:
     def _add_to_batch(self, lsn: int, arrival: Arrival) -> None:
         if arrival.mode is Mode.OFF:
             self._seal()
-        batch = self._open or Batch(lsn, lsn, 0, 0, self._now_ms)
-        self._open = replace(
-            batch,
-            last=lsn,
-            rows=batch.rows + arrival.rows,
-            size_bytes=batch.size_bytes + arrival.size_bytes,
-        )
-        if arrival.mode is Mode.OFF or _is_full(self._open, self._queue.thresholds):
+        batch = self._open
+        if batch is None:
+            batch = self._open = _OpenBatch(lsn, lsn, 0, 0, self._now_ms)
+        batch.last = lsn
+        batch.rows += arrival.rows
+        batch.size_bytes += arrival.size_bytes
+        if arrival.mode is Mode.OFF or _is_full(batch, self._queue.thresholds):
             self._seal()
 
     def _seal(self) -> None:
         if self._open is not None:
-            self._sealed.append(self._open)
+            self._sealed.append(self._open.value())
             self._open = None
 
 
-def _is_full(batch: Batch, thresholds: Thresholds) -> bool:
+@dataclass(slots=True)
+class _OpenBatch:
+    """A `Batch` that inserts are added to, thousands in one step."""
+
+    first: int
+    last: int
+    rows: int
+    size_bytes: int
+    since_ms: int
+
+    def value(self) -> Batch:
+        return Batch(self.first, self.last, self.rows, self.size_bytes, self.since_ms)
+
+
+def _is_full(batch: Batch | _OpenBatch, thresholds: Thresholds) -> bool:
     return batch.rows >= thresholds.rows or batch.size_bytes >= thresholds.data_bytes
 
 

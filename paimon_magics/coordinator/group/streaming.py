@@ -21,18 +21,18 @@ import json
 from collections import deque
 from typing import Any
 
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes, admitted_stream
 from paimon_magics.coordinator.group.queue_thread import Insert
-from paimon_magics.coordinator.group.queueing import Accepted, Answer, Mode, Refused
+from paimon_magics.coordinator.group.queueing import Accepted, Answer, Mode
 from paimon_magics.coordinator.group.requests import (
     answer_document,
     digest_of,
     named_by,
-    refusal,
 )
 from paimon_magics.errors import PaimonMagicsError
 
@@ -51,10 +51,11 @@ class InsertStream:
     def __init__(self, routes: InsertRoutes) -> None:
         self._routes = routes
 
-    async def serve(self, socket: WebSocket) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one stream to its end."""
+        socket = WebSocket(scope, receive, send)
         await socket.accept()
-        stream = _Stream(self._routes, socket)
+        stream = _Stream(self._routes, socket, receive)
         try:
             await stream.serve()
         except PaimonMagicsError as error:
@@ -62,9 +63,11 @@ class InsertStream:
 
 
 class _Stream:
-    def __init__(self, routes: InsertRoutes, socket: WebSocket) -> None:
+    def __init__(self, routes: InsertRoutes, socket: WebSocket, receive: Receive) -> None:
         self._routes = routes
         self._socket = socket
+        self._receive = receive  # without Starlette's checks, which cost as much as the message
+        self._names = socket.path_params["database"], socket.path_params["table"]
         self._channel = socket.query_params.get("channel")
         self._offset = int(socket.query_params.get("offset", "0"))
         self._mode = socket.query_params.get("group_commit")
@@ -93,7 +96,7 @@ class _Stream:
         facts: Facts | None = None
         loop = asyncio.get_running_loop()
         while True:
-            message = await self._socket.receive()
+            message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 return
             await self._room.acquire()
@@ -102,7 +105,7 @@ class _Stream:
             self._under_way.append((offset, future))
             self._more.set()
             try:
-                known = self._routes.fresh(self._socket)
+                known = self._routes.known(*self._names)
                 facts = known or await self._routes.facts(self._socket)
                 problem = self._routes.problem(facts)
                 if problem is not None:
@@ -137,36 +140,38 @@ class _Stream:
                 await self._more.wait()
             offset, future = self._under_way[0]
             refused = False
-            documents = []
+            told: list[str] = []
             with contextlib.suppress(Exception):  # told below
                 await future
             while self._under_way and self._under_way[0][1].done() and not refused:
                 offset, future = self._under_way.popleft()
                 self._room.release()
-                document, refused = _told(future)
-                documents.append({"offset": offset, **document})
-            await self._socket.send_text(json.dumps(documents))
+                text, refused = _told(offset, future)
+                told.append(text)
+            await self._socket.send_text(f"[{', '.join(told)}]")
             if refused:
                 with contextlib.suppress(RuntimeError):
                     await self._socket.close(_REFUSED)
                 return
 
 
-def _told(future: asyncio.Future[Answer]) -> tuple[dict[str, Any], bool]:
+def _told(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
+    """The answer to a message, as JSON, and whether it ends the stream."""
     error = future.exception()
+    document: dict[str, Any]
     if isinstance(error, PaimonMagicsError):
-        return {"error": _error(error)}, True
-    if error is not None:
-        shown = {"type": "InternalError", "message": type(error).__name__, "hint": ""}
-        return {"error": shown}, True
-    answer = future.result()
-    if isinstance(answer, Refused):
-        return {"error": refusal(answer)}, True
-    document = answer_document(answer)
-    document.pop("label", None)
-    if isinstance(answer, Accepted) and answer.mode is Mode.ASYNC and not answer.fallback:
-        document.pop("mode", None)
-    return document, False
+        document = {"error": _error(error)}
+    elif error is not None:
+        document = {"error": {"type": "InternalError", "message": type(error).__name__, "hint": ""}}
+    else:
+        answer = future.result()
+        if isinstance(answer, Accepted) and answer.mode is Mode.ASYNC and not answer.fallback:
+            # All but a few are such.
+            end = ', "duplicate": true}' if answer.duplicate else "}"
+            return f'{{"offset": {offset}, "lsn": {answer.lsn}{end}', False
+        document = answer_document(answer)
+        document.pop("label", None)
+    return json.dumps({"offset": offset, **document}), "error" in document
 
 
 def _error(error: PaimonMagicsError) -> dict[str, str]:
