@@ -249,7 +249,8 @@ class InsertRoutes:
     async def end_change(self, request: Request) -> Response:
         """The statement has ended."""
         done = request.query_params.get("done") == "true"
-        kept = self._group.end_change(request.path_params["id"], done=done)
+        id = request.path_params["id"]
+        kept = await run_in_threadpool(lambda: self._group.end_change(id, done=done))
         return JSONResponse({"kept": kept})
 
     # ---- what went wrong ----

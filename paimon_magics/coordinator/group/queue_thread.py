@@ -36,6 +36,7 @@ from paimon_magics.coordinator.group.queueing import (
     Closed,
     Effect,
     Event,
+    Flushed,
     Known,
     Mode,
     Published,
@@ -378,6 +379,8 @@ class QueueThread:
                 fail([item.answer], error)
             return
         if table is None:
+            if item.is_gone:
+                self._tables.forget(item.location)
             if item.answer is not None:
                 fail([item.answer], SetupError("Nothing was ever inserted there."))
             return
@@ -394,7 +397,10 @@ class QueueThread:
         if isinstance(event, Published):
             self.counts["flushes"] += 1
         if item.is_gone:
+            self._asks.pop(ask, None)
             self._tables.forget(item.location)
+            if item.answer is not None:
+                deliver([(item.answer, Flushed(queue.acknowledged))])
 
     def _close_or_open(self, table: TableQueue, event: Closed, item: Asked) -> None:
         try:

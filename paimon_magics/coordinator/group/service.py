@@ -228,7 +228,11 @@ class GroupCommit:
         facts = self._taken_away.pop(id, None)
         if facts is not None and done:
             self.known_tables.forget(facts.name)
-            self._thread.put(Asked(facts.location, lambda _: Ticked(self._clock()), is_gone=True))
+            gone: Future[Answer] = Future()
+            ticked = Ticked(self._clock())
+            self._thread.put(Asked(facts.location, lambda _: ticked, gone, is_gone=True))
+            with contextlib.suppress(PaimonMagicsError):
+                gone.result()
         return self.places.end(id)
 
     def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
