@@ -98,9 +98,10 @@ class Door:
 
     def _check_row(self, given: Given, row: list[Any]) -> None:
         for column, reader, value in zip(given.columns, given.readers, row, strict=True):
-            values = (value,)
-            if not reader.is_plain(values):
-                _check_values(column, reader, values)
+            try:
+                reader.check(value)
+            except (ValueError, RecursionError):
+                _check_values(column, reader, (value,))
 
     def given(self, names: Any) -> Given:
         """The plan for the columns that a statement names, None for all of them.
