@@ -32,7 +32,7 @@ from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
 from paimon_magics.coordinator.group.logs import Log
 from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.queue_values import Thresholds
 from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.group.streaming import InsertStream

@@ -29,7 +29,7 @@ from paimon_magics.coordinator.documents import request_document, table_document
 from paimon_magics.coordinator.finding import At
 from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
-from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.queue_values import Thresholds
 from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.group.witness import Witness

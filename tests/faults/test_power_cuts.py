@@ -11,7 +11,7 @@ import pytest
 
 from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.logs import Appended, Keyed
-from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.queue_values import Thresholds
 from paimon_magics.coordinator.group.records import Format, Record, read_segments, seal
 from paimon_magics.coordinator.group.recovery import recovered, stored_name
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase

@@ -22,7 +22,7 @@ import pytest
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.queue_thread import Insert
-from paimon_magics.coordinator.group.queueing import Accepted, Answer, Mode, Thresholds
+from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode, Thresholds
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.service import Coordinator

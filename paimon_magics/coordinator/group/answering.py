@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from paimon_magics.coordinator.group.queueing import Answer
+from paimon_magics.coordinator.group.queue_values import Answer
 
 __all__ = ["Answered", "deliver", "fail"]
 

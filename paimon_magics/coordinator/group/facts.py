@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.group.door import Door
-from paimon_magics.coordinator.group.queueing import Mode, Thresholds
+from paimon_magics.coordinator.group.queue_values import Mode, Thresholds
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,

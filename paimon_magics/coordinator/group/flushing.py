@@ -36,7 +36,7 @@ from paimon_magics.coordinator.group.flusher import (
     WriteFailedError,
 )
 from paimon_magics.coordinator.group.logs import DeadLetter, Log, StoredFlush, StoredTable
-from paimon_magics.coordinator.group.queueing import Batch
+from paimon_magics.coordinator.group.queue_values import Batch
 from paimon_magics.coordinator.group.records import DamagedError, read_segments
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError

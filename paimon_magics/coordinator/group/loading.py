@@ -13,13 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from paimon_magics.coordinator.group.clock import Clock
 from paimon_magics.coordinator.group.flushing import Flushing, NotLoadedError, StuckError
 from paimon_magics.coordinator.group.logs import DeadLetter, Log
-from paimon_magics.coordinator.group.queueing import (
-    Batch,
-    Closed,
-    Event,
-    FlushFailed,
-    Published,
-)
+from paimon_magics.coordinator.group.queue_events import Closed, Event, FlushFailed, Published
+from paimon_magics.coordinator.group.queue_values import Batch
 from paimon_magics.coordinator.group.records import read_segments, seal
 from paimon_magics.coordinator.group.table_queues import TableQueue
 from paimon_magics.tables.fencing import DeposedError

@@ -21,14 +21,8 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.group.clock import Clock
 from paimon_magics.coordinator.group.facts import Facts, KnownTables
-from paimon_magics.coordinator.group.queueing import (
-    Answer,
-    Event,
-    Granted,
-    HoldAsked,
-    HoldEnded,
-    Refused,
-)
+from paimon_magics.coordinator.group.queue_events import Event, HoldAsked, HoldEnded
+from paimon_magics.coordinator.group.queue_values import Answer, Granted, Refused
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Table

@@ -24,28 +24,30 @@ from paimon_magics.coordinator.group.clock import Clock
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts
 from paimon_magics.coordinator.group.logs import Appended, Keyed, Log
-from paimon_magics.coordinator.group.queueing import (
-    Accepted,
-    Answer,
+from paimon_magics.coordinator.group.queue_events import (
     Append,
-    Arrival,
     Arrived,
-    Batch,
     BeginFlush,
     Bury,
     Closed,
     Effect,
     Event,
+    Published,
+    Reply,
+    Ticked,
+)
+from paimon_magics.coordinator.group.queue_values import (
+    Accepted,
+    Answer,
+    Arrival,
+    Batch,
     Flushed,
     Known,
     Mode,
-    Published,
     Queue,
     Refused,
-    Reply,
-    Ticked,
-    step,
 )
+from paimon_magics.coordinator.group.queueing import step
 from paimon_magics.coordinator.group.records import Record, seal
 from paimon_magics.coordinator.group.recovery import stored_name
 from paimon_magics.coordinator.group.table_queues import TableQueue, TableQueues

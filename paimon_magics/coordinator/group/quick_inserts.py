@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from paimon_magics.coordinator.answers import on_error
 from paimon_magics.coordinator.authorisation import Scope as Needed
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
-from paimon_magics.coordinator.group.queueing import Refused
+from paimon_magics.coordinator.group.queue_values import Refused
 from paimon_magics.coordinator.group.requests import ARROW, answer_document, answer_of, named_by
 from paimon_magics.coordinator.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.errors import PaimonMagicsError

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.group.logs import Log, StoredTable
-from paimon_magics.coordinator.group.queueing import Batch, Queue, Thresholds
+from paimon_magics.coordinator.group.queue_values import Batch, Queue, Thresholds
 from paimon_magics.coordinator.group.records import DamagedError, Record, read_segments
 from paimon_magics.statements.statement import TableName
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from paimon_magics.coordinator.group.queueing import Reason, backlog
+from paimon_magics.coordinator.group.queue_values import Reason, backlog
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.group.table_queues import TableQueue
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.answers import error_answer
 from paimon_magics.coordinator.group.door import Admitted
-from paimon_magics.coordinator.group.queueing import (
+from paimon_magics.coordinator.group.queue_values import (
     Accepted,
     Answer,
     Flushed,

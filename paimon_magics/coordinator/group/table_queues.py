@@ -11,15 +11,9 @@ from dataclasses import dataclass
 from paimon_magics.coordinator.group.facts import Facts
 from paimon_magics.coordinator.group.flushing import StuckError
 from paimon_magics.coordinator.group.logs import Log, StoredTable
-from paimon_magics.coordinator.group.queueing import (
-    Closed,
-    Effect,
-    Mode,
-    Queue,
-    Thresholds,
-    Ticked,
-    step,
-)
+from paimon_magics.coordinator.group.queue_events import Closed, Effect, Ticked
+from paimon_magics.coordinator.group.queue_values import Mode, Queue, Thresholds
+from paimon_magics.coordinator.group.queueing import step
 from paimon_magics.coordinator.group.recovery import recovered, stored_name, table_name
 from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.errors import SetupError, UnknownNameError

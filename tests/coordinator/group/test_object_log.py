@@ -19,7 +19,7 @@ from paimon_magics.coordinator.group.log_objects import (
 )
 from paimon_magics.coordinator.group.logs import Appended, Keyed, StoredTable
 from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.queueing import Thresholds
+from paimon_magics.coordinator.group.queue_values import Thresholds
 from paimon_magics.coordinator.group.records import DamagedError, read_segments
 from paimon_magics.coordinator.group.recovery import recovered, stored_name
 from paimon_magics.errors import SetupError

@@ -9,35 +9,37 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paimon_magics.coordinator.group.queueing import (
-    Accepted,
-    Answer,
+from paimon_magics.coordinator.group.queue_events import (
     Append,
-    Arrival,
     Arrived,
-    Batch,
     BeginFlush,
     Bury,
     Closed,
     Event,
     FlushAsked,
-    Flushed,
     FlushFailed,
-    Granted,
     HoldAsked,
     HoldEnded,
+    Published,
+    Reply,
+    Ticked,
+)
+from paimon_magics.coordinator.group.queue_values import (
+    Accepted,
+    Answer,
+    Arrival,
+    Batch,
+    Flushed,
+    Granted,
     Known,
     Mode,
-    Published,
     Queue,
     Reason,
     Refused,
-    Reply,
     Thresholds,
-    Ticked,
     backlog,
-    step,
 )
+from paimon_magics.coordinator.group.queueing import step
 
 THRESHOLDS = Thresholds(rows=10, data_bytes=1_000, interval_ms=100, soft_bytes=600, hard_bytes=900)
 EMPTY = Queue(THRESHOLDS)

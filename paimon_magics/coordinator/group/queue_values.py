@@ -1,0 +1,204 @@
+"""What the small inserts of one table are, as values: modes, answers, inserts, batches, the queue.
+
+See `queueing` for what happens to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Arrival",
+    "Batch",
+    "Flushed",
+    "Granted",
+    "Hold",
+    "Known",
+    "Mode",
+    "Queue",
+    "Reason",
+    "Refused",
+    "Thresholds",
+    "Waiter",
+    "backlog",
+    "is_full",
+]
+
+
+class Mode(StrEnum):
+    """When an insert is acknowledged: when it is durable, when it is visible, or when it is
+    visible in a commit of its own."""
+
+    ASYNC = "async_mode"
+    SYNC = "sync_mode"
+    OFF = "off_mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When the open batch is loaded, and how much may wait: a backlog of `soft_bytes` makes inserts
+    wait until they are visible, `hard_bytes` refuses them."""
+
+    rows: int = 1_000_000
+    data_bytes: int = 64 * 2**20
+    interval_ms: int = 10_000
+    soft_bytes: int = 512 * 2**20
+    hard_bytes: int = 2**30
+
+
+class Reason(StrEnum):
+    """Why an insert was not taken, or will never be visible."""
+
+    FULL = "full"  # the backlog: come back later
+    BUSY = "busy"  # a statement takes the table away or renames it: come back later
+    CLOSED = "closed"  # somebody has to look at the table first
+    MISMATCH = "mismatch"  # the label stands for another insert
+    RANGE = "range"  # an offset of the channel was left out
+    DEAD = "dead"  # it was durable, and can't be loaded: it is a dead letter
+    LATE = "late"  # what it waited for did not come in time
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The insert is durable, or visible where `mode` says so (then in `snapshot_id`, where that is
+    known). `fallback` tells why it is another mode than the one asked for. Of a repeated one whose
+    first answer is no longer kept the `lsn` is 0."""
+
+    lsn: int
+    mode: Mode
+    duplicate: bool = False
+    fallback: str = ""
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """Everything up to `lsn` is visible."""
+
+    lsn: int
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Everything up to `lsn` is visible, and nothing else will be until the hold ends."""
+
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Not taken, or with `Reason.DEAD` not loaded."""
+
+    reason: Reason
+    message: str
+    retry_after_ms: int = 0
+
+
+Answer = Accepted | Flushed | Granted | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is remembered of an insert with a label, or with a channel and offset."""
+
+    lsn: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One insert that the door has let through. `ask` is who asks.
+
+    `key` and `offset` as in `records.Record`; `known` is what is remembered under them,
+    `last_offset` the last one of the channel, None for a channel that is not known.
+    """
+
+    ask: int
+    rows: int
+    size_bytes: int
+    mode: Mode = Mode.ASYNC
+    key: str = ""
+    offset: int = -1
+    digest: bytes = b""
+    known: Known | None = None
+    last_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records that are loaded together, `first` to `last`; the oldest came at `since_ms`."""
+
+    first: int
+    last: int
+    rows: int
+    size_bytes: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A statement's place: after `lsn`, before all others. One that does not `drains` goes on
+    before a batch that has failed."""
+
+    id: str
+    ask: int
+    lsn: int
+    until_ms: int
+    granted: bool = False
+    drains: bool = True
+    refuses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Who gets the answer when everything up to `lsn` is visible."""
+
+    ask: int
+    lsn: int
+    answer: Accepted | Flushed
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A table's inserts that are not published. `published` is the last lsn that is."""
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    next_lsn: int = 1
+    published: int = 0
+    sealed: tuple[Batch, ...] = ()
+    open: Batch | None = None
+    flushing: Batch | None = None
+    failures: int = 0
+    retry_at_ms: int = 0
+    last_error: str = ""
+    holds: tuple[Hold, ...] = ()
+    waiting: tuple[tuple[Waiter, ...], ...] = ()
+    closed: str = ""
+    snapshot_id: int | None = None
+
+    @property
+    def acknowledged(self) -> int:
+        """The last lsn that was given."""
+        return self.next_lsn - 1
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """All that is not published, in order."""
+        begun = (self.flushing,) if self.flushing is not None else ()
+        ended = (self.open,) if self.open is not None else ()
+        return (*begun, *self.sealed, *ended)
+
+
+def backlog(queue: Queue) -> tuple[int, int]:
+    """Rows and bytes that are not published."""
+    batches = queue.batches
+    return sum(b.rows for b in batches), sum(b.size_bytes for b in batches)
+
+
+def is_full(rows: int, size_bytes: int, thresholds: Thresholds) -> bool:
+    """Whether a batch of that size is loaded without waiting for more."""
+    return rows >= thresholds.rows or size_bytes >= thresholds.data_bytes
