@@ -25,7 +25,7 @@ from paimon_magics.tables.writing import WriteTask, Written
 __all__ = ["FlushJob", "FlushResult", "Flusher", "FlusherDiedError", "WriteFailedError", "main"]
 
 _LENGTH_BYTES = 8
-_POLL_SECONDS = 5.0
+_POLL_SECONDS = 0.5  # much shorter than any lease
 _END_SECONDS = 5.0
 
 
