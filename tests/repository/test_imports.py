@@ -12,6 +12,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = os.pathsep.join([str(ROOT), str(ROOT / "widgets")])
 HEAVY = ("numpy", "pandas", "polars", "pyarrow", "pypaimon", "pypaimon_rust", "pyspark", "sqlglot")
+PURE_IN_GROUP = (
+    "arriving",
+    "log_objects",
+    "queue_events",
+    "queue_values",
+    "queueing",
+    "records",
+)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +82,7 @@ def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text:
     (tmp_path / "paimon_magics/coordinator/core").mkdir()
     (tmp_path / "paimon_magics/coordinator/core/__init__.py").touch()
     (tmp_path / "paimon_magics/coordinator/group").mkdir()
-    for name in ("__init__", "queueing", "records"):
+    for name in ("__init__", *PURE_IN_GROUP):
         (tmp_path / f"paimon_magics/coordinator/group/{name}.py").touch()
     for name in ("__init__", "errors", "faults", "settings"):
         (tmp_path / "paimon_magics" / f"{name}.py").touch()
