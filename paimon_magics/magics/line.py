@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import (
@@ -23,6 +23,8 @@ from paimon_magics.errors import (
 )
 from paimon_magics.magics.namespace import Variables, filled_in
 from paimon_magics.magics.options import split_words
+from paimon_magics.magics.reports import REPORT_VERBS
+from paimon_magics.magics.verb import Verb, one_name
 from paimon_magics.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ __all__ = ["VERBS", "Verb", "run_line"]
 _AT_ONCE = ("display_rows", "limit", "result_type", "traceback")
 _CATALOG = "catalog."
 _SECRET = re.compile(r"secret|password|token|credential|key", re.IGNORECASE)
-_NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+))*")
 _ID = re.compile(r"[0-9a-f]{32}")
 _COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
 _DRAIN_SECONDS_MAX = 86_400
@@ -44,16 +45,6 @@ _SEVERITIES = ("notice", "serious")
 _BEGINS_SQL = re.compile(
     r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb: its name, how it is used, what it does, and what carries it out."""
-
-    name: str
-    usage: str
-    purpose: str
-    run: Callable[[PaimonMagics, str], object]
 
 
 def run_line(magics: PaimonMagics, line: str) -> object:
@@ -156,20 +147,20 @@ def _spark(name: str | None, variables: Variables) -> Any:
 
 
 def _tables(magics: PaimonMagics, argument: str) -> object:
-    place = f" IN {_name(argument, 'tables', 'a database')}" if argument else ""
+    place = f" IN {one_name(argument, 'tables', 'a database')}" if argument else ""
     return _run(magics, f"SHOW TABLES{place}")
 
 
 def _describe(magics: PaimonMagics, argument: str) -> object:
-    return _run(magics, f"DESCRIBE TABLE {_name(argument, 'describe', 'a table')}")
+    return _run(magics, f"DESCRIBE TABLE {one_name(argument, 'describe', 'a table')}")
 
 
 def _history(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().history(_name(argument, "history", "a table"))
+    return magics.session().history(one_name(argument, "history", "a table"))
 
 
 def _layout(magics: PaimonMagics, argument: str) -> object:
-    name = _name(argument, "layout", "a table")
+    name = one_name(argument, "layout", "a table")
     return magics.session().layout(name)
 
 
@@ -194,7 +185,7 @@ def _health(magics: PaimonMagics, argument: str) -> object:
         )
     name = names[0] if names else None
     if name is not None and name != "*":
-        _name(name.removesuffix(".*"), "health", "a table")
+        one_name(name.removesuffix(".*"), "health", "a table")
     fails = _fails_on(limit) if "--fail-on" in words else None
     health = magics.session().health(name)
     if as_json:
@@ -229,7 +220,7 @@ def _tail(magics: PaimonMagics, argument: str) -> object:
     from paimon_magics.session.outcome import Outcome
 
     words = split_words(argument)
-    name = _name(words[0] if words else "", "tail", "a table")
+    name = one_name(words[0] if words else "", "tail", "a table")
     given = dict(_tail_word(word) for word in words[1:])
     session = magics.session()
     count = _whole(given.get("snapshots"), "snapshots")
@@ -281,7 +272,7 @@ def _coordinator(magics: PaimonMagics, argument: str) -> object:
     if word == "drain" and rest:
         seconds = _seconds(rest)
     elif word == "resume" and rest:
-        rest = _name(rest, "coordinator resume", "a table")
+        rest = one_name(rest, "coordinator resume", "a table")
     elif rest:
         raise StatementSyntaxError(
             f"`{rest}` is too much after `coordinator {word}`.",
@@ -339,25 +330,25 @@ def _abort(magics: PaimonMagics, argument: str) -> object:
 
 
 def _flush(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().flush(_name(argument, "flush", "a table"))
+    return magics.session().flush(one_name(argument, "flush", "a table"))
 
 
 def _queue(magics: PaimonMagics, argument: str) -> object:
     administration = magics.session().administration
     match split_words(argument):
         case []:
-            return administration.queues()
+            return magics.session().reports.queue()
         case [table]:
-            return administration.queues(_name(table, "queue", "a table"))
+            return administration.queues(one_name(table, "queue", "a table"))
         case [table, "dead"]:
-            return administration.dead_letters(_name(table, "queue", "a table"))
+            return administration.dead_letters(one_name(table, "queue", "a table"))
         case [table, "retry" | "discard" as word, record] if record.isdecimal():
             act = administration.retry if word == "retry" else administration.discard
-            return act(_name(table, "queue", "a table"), int(record))
+            return act(one_name(table, "queue", "a table"), int(record))
         case [table, "reopen"]:
-            return administration.reopen(_name(table, "queue", "a table"))
+            return administration.reopen(one_name(table, "queue", "a table"))
         case [table, "accept-loss"]:
-            return administration.reopen(_name(table, "queue", "a table"), accept_loss=True)
+            return administration.reopen(one_name(table, "queue", "a table"), accept_loss=True)
         case _:
             raise StatementSyntaxError(
                 f"`%paimon queue` can't read `{argument}`.",
@@ -367,22 +358,11 @@ def _queue(magics: PaimonMagics, argument: str) -> object:
 
 
 def _use(magics: PaimonMagics, argument: str) -> object:
-    return _run(magics, f"USE {_name(argument, 'use', 'a database')}")
+    return _run(magics, f"USE {one_name(argument, 'use', 'a database')}")
 
 
 def _run(magics: PaimonMagics, statement: str) -> object:
     return magics.session().run(statement)
-
-
-def _name(argument: str, verb: str, what: str) -> str:
-    if _NAME.fullmatch(argument) is None:
-        raise StatementSyntaxError(
-            f"`%paimon {verb}` takes the name of {what}, not `{argument}`."
-            if argument
-            else f"`%paimon {verb}` lacks the name of {what}.",
-            hint="Put a part of a name that holds other characters in back-quotes.",
-        )
-    return argument
 
 
 def _config(magics: PaimonMagics, argument: str) -> None:
@@ -478,6 +458,7 @@ VERBS = (
         "say whether the layout of tables is in order, and which statement would help",
         _health,
     ),
+    *REPORT_VERBS,
     Verb(
         "tail",
         "tail TABLE [from=N] [consumer=ID] [snapshots=N]",

@@ -20,6 +20,9 @@ _TARGET_BYTES = {True: 128 * 1024 * 1024, False: 256 * 1024 * 1024}
 _SKEW_RATIO = 4.0
 _BUCKET_BYTES_MIN = 16 * 1024 * 1024
 _BUCKET_BYTES_MAX = 8 * 1024 * 1024 * 1024
+_BUCKET_BYTES_USUAL = 200 * 1024 * 1024
+_BUCKETS_MANY = 100
+"""Fewer small buckets than that cost nobody anything: a table that begins small may grow."""
 _SMALL_SHARE_SERIOUS = 0.5
 _PARTITIONS_MANY = 100
 _PARTITION_BYTES_MIN = 16 * 1024 * 1024
@@ -189,8 +192,11 @@ def _bucket_sizes(name: str, rules: LayoutRules, figures: Figures) -> Finding | 
     if rules.buckets < 1:
         return None
     mean_bytes = figures.total_bytes // figures.cells
-    if rules.buckets > 1 and figures.cells > 1 and mean_bytes < _BUCKET_BYTES_MIN:
-        verdict, number = "smaller", max(rules.buckets // 2, 1)
+    has_many = rules.buckets > 1 and figures.cells >= _BUCKETS_MANY
+    if has_many and mean_bytes < _BUCKET_BYTES_MIN:
+        partition_bytes = figures.total_bytes // figures.partitions
+        number = min(rules.buckets // 2, partition_bytes // _BUCKET_BYTES_USUAL)
+        verdict, number = "smaller", max(number, 1)
     elif mean_bytes > _BUCKET_BYTES_MAX:
         verdict, number = "larger", rules.buckets * 2
     else:
@@ -198,7 +204,8 @@ def _bucket_sizes(name: str, rules: LayoutRules, figures: Figures) -> Finding | 
     return Finding(
         Severity.NOTICE,
         f"Buckets have {size_text(mean_bytes)} on average, {verdict} than what is worth a file and "
-        "a task of their own (200 MiB to 1 GiB is usual).",
+        "a task of their own (200 MiB to 1 GiB is usual). A partition gets another number with "
+        "its next INSERT OVERWRITE.",
         f"ALTER TABLE {name} SET TBLPROPERTIES ('bucket' = '{number}')",
     )
 

@@ -90,8 +90,20 @@ class Administration:
         `lease_seconds` is how long one stays open without a sign of life of its owner's; NULL where
         its commit is under way. Those that are `aborting` are over, and their files are removed.
         """
-        rows = _rows(self._coordinator.transactions())
+        rows = self.transaction_rows()
         return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows)
+
+    def transaction_rows(self) -> pa.Table:
+        """The same as an Arrow table (`TRANSACTIONS_SCHEMA`)."""
+        return _rows(self._coordinator.transactions())
+
+    def status_now(self) -> Status:
+        """The status as a value."""
+        return self._coordinator.status()
+
+    def queue_rows(self) -> pa.Table:
+        """What waits of small inserts, by table (`QUEUES_SCHEMA`)."""
+        return _queue_rows(self._coordinator.queues.queues())
 
     def queues(self, table: str | None = None) -> Outcome:
         """What waits to be loaded of small inserts, by table; or, with a name, of that one."""

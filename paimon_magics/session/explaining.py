@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
@@ -35,13 +36,21 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.version_changes import AlterTags, Call
 from paimon_magics.tables.data_reads import DataRead
+from paimon_magics.tables.file_choice import FunnelStep
 from paimon_magics.tables.system_tables import is_metadata
 from paimon_magics.tables.time_travel import Changes, Difference, State, Target, snapshot_ids
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["dry_run_of", "explain_statement", "explanation_of", "plan_without_running"]
+__all__ = [
+    "TableRead",
+    "dry_run_of",
+    "explain_statement",
+    "explanation_of",
+    "plan_without_running",
+    "table_reads",
+]
 
 _REASONS: dict[type, str] = {
     MergeSplit: "keys of theirs overlap, or rows delete others",
@@ -214,19 +223,54 @@ def _query_lines(
     query: QueryText,
     parameters: Mapping[str, object],
 ) -> list[str]:
-    bound = bind(query.parameters, parameters, statement)
     lines = []
+    for found in table_reads(connection, statement, query, parameters):
+        lines.append(f"{found.name}: {found.road}")
+        shown = " → ".join(
+            f"{one.step}: {_files(one.files)} of {_counted(one.buckets, 'bucket')}"
+            + ("" if one.partitions is None else f" in {_counted(one.partitions, 'partition')}")
+            + f", {one.size_bytes:,} bytes"
+            for one in found.funnel
+        )
+        lines += [f"  {shown}"] if shown else []
+        lines += [f"  {line}" for line in found.conditions]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """How a query reads one table: its road, what was left after each step of leaving files out,
+    and by which conditions."""
+
+    name: str
+    road: str
+    funnel: tuple[FunnelStep, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+def table_reads(
+    connection: Connection, statement: str, query: QueryText, parameters: Mapping[str, object]
+) -> list[TableRead]:
+    """What a query reads, in the order of its text. Raises errors of ours."""
+    bound = bind(query.parameters, parameters, statement)
+    found = []
     for reference in query.references:
         relation = relation_of(connection, reference, statement, bound)
         if relation is None:
-            lines.append(f"{reference.name}: Spark's own table or view")
+            found.append(TableRead(str(reference.name), "Spark's own table or view"))
         elif is_metadata(relation.name):
-            lines.append(f"{relation.name}: metadata, read on the driver")
+            found.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
             plan, read = read_plan(connection, relation)
-            lines.append(f"{relation.name}: {_roads(plan, read)}")
-            lines += _funnel(read, relation)
-    return lines
+            found.append(
+                TableRead(
+                    str(relation.name),
+                    _roads(plan, read),
+                    read.planned.funnel,
+                    tuple(_conditions(read, relation)),
+                )
+            )
+    return found
 
 
 def _roads(plan: ReadPlan, read: DataRead) -> str:
@@ -262,14 +306,8 @@ def _reasons(plan: ReadPlan) -> str:
     return "; ".join(f"{_files(number)}: {reason}" for reason, number in counts.items())
 
 
-def _funnel(read: DataRead, relation: Relation) -> list[str]:
-    """What was left after each step of leaving files out, and by which conditions."""
-    shown = " → ".join(
-        f"{one.step}: {_files(one.files)} of {_counted(one.buckets, 'bucket')}"
-        + ("" if one.partitions is None else f" in {_counted(one.partitions, 'partition')}")
-        + f", {one.size_bytes:,} bytes"
-        for one in read.planned.funnel
-    )
+def _conditions(read: DataRead, relation: Relation) -> list[str]:
+    """By which conditions files were left out, and which Spark applies alone."""
     used = [f"{one.column} {one.operator}" for one in read.predicates]
     names = {one.column.lower(): one.column for one in read.predicates}
     others = [
@@ -277,9 +315,8 @@ def _funnel(read: DataRead, relation: Relation) -> list[str]:
         for one in relation.filters
         if f"{names.get(one.column.lower())} {one.operator}" not in used
     ]
-    lines = [f"  {shown}"] if shown else []
-    lines += [f"  files were chosen by: {', '.join(used)}"] if used else []
-    return lines + ([f"  left to Spark alone: {', '.join(others)}"] if others else [])
+    lines = [f"files were chosen by: {', '.join(used)}"] if used else []
+    return lines + ([f"left to Spark alone: {', '.join(others)}"] if others else [])
 
 
 def _snapshots(target: Target, ids: Sequence[int]) -> str:

@@ -7,7 +7,6 @@ the same as pictures.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,16 +31,16 @@ from paimon_magics.planning.health import (
     findings,
     worst,
 )
+from paimon_magics.session.reports import Bar, Chart, bar_lines
 from paimon_magics.session.text import render_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.file_layouts import layout_files
 from paimon_magics.tables.system_tables import table_view
 
-__all__ = ["Health", "Layout", "histogram_lines", "layout_of", "tables_of"]
+__all__ = ["Health", "Layout", "histogram_chart", "layout_of", "tables_of"]
 
 _SHOWN_CELLS = 10
-_BAR = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,8 @@ class Health:
                 lines.append(f"  {finding.severity.word}: {finding.text}")
                 if finding.statement:
                     lines.append(f"    {finding.statement}")
-            lines += [f"  {line}" for line in histogram_lines(layout.histogram)]
+            chart = histogram_chart(layout.histogram, layout.name)
+            lines += [f"  {line}" for line in bar_lines(chart)]
         return "\n".join(lines) or "There are no tables."
 
     def __repr__(self) -> str:
@@ -203,20 +203,17 @@ def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
     return [f"{database}.{name}" for name in catalog.list_tables(database)]
 
 
-def histogram_lines(histogram: SizeHistogram) -> Sequence[str]:
-    """A line for each step of sizes that has files, with a bar."""
-    most = max(histogram.file_counts, default=0)
-    if not most:
-        return []
+def histogram_chart(histogram: SizeHistogram, name: str) -> Chart:
+    """How many files there are of each step of sizes, where there are any."""
     edges = [*histogram.edges_bytes, 0]
-    lines = []
+    last = len(histogram.file_counts) - 1
+    bars = []
     for place, count in enumerate(histogram.file_counts):
         if count:
             low, high = size_text(edges[place]), size_text(edges[place + 1])
-            span = f"{low} and more" if place + 1 == len(histogram.file_counts) else f"{low}–{high}"
-            bar = "█" * max(1, round(_BAR * count / most))
-            lines.append(f"{span:>22}  {bar:<{_BAR}}  {count:,}")
-    return lines
+            span = f"{low} and more" if place == last else f"{low} – {high}"
+            bars.append(Bar(span, count, f"{count:,}"))
+    return Chart(f"Sizes of the files of {name}", tuple(bars))
 
 
 def _figures(files: pa.Table, found: pa.Table, rules: LayoutRules) -> Figures:

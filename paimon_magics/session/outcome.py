@@ -69,11 +69,11 @@ class Outcome:
 
     def to_arrow(self) -> pyarrow.Table:
         """All rows as an Arrow table in this process's memory. Raises JobError and the like."""
-        return self._fetched(lambda frame: frame.toArrow())
+        return self.fetched(lambda frame: frame.toArrow())
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame in this process's memory."""
-        return self._fetched(lambda frame: frame.toPandas())
+        return self.fetched(lambda frame: frame.toPandas())
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a polars DataFrame in this process's memory."""
@@ -87,7 +87,7 @@ class Outcome:
         """The first `display_rows` rows and one more, fetched once by one Spark job."""
         if self._page is None:
             rows = self.display_rows + 1
-            self._page = self._fetched(lambda frame: frame.limit(rows).toArrow())
+            self._page = self.fetched(lambda frame: frame.limit(rows).toArrow())
         return self._page
 
     def show_at_most(self, rows: int) -> None:
@@ -95,8 +95,13 @@ class Outcome:
         if self._page is None:
             self.display_rows = rows
 
+    @property
+    def shows_rows(self) -> bool:
+        """Whether rows are shown of it, and not a message."""
+        return not self.message and (self.dataframe is not None or self._page is not None)
+
     def __str__(self) -> str:
-        if self.message or (self.dataframe is None and self._page is None):
+        if not self.shows_rows:
             return "\n".join((self.message, *self.notes))
         return render_text(self.page(), self.display_rows)
 
@@ -104,11 +109,12 @@ class Outcome:
         return str(self)
 
     def _repr_html_(self) -> str:
-        if self.message or (self.dataframe is None and self._page is None):
+        if not self.shows_rows:
             return f"<pre>{html.escape(str(self))}</pre>"
         return render_html(self.page(), self.display_rows)
 
-    def _fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
+    def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
+        """What `fetch` makes of the frame, whose jobs end with it. Raises errors of ours."""
         frame = self._rows()
         try:
             with cancellable(frame.sparkSession):

@@ -47,6 +47,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
+from paimon_magics.session.reporting import Reporting
 from paimon_magics.session.versions import run_version_statement
 from paimon_magics.session.writing import remove_partitions, truncate_specs
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
@@ -374,6 +375,12 @@ class Session:
         self._check_open()
         names = tables_of(self._connection.catalog, name, self.database)
         return Health(tuple(self.layout(one) for one in names))
+
+    @property
+    def reports(self) -> Reporting:
+        """Things to look at: a table's snapshots, what tells two of them apart, its files."""
+        self._check_open()
+        return Reporting(self._connection)
 
     @property
     def administration(self) -> Administration:

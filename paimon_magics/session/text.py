@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["render_html", "render_text", "shown_value"]
+__all__ = [
+    "cut_text",
+    "is_number",
+    "render_html",
+    "render_text",
+    "shown_value",
+    "shown_values",
+    "type_text",
+]
 
 _WIDTH_MAX = 60
 
@@ -20,15 +28,15 @@ def render_text(page: pyarrow.Table, rows_max: int) -> str:
     """The first `rows_max` rows of `page` in columns, and whether more follow."""
     names = page.column_names
     rows = _rows(page, rows_max)
-    cells = [[_cut(value) for value in row] for row in rows]
-    right = [_is_number(page, position) for position in range(len(names))]
+    cells = [[cut_text(value) for value in row] for row in rows]
+    right = [is_number(field.type) for field in page.schema]
     widths = [
-        max([len(_cut(name)), *(len(row[position]) for row in cells)])
+        max([len(cut_text(name)), *(len(row[position]) for row in cells)])
         for position, name in enumerate(names)
     ]
     lines = []
     if names:
-        lines.append(_line([_cut(name) for name in names], widths, right))
+        lines.append(_line([cut_text(name) for name in names], widths, right))
         lines.append("  ".join("-" * width for width in widths))
         lines += [_line(row, widths, right) for row in cells]
     lines.append(_footer(page, rows_max))
@@ -39,7 +47,7 @@ def render_html(page: pyarrow.Table, rows_max: int) -> str:
     """The same as an HTML table without scripts or styles of its own."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in page.column_names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_cut(value))}</td>" for value in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(cut_text(value))}</td>" for value in row) + "</tr>"
         for row in _rows(page, rows_max)
     )
     footer = html.escape(_footer(page, rows_max))
@@ -68,11 +76,11 @@ def shown_value(value: Any) -> str:
 
 def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
     shown = page.slice(0, rows_max)
-    columns = [[shown_value(value) for value in _values(column)] for column in shown.columns]
+    columns = [[shown_value(value) for value in shown_values(column)] for column in shown.columns]
     return [list(row) for row in zip(*columns, strict=True)] if columns else []
 
 
-def _values(column: pyarrow.ChunkedArray) -> list[Any]:
+def shown_values(column: pyarrow.ChunkedArray) -> list[Any]:
     """The values as Python's; dates and times beyond its year 9999 as Arrow's text."""
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
@@ -97,7 +105,8 @@ def _footer(page: pyarrow.Table, rows_max: int) -> str:
     return "; ".join([count, *(f"{', '.join(names)} in {zone}" for zone, names in zones.items())])
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """The text on one line, cut where it is too long for a column."""
     text = text.replace("\n", "\\n").replace("\t", "\\t")
     return text if len(text) <= _WIDTH_MAX else text[: _WIDTH_MAX - 1] + "…"
 
@@ -109,15 +118,50 @@ def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
     )
 
 
-def _is_number(page: pyarrow.Table, position: int) -> bool:
+def is_number(data_type: pyarrow.DataType) -> bool:
+    """Whether values of this type stand to the right."""
     import pyarrow as pa
 
-    data_type = page.schema.field(position).type
     return bool(
         pa.types.is_integer(data_type)
         or pa.types.is_floating(data_type)
         or pa.types.is_decimal(data_type)
     )
+
+
+_TYPE_NAMES = {
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "large_string": "STRING",
+    "binary": "BINARY",
+    "large_binary": "BINARY",
+    "date32[day]": "DATE",
+    "null": "VOID",
+}
+
+
+def type_text(data_type: pyarrow.DataType) -> str:
+    """A type's name in SQL: `DECIMAL(10, 2)`, `ARRAY<INT>`."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_decimal(data_type):
+        return f"DECIMAL({data_type.precision}, {data_type.scale})"
+    if types.is_timestamp(data_type):
+        return "TIMESTAMP" if data_type.tz else "TIMESTAMP_NTZ"
+    if types.is_map(data_type):
+        return f"MAP<{type_text(data_type.key_type)}, {type_text(data_type.item_type)}>"
+    if types.is_list(data_type) or types.is_large_list(data_type):
+        return f"ARRAY<{type_text(data_type.value_type)}>"
+    if types.is_struct(data_type):
+        return f"STRUCT<{', '.join(f'{one.name}: {type_text(one.type)}' for one in data_type)}>"
+    return _TYPE_NAMES.get(str(data_type), str(data_type).upper())
 
 
 def _jsonable(value: Any) -> Any:

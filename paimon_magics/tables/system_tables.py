@@ -102,15 +102,22 @@ def metadata_table(
         )
     folder = folder_of(table) if folder_of is not None else ManifestFolder(table.paimon)
     if snapshot_id is None or wanted not in TIME_TRAVELLING:
-        return loader(TableView(table, latest_snapshot(table), table.schema, folder))
-    snapshot = _snapshot(table, snapshot_id)
-    return loader(TableView(table, snapshot, _schema(table, snapshot["schemaId"]), folder))
+        return loader(_view(table, folder, None))
+    return loader(_view(table, folder, snapshot_id))
 
 
-def table_view(catalog: Catalog, name: TableName) -> TableView:
-    """A table, or a branch of it, at its latest snapshot. Raises UnknownNameError."""
+def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None) -> TableView:
+    """A table, or a branch of it, at a snapshot, which may be one that only a tag keeps; the latest
+    where None. Raises UnknownNameError."""
     table = _stored(catalog, name)
-    return TableView(table, latest_snapshot(table), table.schema, ManifestFolder(table.paimon))
+    return _view(table, ManifestFolder(table.paimon), snapshot_id)
+
+
+def _view(table: StoredTable, folder: ManifestFolder, snapshot_id: int | None) -> TableView:
+    if snapshot_id is None:
+        return TableView(table, latest_snapshot(table), table.schema, folder)
+    snapshot = _snapshot(table, snapshot_id)
+    return TableView(table, snapshot, _schema(table, snapshot["schemaId"]), folder)
 
 
 def _stored(catalog: Catalog, name: TableName) -> StoredTable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from paimon_magics.errors import InvalidTableError
@@ -19,6 +21,8 @@ from paimon_magics.statements.statement import CreateTable
 MB = 1024 * 1024
 APPEND = LayoutRules(256 * MB, 179 * MB, 5, 8, 5, -1, False)
 KEYED = LayoutRules(128 * MB, 89 * MB, 5, 8, 5, 4, True)
+MANY = LayoutRules(128 * MB, 89 * MB, 5, 8, 5, 128, True)
+GOOD, NOTICE, SERIOUS = Severity
 
 
 def definition(sql: str) -> TableDefinition:
@@ -60,85 +64,62 @@ def test_an_option_that_can_not_be_read_is_named() -> None:
         LayoutRules.of(table)
 
 
-FINE = Figures(1, 4, 8, 1_000, 4_000 * MB, bytes_max=1_000 * MB, bytes_median=1_000 * MB)
+def figures(cells: int, cell_mb: int, **others: Any) -> Figures:
+    """Of a table whose buckets have `cell_mb` MiB each, in one partition with a file each, but for
+    what `others` say."""
+    sizes = {"bytes_max": cell_mb * MB, "bytes_median": cell_mb * MB}
+    given: dict[str, Any] = {"partitions": 1, "files": cells, "rows": 1_000, **sizes, **others}
+    return Figures(cells=cells, total_bytes=cells * cell_mb * MB, **given)
+
+
+SMALL = {"files": 100, "small_files": 90, "mergeable_files": 80, "files_after": 22}
+RUNS = {"files": 40, "cells_with_runs": 2}
 
 
 @pytest.mark.parametrize(
     ("rules", "figures", "severity", "said", "statement"),
     [
-        (APPEND, Figures(), Severity.GOOD, "no files", ""),
-        (APPEND, FINE, Severity.GOOD, "as the table's options ask for", ""),
+        (APPEND, Figures(), GOOD, "no files", ""),
+        (APPEND, figures(4, 1_000), GOOD, "as the table's options ask for", ""),
         (
-            APPEND,
-            Figures(
-                3, 3, 100, 1, 400 * MB, 90, 80, 22, "dt=1/h=2", 70,
-                bytes_max=200 * MB, bytes_median=100 * MB,
-            ),
-            Severity.SERIOUS,
+            APPEND, figures(3, 133, partitions=3, worst_partition="dt=1/h=2", **SMALL), SERIOUS,
             "80 of 100 files are smaller than 179 MiB and could be merged; most are in dt=1/h=2: "
             "compacting would leave about 22 files.",
             "CALL sys.compact(table => 'shop.t', partitions => 'dt=1,h=2')",
         ),
         (
-            APPEND,
-            Figures(
-                1, 1, 100, 1, 400 * MB, 20, 20, 81, "", 20,
-                bytes_max=400 * MB, bytes_median=400 * MB,
-            ),
-            Severity.NOTICE,
-            "20 of 100 files",
-            "CALL sys.compact(table => 'shop.t')",
+            APPEND, figures(1, 400, **{**SMALL, "mergeable_files": 20}), NOTICE,
+            "20 of 100 files", "CALL sys.compact(table => 'shop.t')",
         ),
         (
-            KEYED,
-            Figures(
-                1, 4, 40, 1, 400 * MB, 40, 40, 4, "", 40, 7, 2, 0,
-                bytes_max=100 * MB, bytes_median=100 * MB,
-            ),
-            Severity.NOTICE,
+            KEYED, figures(4, 100, run_count_max=7, **RUNS), NOTICE,
             "2 of 4 buckets have 5 or more sorted runs (up to 7): each read merges them.",
             "CALL sys.compact(table => 'shop.t')",
         ),
         (
-            KEYED,
-            Figures(
-                1, 4, 40, 1, 400 * MB, 40, 40, 4, "", 40, 9, 2, 1,
-                bytes_max=100 * MB, bytes_median=100 * MB,
-            ),
-            Severity.SERIOUS,
+            KEYED, figures(4, 100, run_count_max=9, cells_stopped=1, **RUNS), SERIOUS,
             "1 have 8 or more, where engines that compact hold their writers up",
             "CALL sys.compact(table => 'shop.t')",
         ),
         (
-            KEYED,
-            Figures(
-                2, 8, 40, 1, 4_000 * MB, skewed_partition="dt=1",
-                bytes_max=2_000 * MB, bytes_median=100 * MB,
-            ),
-            Severity.NOTICE,
+            KEYED, figures(8, 500, skewed_partition="dt=1", bytes_max=2_000 * MB,
+                           bytes_median=100 * MB), NOTICE,
             "The largest bucket of dt=1 has 2.0 GiB, the median one 100 MiB",
             "ORDER BY file_size_in_bytes DESC",
         ),
+        (KEYED, figures(4, 1), GOOD, "as the table's options ask for", ""),
         (
-            KEYED,
-            Figures(1, 4, 4, 1, 4 * MB, bytes_max=MB, bytes_median=MB),
-            Severity.NOTICE,
-            "Buckets have 1 MiB on average, smaller than",
-            "ALTER TABLE shop.t SET TBLPROPERTIES ('bucket' = '2')",
+            MANY, figures(128, 1), NOTICE, "Buckets have 1 MiB on average, smaller than",
+            "ALTER TABLE shop.t SET TBLPROPERTIES ('bucket' = '1')",
         ),
         (
-            KEYED,
-            Figures(1, 4, 400, 1, 40_000 * MB, bytes_max=9_000 * MB, bytes_median=9_000 * MB),
-            Severity.NOTICE,
-            "larger than",
-            "'bucket' = '8'",
+            MANY, figures(128, 15), NOTICE, "with its next INSERT OVERWRITE",
+            "ALTER TABLE shop.t SET TBLPROPERTIES ('bucket' = '9')",
         ),
+        (KEYED, figures(4, 10_000), NOTICE, "larger than", "'bucket' = '8'"),
         (
-            APPEND,
-            Figures(400, 400, 400, 1, 400 * MB, bytes_max=MB, bytes_median=MB),
-            Severity.NOTICE,
-            "400 partitions have 1 MiB on average",
-            "",
+            APPEND, figures(400, 1, partitions=400), NOTICE,
+            "400 partitions have 1 MiB on average", "",
         ),
     ],
 )  # fmt: skip

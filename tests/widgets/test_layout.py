@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from html.parser import HTMLParser
 
 import numpy as np
 import pyarrow as pa
@@ -17,35 +16,9 @@ from paimon_widgets.health_page import health_bundle, health_html
 from paimon_widgets.heat_map import METRICS, colour, packed_cells
 from paimon_widgets.layout_page import layout_html
 from paimon_widgets.layout_view import LayoutView, layout_bundle
+from tests.widgets.pages import Reader
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-
-
-class Reader(HTMLParser):
-    """The tags and the text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text: list[str] = []
-        self.open: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.append(tag)
-        if tag != "rect":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 def cells_of(rows: list[tuple[str, int]]) -> pa.Table:

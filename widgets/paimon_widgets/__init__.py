@@ -6,6 +6,8 @@ nothing is fetched from anywhere: scripts and styles are part of the package.
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,30 +15,34 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "unregister"]
 
-_LAYOUTS = "paimon_magics.session.layouts"
+_VIEWS = {
+    "paimon_magics.session.layouts.Layout": "layout_view.layout_bundle",
+    "paimon_magics.session.layouts.Health": "health_page.health_bundle",
+    "paimon_magics.session.outcome.Outcome": "report_view.outcome_bundle",
+    "paimon_magics.session.reports.Report": "report_view.report_bundle",
+}
+"""What is shown, and what shows it: named, so that neither is imported before it is there."""
 
 
 def register(shell: InteractiveShell) -> None:
-    """Show layouts and health as pictures in this shell."""
+    """Show layouts, reports and rows as pictures and tables to work with in this shell."""
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
-    formatter.for_type(f"{_LAYOUTS}.Layout", _layout)
-    formatter.for_type(f"{_LAYOUTS}.Health", _health)
+    for shown, view in _VIEWS.items():
+        formatter.for_type(shown, _bundle_of(view))
 
 
 def unregister(shell: InteractiveShell) -> None:
     """Show them as text again."""
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
-    for name in ("Layout", "Health"):
-        formatter.pop(f"{_LAYOUTS}.{name}", None)
+    for shown in _VIEWS:
+        formatter.pop(shown, None)
 
 
-def _layout(layout: Any, **_: Any) -> dict[str, Any]:
-    from paimon_widgets.layout_view import layout_bundle
+def _bundle_of(view: str) -> Callable[..., dict[str, Any]]:
+    module, _, name = view.partition(".")
 
-    return layout_bundle(layout)
+    def bundle(shown: Any, **_: Any) -> dict[str, Any]:
+        made: dict[str, Any] = getattr(importlib.import_module(f"{__name__}.{module}"), name)(shown)
+        return made
 
-
-def _health(health: Any, **_: Any) -> dict[str, Any]:
-    from paimon_widgets.health_page import health_bundle
-
-    return health_bundle(health)
+    return bundle

@@ -7,8 +7,9 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.planning.health import Severity
-from paimon_widgets.layout_page import histogram_svg
-from paimon_widgets.static_pages import Amount, paragraph, table
+from paimon_magics.session.layouts import histogram_chart
+from paimon_widgets.charts import chart_svg
+from paimon_widgets.static_pages import amount, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.layouts import Health, Layout
@@ -38,9 +39,10 @@ def health_html(health: Health) -> str:
                 + (f"<pre>{html.escape(finding.statement)}</pre>" if finding.statement else "")
                 + "</li>"
             )
+        sizes = chart_svg(histogram_chart(layout.histogram, layout.name))
         parts.append(
             f"{paragraph(layout.summary())}<ul>{''.join(lines)}</ul>"
-            f"{histogram_svg(layout.histogram, layout.name)}{_worst_partitions(layout)}"
+            f"{sizes}{_worst_partitions(layout)}"
         )
     return f'<div class="paimon-health">{"".join(parts)}</div>'
 
@@ -56,7 +58,7 @@ def _worst_partitions(layout: Layout) -> str:
             row["partition"],
             row["file_count"],
             row["small_file_count"],
-            Amount(f"{row['small_file_count'] / row['file_count']:.0%}"),
+            amount(f"{row['small_file_count'] / row['file_count']:.0%}"),
         )
         for row in found.sort_by(order).slice(0, _WORST_MAX).to_pylist()
         if row["small_file_count"]

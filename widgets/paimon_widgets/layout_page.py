@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from paimon_magics.columnar.layouts import SizeHistogram
 from paimon_magics.planning.amounts import size_text
+from paimon_magics.session.layouts import histogram_chart
+from paimon_widgets.charts import chart_svg
 from paimon_widgets.heat_map import PackedCells, colour, packed_cells
-from paimon_widgets.static_pages import Amount, paragraph, table
+from paimon_widgets.static_pages import amount, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.layouts import Layout
 
-__all__ = ["histogram_svg", "layout_html"]
+__all__ = ["layout_html"]
 
 _Grid = npt.NDArray[np.uint8]
 
@@ -34,7 +35,7 @@ def layout_html(layout: Layout) -> str:
         (
             row["partition"],
             row["bucket"],
-            Amount(size_text(row["file_size_in_bytes"])),
+            amount(size_text(row["file_size_in_bytes"])),
             row["record_count"],
             row["file_count"],
             row["small_file_count"],
@@ -47,45 +48,12 @@ def layout_html(layout: Layout) -> str:
     parts = [
         paragraph(layout.summary()),
         _map_svg(packed_cells(layout), layout),
-        histogram_svg(layout.histogram, layout.name),
+        chart_svg(histogram_chart(layout.histogram, layout.name)),
         table(_TITLES, largest, "Buckets, those with the most bytes first"),
     ]
     if left_out:
         parts.append(paragraph(f"{left_out:,} more buckets with fewer bytes"))
     return f'<div class="paimon-layout">{"".join(parts)}</div>'
-
-
-def histogram_svg(histogram: SizeHistogram, name: str) -> str:
-    """How many files have which size, as bars with their numbers."""
-    edges = [*histogram.edges_bytes, 0]
-    steps = [
-        (edges[i], edges[i + 1] if i + 1 < len(histogram.file_counts) else None, count)
-        for i, count in enumerate(histogram.file_counts)
-        if count
-    ]
-    if not steps:
-        return ""
-    most = max(count for _, _, count in steps)
-    lines = []
-    for place, (low, high, count) in enumerate(steps):
-        y = place * 18
-        span = (
-            f"{size_text(low)} and more"
-            if high is None
-            else f"{size_text(low)} – {size_text(high)}"
-        )
-        width = max(1.0, 260 * count / most)
-        lines.append(
-            f'<text x="150" y="{y + 13}" text-anchor="end">{html.escape(span)}</text>'
-            f'<rect x="158" y="{y + 3}" width="{width:.1f}" height="12" fill="#7c7b78"/>'
-            f'<text x="{164 + width:.1f}" y="{y + 13}">{count:,}</text>'
-        )
-    height = 18 * len(steps) + 4
-    title = html.escape(f"Sizes of the files of {name}")
-    return (
-        f'<p>{title}</p><svg role="img" aria-label="{title}" width="520" height="{height}" '
-        f'viewBox="0 0 520 {height}" font-size="12" fill="currentColor">{"".join(lines)}</svg>'
-    )
 
 
 def _map_svg(packed: PackedCells, layout: Layout) -> str:

@@ -6,7 +6,6 @@ the layout that it has, which stays as it was when it was read.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anywidget
@@ -14,6 +13,7 @@ import numpy as np
 import traitlets
 
 from paimon_magics.planning.amounts import count_text, size_text
+from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.heat_map import METRICS, packed_cells
 from paimon_widgets.layout_page import layout_html
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LayoutView", "layout_bundle"]
 
-_STATIC = Path(__file__).with_name("static")
 _FILES_MAX = 100
 
 
@@ -32,8 +31,8 @@ class LayoutView(anywidget.AnyWidget):
     """The widget. `data` and `sql` are the layout's; `selected` is the partition and bucket that
     were opened last."""
 
-    _esm = _STATIC / "layout.js"
-    _css = _STATIC / "layout.css"
+    _esm = script("layout")
+    _css = style("layout")
 
     summary = traitlets.Unicode().tag(sync=True)
     sql = traitlets.Unicode().tag(sync=True)
@@ -105,13 +104,7 @@ class LayoutView(anywidget.AnyWidget):
 def layout_bundle(layout: Layout) -> dict[str, Any]:
     """What a notebook shows of a layout: text, a static page, and the widget where it can be."""
     bundle: dict[str, Any] = {"text/plain": str(layout), "text/html": layout_html(layout)}
-    if layout.data.num_rows:
-        view = LayoutView(layout)._repr_mimebundle_()
-        found = view[0] if isinstance(view, tuple) else view
-        key = "application/vnd.jupyter.widget-view+json"
-        if found and key in found:
-            bundle[key] = found[key]
-    return bundle
+    return with_widget(bundle, LayoutView(layout)) if layout.data.num_rows else bundle
 
 
 def _place(cell: dict[str, Any]) -> str:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-__all__ = ["Amount", "paragraph", "table"]
+__all__ = ["Cell", "amount", "paragraph", "table"]
 
 
-class Amount(str):
-    """The text of a number with its unit, which stands to the right."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text in a table: to the right as numbers stand, or marked as something to look at."""
+
+    text: str
+    right: bool = False
+    marked: bool = False
+
+
+def amount(text: str) -> Cell:
+    """The text of a number with its unit."""
+    return Cell(text, right=True)
 
 
 def paragraph(text: str) -> str:
@@ -26,6 +37,14 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str =
 
 
 def _cell(value: object) -> str:
-    side = "right" if isinstance(value, int | Amount) else "left"
-    text = f"{value:,}" if isinstance(value, int) else html.escape(str(value))
-    return f'<td style="text-align:{side};padding:0 8px;white-space:nowrap">{text}</td>'
+    match value:
+        case int():
+            cell = amount(f"{value:,}")
+        case Cell():
+            cell = value
+        case _:
+            cell = Cell(str(value))
+    side = "right" if cell.right else "left"
+    text = html.escape(cell.text)
+    shown = f"<b><u>{text}</u></b>" if cell.marked else text
+    return f'<td style="text-align:{side};padding:0 8px;white-space:nowrap">{shown}</td>'

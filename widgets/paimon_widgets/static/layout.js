@@ -17,13 +17,6 @@ function palette() {
   return colours;
 }
 
-function element(name, text = "", attributes = {}) {
-  const made = document.createElement(name);
-  made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
 function bytesOf(value) {
   return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
 }
@@ -37,7 +30,7 @@ function render({ model, el }) {
   let metric = 0;
   let place = 0;
 
-  el.classList.add("paimon-layout-view");
+  el.classList.add("paimon-view", "paimon-layout-view");
   const choice = element("select", "", { "aria-label": "coloured by" });
   model.get("metrics").forEach((title, index) => {
     choice.append(element("option", title, { value: String(index) }));

@@ -1,0 +1,39 @@
+"""A verb of `%paimon`, and how its line is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import StatementSyntaxError
+
+if TYPE_CHECKING:
+    from paimon_magics.magics.configuration import PaimonMagics
+
+__all__ = ["Verb", "one_name"]
+
+_NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+))*")
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: its name, how it is used, what it does, and what carries it out."""
+
+    name: str
+    usage: str
+    purpose: str
+    run: Callable[[PaimonMagics, str], object]
+
+
+def one_name(argument: str, verb: str, what: str) -> str:
+    """The argument, where it is the name of something. Raises StatementSyntaxError."""
+    if _NAME.fullmatch(argument) is None:
+        raise StatementSyntaxError(
+            f"`%paimon {verb}` takes the name of {what}, not `{argument}`."
+            if argument
+            else f"`%paimon {verb}` lacks the name of {what}.",
+            hint="Put a part of a name that holds other characters in back-quotes.",
+        )
+    return argument

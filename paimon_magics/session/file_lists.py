@@ -1,0 +1,105 @@
+"""The files of a table, and its partitions, as lists to look through. Read from manifests."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.layouts import size_histogram
+from paimon_magics.errors import UnknownNameError, nearest
+from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.health import LayoutRules, findings
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.layouts import histogram_chart, layout_of
+from paimon_magics.session.reports import Action, Bar, Chart, Report, Section
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.file_layouts import named_files
+from paimon_magics.tables.system_tables import table_view
+
+__all__ = ["files_of", "partitions_of"]
+
+_FILES_SHOWN = ("partition", "bucket", "level", "record_count", "file_size_in_bytes")
+_DRAWN = 15
+
+
+def files_of(
+    connection: Connection, name: TableName, shown: str, partition: str | None = None
+) -> Report:
+    """The data files of the latest snapshot, by partition, bucket and level; `partition` is as in
+    `day=2026-11-20/region=eu`, or its beginning. `shown` is what the table is called.
+
+    Raises UnknownNameError for a table or partition that is not there.
+    """
+    view = table_view(connection.catalog, name)
+    files = named_files(view)
+    if partition is not None:
+        files = _of_partition(files, partition.strip("/"), shown)
+    order = [("partition", "ascending"), ("bucket", "ascending"), ("level", "ascending"),
+             ("file_size_in_bytes", "descending")]  # fmt: skip
+    files = files.sort_by(order)
+    rules = LayoutRules.of(connection.catalog.load(name).definition)
+    small = pc.sum(pc.less(files.column("file_size_in_bytes"), rules.small_below_bytes)).as_py()
+    total = pc.sum(files.column("file_size_in_bytes")).as_py() or 0
+    where = f", {partition}" if partition else ""
+    summary = (
+        f"{shown}{where}: {count_text(files.num_rows, 'file')}, {size_text(total)}; "
+        f"{small or 0:,} small (below {size_text(rules.small_below_bytes)})"
+    )
+    chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
+    section = Section(
+        "", files, f"{shown}$files", _FILES_SHOWN, charts=(chart,) if chart.bars else ()
+    )
+    return Report("FILES", summary, (section,))
+
+
+def partitions_of(connection: Connection, name: TableName, shown: str) -> Report:
+    """The partitions of the latest snapshot with their sums, those with the most small files drawn,
+    and what is to be said of them. Raises UnknownNameError."""
+    layout = layout_of(connection.catalog, name, shown)
+    found = layout.partitions()
+    share = pc.divide(
+        found.column("small_file_count").cast(pa.float64()),
+        found.column("file_count").cast(pa.float64()),
+    )
+    found = found.append_column("small_share", pc.round(share, 2))
+    worst = found.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
+    bars = tuple(
+        Bar(
+            one["partition"] or shown,
+            one["small_file_count"],
+            f"{one['small_file_count']:,} of {one['file_count']:,} ({one['small_share']:.0%})",
+        )
+        for one in worst.slice(0, _DRAWN).to_pylist()
+        if one["small_file_count"]
+    )
+    chart = Chart(
+        f"Small files of each partition: below {size_text(layout.rules.small_below_bytes)} of a "
+        f"target-file-size of {size_text(layout.rules.target_bytes)}",
+        bars,
+    )
+    columns = tuple(name for name in found.column_names if name != "last_update_time")
+    action = Action(
+        "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
+    )
+    section = Section(
+        "", found, f"{shown}$partitions", columns, charts=(chart,) if bars else (),
+        actions=(action,) if found.num_rows > 1 else (),
+    )  # fmt: skip
+    said = [
+        f"{one.severity.word}: {one.text}" + (f"\n    {one.statement}" if one.statement else "")
+        for one in findings(shown, layout.rules, layout.figures)
+    ]
+    return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
+
+
+def _of_partition(files: pa.Table, partition: str, shown: str) -> pa.Table:
+    names = files.column("partition")
+    is_there = pc.or_(pc.equal(names, partition), pc.starts_with(names, f"{partition}/"))
+    found = files.filter(is_there)
+    if not found.num_rows:
+        known = [str(name) for name in pc.unique(names).to_pylist()]
+        raise UnknownNameError(
+            f"`{shown}` has no files in a partition `{partition}`.",
+            hint=nearest(partition, known, what="partitions"),
+        )
+    return found

@@ -1,0 +1,133 @@
+"""Rows page by page, in the order and under the conditions that a person asks for.
+
+Rows that are in this process are sorted and filtered here. Those of a query stay in Spark: a page
+is fetched with some that follow it, and no more than that is kept, whatever the query returns.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from paimon_magics.columnar.looking import kinds_of, looked_at
+from paimon_magics.errors import StatementError
+from paimon_magics.planning.looks import Kind, Look, condition_sql, look_sql
+from paimon_magics.statements.names import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from paimon_magics.session.outcome import Outcome
+
+__all__ = ["ArrowRows", "Page", "QueryRows", "Rows", "rows_of"]
+
+_WINDOW_ROWS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows from the `offset`-th on; `total` is how many there are, None where nobody has
+    counted them, `follow` whether more come after these."""
+
+    rows: pa.Table
+    offset: int
+    follow: bool
+    total: int | None
+
+
+class Rows(Protocol):
+    """Something that has pages. `kinds` says what can be asked of each column."""
+
+    kinds: dict[str, Kind]
+
+    def page(self, look: Look, offset: int, count: int) -> Page:
+        """At most `count` rows. Raises InvalidValueError and what Spark raises."""
+
+    def sql(self, look: Look) -> str:
+        """The query that gives these rows."""
+
+
+class ArrowRows:
+    """Rows that are here. `query` is the query, or the table, that gives them."""
+
+    def __init__(self, rows: pa.Table, query: str) -> None:
+        self._rows, self._query = rows, query
+        self.kinds = kinds_of(rows.schema)
+        self._seen: tuple[Look, pa.Table] = Look(), rows
+
+    def page(self, look: Look, offset: int, count: int) -> Page:
+        """See Rows."""
+        self.sql(look)  # refuses what makes no sense
+        if self._seen[0] != look:
+            self._seen = look, looked_at(self._rows, look, self.kinds)
+        found = self._seen[1]
+        return Page(
+            found.slice(offset, count), offset, found.num_rows > offset + count, found.num_rows
+        )
+
+    def sql(self, look: Look) -> str:
+        """See Rows."""
+        return look_sql(self._query, look, self.kinds)
+
+
+class QueryRows:
+    """Rows of a query, which Spark sorts and filters.
+
+    The Outcome is not kept alive: with it go the snapshots that its rows come from. Without an
+    order of the query's or the person's own, rows come as Spark gives them each time.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = weakref.ref(outcome)
+        self._statement = outcome.statement.strip().rstrip(";")
+        first = outcome.page()
+        self.kinds = kinds_of(first.schema)
+        self._window: tuple[Look, int, pa.Table] = Look(), 0, first
+
+    def page(self, look: Look, offset: int, count: int) -> Page:
+        """See Rows. One Spark job at most."""
+        self.sql(look)
+        seen, start, rows = self._window
+        held = start + rows.num_rows
+        has_all = seen == look and start <= offset and (offset + count < held)
+        if not has_all:
+            start, rows = offset, self._fetched(look, offset, max(_WINDOW_ROWS, count) + 1)
+            self._window = look, start, rows
+        found = rows.slice(offset - start, count)
+        follow = start + rows.num_rows > offset + count
+        total = None if follow else offset + found.num_rows
+        return Page(found, offset, follow, total)
+
+    def sql(self, look: Look) -> str:
+        """See Rows."""
+        return look_sql(self._statement, look, self.kinds)
+
+    def _fetched(self, look: Look, offset: int, count: int) -> pa.Table:
+        outcome = self._outcome()
+        if outcome is None:
+            raise StatementError("The result is gone.", hint="Run its cell again.")
+
+        def fetch(frame: DataFrame) -> pa.Table:
+            for condition in look.conditions:
+                frame = frame.filter(condition_sql(condition, self.kinds))
+            if look.orders:
+                names = [frame[quoted(one.column)] for one in look.orders]
+                frame = frame.orderBy(
+                    *(
+                        name.desc_nulls_last() if one.descending else name.asc_nulls_last()
+                        for name, one in zip(names, look.orders, strict=True)
+                    )
+                )
+            return (frame.offset(offset) if offset else frame).limit(count).toArrow()
+
+        return outcome.fetched(fetch)
+
+
+def rows_of(outcome: Outcome) -> Rows:
+    """The rows of an Outcome that has some; those that are all here already need no job."""
+    page = outcome.page()
+    if page.num_rows <= outcome.display_rows:
+        return ArrowRows(page, outcome.statement.strip().rstrip(";"))
+    return QueryRows(outcome)

@@ -1,0 +1,57 @@
+"""A table's commits in time, of which two can be picked to be compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.session.changing import changes_of
+from paimon_magics.session.comparing import difference_of
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.reports import Action, Bar, Chart, Report, Section, Shape
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.system_tables import table_view
+from paimon_magics.tables.timelines import TIMELINE, timeline
+
+__all__ = ["timeline_of"]
+
+_UNSHOWN = ("commit_time", "user", "notebook", "commit_user")  # that differ from run to run
+_SHOWN = tuple(name for name in TIMELINE.names if name not in _UNSHOWN)
+_LETTERS = {"APPEND": "A", "COMPACT": "C", "OVERWRITE": "O", "ANALYZE": "S"}
+_DRAWN = 40
+
+
+def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
+    """The snapshots of a table that have not expired, the newest first; `shown` is what it is
+    called. Raises UnknownNameError."""
+    found = timeline(table_view(connection.catalog, name))
+    kinds = Counter(found.column("commit_kind").to_pylist())
+    said = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
+    summary = f"{shown}: {count_text(found.num_rows, 'snapshot')}" + (f" ({said})" if said else "")
+    newest = found.slice(0, _DRAWN).to_pylist()
+    bars = tuple(
+        Bar(
+            str(one["snapshot_id"]),
+            abs(one["rows"] or 0),
+            f"{one['commit_kind']}, {count_text(one['rows'] or 0, 'row')}",
+            _LETTERS.get(one["commit_kind"], "?"),
+        )
+        for one in reversed(newest)
+    )
+    legend = ", ".join(f"{_LETTERS.get(kind, '?')} {kind}" for kind in sorted(kinds))
+    chart = Chart(f"Rows of each commit ({legend}), by snapshot", bars, Shape.COLUMNS)
+    actions = (
+        Action("Compare the two", 2, lambda rows: difference_of(connection, name, *_ends(rows))),
+        Action("Changes between", 2, lambda rows: changes_of(connection, name, *_ends(rows))),
+    )
+    section = Section(
+        "", found, f"{shown}$snapshots", _SHOWN, actions=actions if found.num_rows > 1 else (),
+        charts=(chart,) if bars else (),
+    )  # fmt: skip
+    return Report("TIMELINE", summary, (section,))
+
+
+def _ends(rows: object) -> tuple[str, str]:
+    """The earlier and the later one of two rows that were picked."""
+    ids = sorted(int(row["snapshot_id"]) for row in rows)  # type: ignore[attr-defined]
+    return str(ids[0]), str(ids[1])

@@ -1,0 +1,97 @@
+"""Rows page by page: here and in Spark the same rows for the same look."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import StatementError
+from paimon_magics.planning.looks import Condition, Look, Order
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.paging import ArrowRows, QueryRows, Rows, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+QUERY = (
+    "SELECT id, CAST(id % 7 AS DECIMAL(5, 2)) / 2 AS part, "
+    "CASE WHEN id % 5 = 0 THEN NULL ELSE concat('t', id % 3) END AS tag, "
+    "DATE'2026-01-01' + CAST(id % 40 AS INT) AS day, "
+    "timestamp_seconds(id * 3600) AS at, id % 2 = 0 AS even FROM range(3000)"
+)
+
+
+@pytest.fixture(scope="module")
+def outcome(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+    import paimon_magics
+
+    with paimon_magics.connect(tmp_path_factory.mktemp("lake"), spark=spark) as session:
+        session.run("SET spark.sql.session.timeZone = UTC")
+        yield session.run(QUERY)
+    spark.conf.unset("spark.sql.session.timeZone")
+
+
+@pytest.fixture(scope="module")
+def sources(outcome: Outcome) -> tuple[Rows, Rows]:
+    """The same rows, here and in Spark."""
+    return ArrowRows(outcome.to_arrow(), QUERY), QueryRows(outcome)
+
+
+LOOKS = [
+    Look((Order("id"),)),
+    Look((Order("tag"), Order("id", descending=True))),
+    Look((Order("tag", descending=True), Order("id"))),
+    Look((Order("id"),), (Condition("part", ">", "1.25"), Condition("tag", "=", "t1"))),
+    Look((Order("id"),), (Condition("tag", "is null"), Condition("even", "=", "false"))),
+    Look((Order("id"),), (Condition("day", "<=", "2026-01-03"), Condition("id", "<>", "1.5"))),
+    Look((Order("id"),), (Condition("at", "<", "1970-01-02 03:00:00"),)),
+    Look((Order("id"),), (Condition("tag", "contains", "2"),)),
+    Look((Order("id"),), (Condition("id", "<", "0"),)),
+]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("offset", [0, 20, 1_015])
+def test_a_page_is_the_same_here_and_in_spark(
+    sources: tuple[Rows, Rows], look: Look, offset: int
+) -> None:
+    here, there = (one.page(look, offset, 20) for one in sources)
+    assert there.rows.to_pylist() == here.rows.to_pylist()
+    assert there.follow == here.follow
+    assert there.total in (None, here.total)
+    assert sources[0].sql(look) == sources[1].sql(look)
+
+
+def test_no_more_than_a_window_of_a_query_is_kept(outcome: Outcome) -> None:
+    rows = QueryRows(outcome)
+    for offset in range(0, 3000, 20):
+        page = rows.page(Look(), offset, 20)
+        assert page.rows.column("id")[0].as_py() == offset
+        assert page.follow == (offset + 20 < 3000)
+        assert rows._window[2].num_rows <= 1_001
+
+
+def test_a_grid_does_not_keep_a_result_alive(session: Session) -> None:
+    outcome = session.run("SELECT * FROM range(100)")
+    rows = rows_of(outcome)
+    assert isinstance(rows, QueryRows)
+    assert rows.page(Look(), 0, 20).rows.num_rows == 20
+    del outcome
+    gc.collect()
+    with pytest.raises(StatementError, match="The result is gone"):
+        rows.page(Look(), 40, 20)
+
+
+def test_what_is_here_already_needs_no_job(session: Session) -> None:
+    rows = rows_of(session.run("SELECT * FROM range(20)"))
+    assert isinstance(rows, ArrowRows)
+    page = rows.page(Look((Order("id", descending=True),)), 0, 5)
+    assert page.rows == pa.table({"id": [19, 18, 17, 16, 15]}, page.rows.schema)
+    assert (page.total, page.follow) == (20, True)

@@ -1,0 +1,198 @@
+"""Things to look at: snapshots, differences, changes, files, partitions, profiles, funnels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from paimon_magics import Session
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    SetupError,
+    StatementSyntaxError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.session.profiling import Effort
+from paimon_magics.session.reports import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+TABLES = """
+CREATE TABLE orders (day STRING NOT NULL, id INT NOT NULL, item STRING, paid DOUBLE,
+  tags MAP<STRING, INT>) PARTITIONED BY (day)
+  TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '2');
+INSERT INTO orders VALUES ('mon', 1, 'tea', 1.5, map('a', 1)), ('mon', 2, 'milk', 2.0, NULL);
+INSERT INTO orders VALUES ('tue', 3, 'cake', double('NaN'), NULL);
+INSERT INTO orders VALUES ('mon', 1, 'coffee', 1.5, map('a', 1)), ('mon', 2, 'milk', 2.0, NULL),
+  ('mon', 4, 'bun', 1.0, NULL);
+ALTER TABLE orders CREATE TAG three AS OF VERSION 3;
+ALTER TABLE orders DROP PARTITION (day = 'tue');
+CREATE TABLE logs (at INT, text STRING, `a b` STRING);
+INSERT INTO logs VALUES (1, 'a', NULL), (2, 'a text of more than sixteen letters', 'x');
+ALTER TABLE logs ADD COLUMN more STRING;
+INSERT INTO logs VALUES (NULL, 'b', NULL, 'more');
+INSERT OVERWRITE logs SELECT * FROM logs WHERE at > 1;
+CREATE TABLE empty (k INT)
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    import paimon_magics
+
+    with paimon_magics.connect(tmp_path_factory.mktemp("lake"), spark=spark) as session:
+        session.run(TABLES)
+        yield session
+
+
+def rows(report: Report, section: int = 0) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in report.sections[section].rows.to_pylist()]
+
+
+def test_the_timeline_tells_of_each_commit(lake: Session) -> None:
+    report = lake.reports.snapshots("orders")
+    shown = report.data.select(["snapshot_id", "commit_kind", "rows", "total_rows", "files_added",
+                                "tags"])  # fmt: skip
+    assert [tuple(row.values()) for row in shown.to_pylist()] == [
+        (4, "OVERWRITE", -1, 5, 0, None),
+        (3, "APPEND", 3, 6, 2, "three"),
+        (2, "APPEND", 1, 3, 1, None),
+        (1, "APPEND", 2, 2, 2, None),
+    ]
+    assert report.data.column("user").null_count == 0
+    assert report.sql == "SELECT * FROM orders$snapshots"
+    assert str(report).startswith("orders: 4 snapshots (3 APPEND, 1 OVERWRITE)")
+    compare, changes = report.sections[0].actions
+    picked = [{"snapshot_id": 3}, {"snapshot_id": 1}]
+    assert "snapshot 1 to 3" in compare.run(picked).summary
+    assert "after 1 up to 3" in changes.run(picked).summary
+
+
+def test_two_states_of_a_table_with_keys_differ_in_rows(lake: Session) -> None:
+    report = lake.reports.diff("orders", "1", "three")
+    assert report.summary == (
+        "default.orders, snapshot 1 to 3: rows 2 added, 1 changed; 3 files added, 0 removed; "
+        "the same schema"
+    )
+    assert rows(report) == [("day=mon", 1, 0, 1), ("day=tue", 1, 0, 0)]
+    sample = report.sections[1]
+    assert [row[:4] for row in rows(report, 1)] == [
+        ("-U", "mon", 1, "tea"),
+        ("+U", "mon", 1, "coffee"),
+        ("+I", "mon", 4, "bun"),
+        ("+I", "tue", 3, "cake"),
+    ]
+    assert sample.changed == ((), ("item",), (), ())
+    assert sorted(row["change"] for row in lake.run(report.sql).to_arrow().to_pylist()) == [
+        "added", "added", "changed"
+    ]  # fmt: skip
+
+
+def test_what_was_dropped_is_removed(lake: Session) -> None:
+    report = lake.reports.diff("orders", "3", "4")
+    assert rows(report) == [("day=tue", 0, 1, 0)]
+    assert [row[:3] for row in rows(report, 1)] == [("-D", "tue", 3)]
+
+
+def test_files_that_were_only_added_are_counted_without_a_job(lake: Session) -> None:
+    report = lake.reports.diff("logs", "1", "2")
+    assert "rows 1 added" in report.summary
+    assert "another schema" in report.summary
+    assert report.sections[0].note.endswith("without a Spark job.")
+    assert rows(report, 1) == [("+I", None, "b", None, "more")]
+    assert rows(report, 3) == [("more", "added", None, "STRING")]
+
+
+def test_rows_that_were_rewritten_and_stayed_are_no_difference(lake: Session) -> None:
+    report = lake.reports.diff("logs", "2", "3")
+    assert rows(report) == [("", 0, 2, 0)]
+    assert sorted(row[2] for row in rows(report, 1)) == ["a", "b"]
+    assert "the same rows" in lake.reports.diff("logs", "2", "2").summary
+
+
+def test_changes_are_rows_with_their_kind(lake: Session) -> None:
+    report = lake.reports.changes("orders", "0", "2")
+    assert sorted(row[:3] for row in rows(report)) == [
+        ("+I", "mon", 1), ("+I", "mon", 2), ("+I", "tue", 3)
+    ]  # fmt: skip
+    assert "%paimon diff default.orders 0..2" in report.notes[0]
+    assert lake.run(report.sql).to_arrow().num_rows == 3
+    everything = lake.reports.changes("orders$binlog")
+    assert everything.data.num_rows == 6
+    assert everything.data.schema.field("item").type == "string"
+
+
+def test_files_and_partitions_are_listed(lake: Session) -> None:
+    assert lake.reports.files("orders").data.num_rows == 4
+    assert lake.reports.files("orders", "day=mon").data.num_rows == 4
+    report = lake.reports.partitions("orders")
+    assert [one["partition"] for one in report.data.to_pylist()] == ["day=mon"]
+    assert [one["small_share"] for one in report.data.to_pylist()] == [1.0]
+    assert "target-file-size of 128 MiB" in report.sections[0].charts[0].title
+    for name in ("empty", "logs"):
+        assert str(lake.reports.files(name)) == str(lake.reports.files(name))
+        assert str(lake.reports.partitions(name)) == str(lake.reports.partitions(name))
+
+
+def test_a_profile_says_where_it_comes_from(lake: Session) -> None:
+    found = {row[0]: row[2:] for row in rows(lake.reports.profile("logs"))}
+    assert found["at"] == (0, "2", "2", None, "file statistics")
+    assert found["text"] == (0, "a text of more than sixteen letters",
+                             "a text of more than sixteen letters", 1, "Spark job")  # fmt: skip
+    assert found["more"] == (1, None, None, None, "file statistics")
+    without = lake.reports.profile("logs", Effort.STATISTICS)
+    assert "no Spark job" in without.summary
+    assert "Files do not say all of text" in without.notes[0]
+    counted = {row[0]: row[2:] for row in rows(lake.reports.profile("logs", Effort.DISTINCT))}
+    assert counted["at"] == (0, "2", "2", 1, "Spark job")
+
+
+def test_a_profile_does_not_trust_files_whose_rows_hide_each_other(lake: Session) -> None:
+    report = lake.reports.profile("orders")
+    assert "one Spark job for 5 columns" in report.summary
+    found = {row[0]: row[2:] for row in rows(report)}
+    assert found["item"] == (0, "bun", "milk", 3, "Spark job")
+    assert found["tags"] == (2, None, None, None, "Spark job")
+    assert rows(lake.reports.profile("empty")) == [
+        ("k", "INT", 0, None, None, None, "file statistics")
+    ]
+
+
+def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
+    report = lake.reports.explain("SELECT * FROM orders WHERE day = :day", {"day": "sun"})
+    assert [row[:2] for row in rows(report)] == [("all files", 4), ("partitions", 0)]
+    assert report.summary == "1 table; 0 of 4 files would be read"
+    assert "files were chosen by: day =" in report.sections[0].note
+    assert lake.reports.explain("SELECT * FROM logs$files").data.num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "said"),
+    [
+        (lambda r: r.snapshots("order"), UnknownNameError, "orders"),
+        (lambda r: r.diff("orders", "1", "9"), UnknownNameError, "9"),
+        (lambda r: r.diff("orders", "thre", "4"), UnknownNameError, "`three`"),
+        (lambda r: r.diff("orders$files", "1", "2"), InvalidValueError, "without `$…`"),
+        (lambda r: r.changes("orders$files", "1", "2"), InvalidValueError, "$audit_log"),
+        (lambda r: r.changes("empty"), InvalidValueError, "no snapshot"),
+        (lambda r: r.files("orders", "day=mo"), UnknownNameError, "day=mon"),
+        (lambda r: r.profile("order"), UnknownNameError, "orders"),
+        (lambda r: r.explain("DROP TABLE orders"), UnsupportedStatementError, "--explain"),
+        (lambda r: r.explain("SELECT 1; SELECT 2"), UnsupportedStatementError, "one query"),
+        (lambda r: r.explain("SELECT (1"), StatementSyntaxError, ""),
+        (lambda r: r.queue(), SetupError, ""),
+    ],
+)
+def test_what_can_not_be_shown_is_answered_with_the_next_step(
+    lake: Session, ask: Any, error: type[PaimonMagicsError], said: str
+) -> None:
+    with pytest.raises(error) as raised:
+        ask(lake.reports)
+    assert said in raised.value.text()

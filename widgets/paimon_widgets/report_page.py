@@ -1,0 +1,50 @@
+"""A report as a static page: what nbconvert, GitHub and a notebook without a kernel show."""
+
+from __future__ import annotations
+
+import html
+
+from paimon_magics.session.reports import Report, Section
+from paimon_magics.session.text import cut_text, is_number, shown_value, shown_values
+from paimon_widgets.charts import chart_svg
+from paimon_widgets.static_pages import Cell, paragraph, table
+
+__all__ = ["report_html"]
+
+_ROWS_MAX = 20
+
+
+def report_html(report: Report) -> str:
+    """The whole page."""
+    parts = [paragraph(report.summary), *map(_section, report.sections)]
+    parts += [paragraph(note) for note in report.notes]
+    return f'<div class="paimon-report">{"".join(parts)}</div>'
+
+
+def _section(section: Section) -> str:
+    rows = section.rows.select(list(section.shown)) if section.shown else section.rows
+    parts = [chart_svg(chart) for chart in section.charts]
+    if rows.num_columns:
+        shown = rows.slice(0, _ROWS_MAX)
+        columns = [
+            [(cut_text(shown_value(value)), right) for value in shown_values(column)]
+            for column in shown.columns
+            for right in (is_number(column.type),)
+        ]
+        marks = [set(names) for names in section.changed] or [set()] * shown.num_rows
+        lines = [
+            [
+                Cell(text, right, name in changed)
+                for name, (text, right) in zip(rows.column_names, line, strict=True)
+            ]
+            for line, changed in zip(zip(*columns, strict=True), marks, strict=False)
+        ]
+        parts.append(table(rows.column_names, lines, section.heading))
+        left_out = rows.num_rows - shown.num_rows
+        if left_out > 0:
+            parts.append(paragraph(f"{left_out:,} more rows"))
+    elif section.heading:
+        parts.append(f"<p><b>{html.escape(section.heading)}</b></p>")
+    if section.note:
+        parts.append(paragraph(section.note))
+    return "".join(parts)

@@ -1,0 +1,258 @@
+"""A report, or the rows of an Outcome, as a widget: tables to page through, sort, filter and copy.
+
+The browser has one page of rows of each table; what else it shows it asks for. Questions are
+answered from what the kernel has, or by one Spark job for rows of a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import pyarrow as pa
+import traitlets
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.looks import Condition, Kind, Look, Order
+from paimon_magics.session.paging import ArrowRows, Page, Rows, rows_of
+from paimon_magics.session.reports import Action, Report, Section
+from paimon_magics.session.text import shown_value, shown_values, type_text
+from paimon_widgets.assets import script, style, with_widget
+from paimon_widgets.charts import chart_svg
+from paimon_widgets.report_page import report_html
+
+if TYPE_CHECKING:
+    from paimon_magics.session.outcome import Outcome
+
+__all__ = ["ReportView", "outcome_bundle", "report_bundle"]
+
+_PAGE_ROWS = 20
+_PAGE_ROWS_MAX = 100
+_CELL_MAX = 200
+_WHOLE_MAX = 100_000
+_CHANGED = "\0changed"
+
+
+@dataclass
+class _Sheet:
+    """One table as it is shown."""
+
+    rows: Rows
+    names: tuple[str, ...]
+    size: int
+    page: Page
+    look: Look
+    actions: tuple[Action, ...] = ()
+
+
+class ReportView(anywidget.AnyWidget):
+    """The widget. `data` and `sql` are those of the first table: the rows of the page that is
+    shown, and the query that gives it with the order and conditions chosen."""
+
+    _esm = script("report")
+    _css = style("report")
+
+    report = traitlets.Dict().tag(sync=True)
+    seconds = traitlets.Float(0.0).tag(sync=True)
+
+    def __init__(self, told: Report | Outcome) -> None:
+        self._sheets: list[_Sheet] = []
+        self._refresh: Callable[[], Report] | None = None
+        seconds = 0.0
+        if isinstance(told, Report):
+            self._refresh = told.refresh
+            seconds = told.seconds if told.refresh is not None else 0.0
+            document = self._report(told)
+        else:
+            document = self._outcome(told)
+        super().__init__(report=document, seconds=seconds)
+        self.on_msg(self._asked)
+
+    @property
+    def data(self) -> pa.Table:
+        """The rows of the page that the first table shows."""
+        return self._sheets[0].page.rows if self._sheets else pa.table({})
+
+    @property
+    def sql(self) -> str:
+        """The query that gives the first table as it is shown."""
+        return self._sheets[0].rows.sql(self._sheets[0].look) if self._sheets else ""
+
+    def answer(self, question: Any) -> dict[str, Any] | None:
+        """What is answered to a browser: {"ask": "page" | "cell" | "act" | "refresh", …}; None for
+        what is no question. Errors are answers, too: {"problem": …}."""
+        if not isinstance(question, dict):
+            return None
+        asked = question.get("ask")
+        number = question.get("sheet", -1)
+        found = {"of": asked, "sheet": number}
+        try:
+            if asked == "refresh" and self._refresh is not None:
+                told = self._refresh()
+                self._sheets.clear()
+                return {**found, "report": self._report(told)}
+            if not isinstance(number, int) or not 0 <= number < len(self._sheets):
+                return None
+            sheet = self._sheets[number]
+            match asked:
+                case "page":
+                    sheet.look, sheet.page = _looked(sheet, question)
+                    sql = sheet.rows.sql(sheet.look)
+                    return {**found, "page": _page(sheet), "sql": sql}
+                case "cell":
+                    return {**found, "text": _whole(sheet, question)}
+                case "act":
+                    return {**found, "report": self._report(_acted(sheet, question))}
+        except PaimonMagicsError as error:
+            return {**found, "problem": f"{error.message} {error.hint}".strip()}
+        except (KeyError, TypeError, ValueError, IndexError):
+            return None  # nothing that our own page asks
+        return None
+
+    def _asked(self, _: Any, question: Any, __: Any) -> None:
+        answer = self.answer(question)
+        if answer is not None:
+            self.send(answer)
+
+    def _report(self, report: Report) -> dict[str, Any]:
+        return {
+            "summary": report.summary,
+            "notes": list(report.notes),
+            "sheets": [self._section(one) for one in report.sections],
+        }
+
+    def _section(self, section: Section) -> dict[str, Any]:
+        rows, names = section.rows, tuple(section.rows.column_names)
+        if any(section.changed):
+            rows = rows.append_column(_CHANGED, pa.array(section.changed, pa.list_(pa.string())))
+        return self._sheet(
+            ArrowRows(rows, section.query),
+            names,
+            _PAGE_ROWS,
+            section.actions,
+            heading=section.heading,
+            note=section.note,
+            charts=[chart_svg(one) for one in section.charts],
+        )
+
+    def _outcome(self, outcome: Outcome) -> dict[str, Any]:
+        size = min(max(outcome.display_rows, 1), _PAGE_ROWS_MAX)
+        rows = rows_of(outcome)
+        sheet = self._sheet(rows, tuple(outcome.page().column_names), size)
+        return {"summary": "", "notes": list(outcome.notes), "sheets": [sheet]}
+
+    def _sheet(
+        self,
+        rows: Rows,
+        names: tuple[str, ...],
+        size: int,
+        actions: tuple[Action, ...] = (),
+        *,
+        heading: str = "",
+        note: str = "",
+        charts: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        look = Look()
+        sheet = _Sheet(rows, names, size, rows.page(look, 0, size), look, actions)
+        self._sheets.append(sheet)
+        kinds = rows.kinds
+        return {
+            "id": len(self._sheets) - 1,
+            "heading": heading,
+            "note": note,
+            "charts": list(charts),
+            "sql": rows.sql(look),
+            "size": size,
+            "columns": [
+                {
+                    "name": field.name,
+                    "type": type_text(field.type),
+                    "right": kinds[field.name] is Kind.NUMBER,
+                    "sortable": kinds[field.name] is not Kind.OTHER,
+                    "operators": list(kinds[field.name].operators),
+                }
+                for field in _shown(sheet).schema
+            ],
+            "actions": [{"label": one.label, "picks": one.picks} for one in actions],
+            "page": _page(sheet),
+        }
+
+
+def report_bundle(report: Report) -> dict[str, Any]:
+    """What a notebook shows of a report: text, a static page, and the widget where it can be."""
+    bundle: dict[str, Any] = {"text/plain": str(report), "text/html": report_html(report)}
+    return with_widget(bundle, ReportView(report))
+
+
+def outcome_bundle(outcome: Outcome) -> dict[str, Any]:
+    """The same of an Outcome; one without rows has no widget."""
+    bundle: dict[str, Any] = {"text/plain": str(outcome), "text/html": outcome._repr_html_()}
+    if not outcome.shows_rows or not outcome.page().num_columns:
+        return bundle
+    return with_widget(bundle, ReportView(outcome))
+
+
+def _shown(sheet: _Sheet) -> pa.Table:
+    # By place: a query's columns may share a name.
+    return pa.Table.from_arrays(
+        sheet.page.rows.columns[: len(sheet.names)],
+        schema=pa.schema(list(sheet.page.rows.schema)[: len(sheet.names)]),
+    )
+
+
+def _page(sheet: _Sheet) -> dict[str, Any]:
+    shown = _shown(sheet)
+    texts = [
+        [None if value is None else _cut(shown_value(value)) for value in shown_values(column)]
+        for column in shown.columns
+    ]
+    page = sheet.page
+    changed = []
+    if _CHANGED in page.rows.column_names:
+        places = {name: place for place, name in enumerate(sheet.names)}
+        changed = [[places[n] for n in one] for one in page.rows.column(_CHANGED).to_pylist()]
+    return {
+        "rows": [list(row) for row in zip(*texts, strict=True)],
+        "offset": page.offset,
+        "follow": page.follow,
+        "total": page.total,
+        "changed": changed,
+    }
+
+
+def _looked(sheet: _Sheet, question: dict[str, Any]) -> tuple[Look, Page]:
+    look = Look(
+        tuple(Order(str(one["column"]), bool(one["descending"])) for one in question["orders"]),
+        tuple(
+            Condition(str(one["column"]), str(one["operator"]), str(one["text"]))
+            for one in question["conditions"]
+        ),
+    )
+    offset = question["offset"]
+    if not isinstance(offset, int) or offset < 0:
+        raise ValueError(offset)
+    return look, sheet.rows.page(look, offset, sheet.size)
+
+
+def _whole(sheet: _Sheet, question: dict[str, Any]) -> str:
+    row, column = int(question["row"]), int(question["column"])
+    if row < 0 or column < 0:
+        raise IndexError(row)
+    (value,) = shown_values(_shown(sheet).column(column).slice(row, 1))
+    text = shown_value(value)
+    return text if len(text) <= _WHOLE_MAX else text[:_WHOLE_MAX] + "…"
+
+
+def _acted(sheet: _Sheet, question: dict[str, Any]) -> Report:
+    action = sheet.actions[int(question["action"])]
+    places = [int(place) for place in question["rows"]]
+    if len(places) != action.picks or min(places, default=0) < 0:
+        raise ValueError(places)
+    rows = _shown(sheet).to_pylist()
+    return action.run([rows[place] for place in places])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 1] + "…"
