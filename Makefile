@@ -115,6 +115,10 @@ bench: $(STAMP)  ## measure every speed that the documentation claims
 	  echo "== $$benchmark"; $(BIN)/python "$$benchmark"; \
 	done
 
+.PHONY: gallery
+gallery: $(STAMP)  ## make the pictures of docs/gallery.md anew; needs Chromium
+	@PYTHONPATH=.:widgets $(BIN)/python -m tests.browser.gallery
+
 .PHONY: lock
 lock: $(STAMP)  ## compile requirements.lock from pyproject.toml; UPGRADE=1 takes newer versions
 	@env -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_FIND_LINKS \

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.updates import changed_columns
-from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.read_points import AtTimestamp, AtVersion
@@ -66,12 +65,8 @@ class _Query:
 def difference_of(connection: Connection, name: TableName, before: str, after: str) -> Report:
     """What changed from one state to another, each a snapshot, a tag or a time.
 
-    Raises UnknownNameError for a state that is not there, InvalidValueError for a system table.
+    Raises UnknownNameError for a state that is not there.
     """
-    if name.system_table is not None:
-        raise InvalidValueError(
-            f"`{name}` has no states to compare.", hint="Name the table without `$…`."
-        )
     table = connection.catalog.load(name)
     sides = _side(connection, table, before), _side(connection, table, after)
     gone, new = _other_files(*sides)

@@ -97,7 +97,8 @@ class QueryRows:
             self._window = look, start, rows
         found = rows.slice(offset - start, count)
         follow = start + rows.num_rows > offset + count
-        total = None if follow else offset + found.num_rows
+        is_end = not follow and (found.num_rows > 0 or offset == 0)
+        total = offset + found.num_rows if is_end else None
         return Page(found, offset, follow, total)
 
     def sql(self, look: Look) -> str:

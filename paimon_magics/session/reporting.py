@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.session.administration import Administration
 from paimon_magics.session.changing import changes_of, latest_range
 from paimon_magics.session.comparing import difference_of
@@ -28,12 +29,12 @@ class Reporting:
 
     def snapshots(self, name: str) -> Report:
         """A table's commits, newest first, of which two can be compared. Without a Spark job."""
-        return timeline_of(self._connection, self._full(name), name)
+        return timeline_of(self._connection, self._table(name), name)
 
     def diff(self, name: str, before: str, after: str) -> Report:
         """What tells one state from another: rows, files and schema. Each is a snapshot, a tag, or
         a time as `2026-01-31 12:00:00`."""
-        return difference_of(self._connection, self._full(name), before, after)
+        return difference_of(self._connection, self._table(name), before, after)
 
     def changes(self, name: str, start: str | None = None, end: str | None = None) -> Report:
         """The changes after `start` up to `end`, two snapshots or two tags, with what was before an
@@ -45,15 +46,15 @@ class Reporting:
 
     def files(self, name: str, partition: str | None = None) -> Report:
         """The data files of a table, or of a partition as `day=2026-11-20`."""
-        return files_of(self._connection, self._full(name), name, partition)
+        return files_of(self._connection, self._table(name), name, partition)
 
     def partitions(self, name: str) -> Report:
         """The partitions of a table, with their share of small files."""
-        return partitions_of(self._connection, self._full(name), name)
+        return partitions_of(self._connection, self._table(name), name)
 
     def profile(self, name: str, effort: Effort = Effort.NEEDED) -> Report:
         """NULLs, bounds and distinct values of each column; by at most one Spark job."""
-        return profile_of(self._connection, self._full(name), name, effort)
+        return profile_of(self._connection, self._table(name), name, effort)
 
     def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Report:
         """Which files a query leaves out, step by step. Runs nothing."""
@@ -65,3 +66,12 @@ class Reporting:
 
     def _full(self, name: str) -> TableName:
         return self._connection.full_name(named(name))
+
+    def _table(self, name: str) -> TableName:
+        """The name of a table, and none of its system tables."""
+        full = self._full(name)
+        if full.system_table is not None:
+            raise UnsupportedStatementError(
+                f"`{full}` has no files of its own.", hint="Name the table without `$…`."
+            )
+        return full

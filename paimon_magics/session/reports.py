@@ -83,7 +83,7 @@ class Section:
             found.append(self.heading)
         for chart in self.charts:
             if chart.shape is Shape.BARS:
-                found += [chart.title, *bar_lines(chart)]
+                found += [chart.title, *bar_lines(chart), ""]
         if rows.num_columns:
             found.append(render_text(self._marked(rows), _SHOWN))
         if self.note:

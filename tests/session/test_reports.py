@@ -39,6 +39,10 @@ INSERT INTO logs VALUES (1, 'a', NULL), (2, 'a text of more than sixteen letters
 ALTER TABLE logs ADD COLUMN more STRING;
 INSERT INTO logs VALUES (NULL, 'b', NULL, 'more');
 INSERT OVERWRITE logs SELECT * FROM logs WHERE at > 1;
+CREATE TABLE prices (item INT NOT NULL, price INT, op STRING) TBLPROPERTIES (
+  'primary-key' = 'item', 'bucket' = '1', 'changelog-producer' = 'input', 'rowkind.field' = 'op');
+INSERT INTO prices VALUES (1, 10, '+I'), (2, 20, '+I');
+INSERT INTO prices VALUES (1, 10, '-U'), (1, 11, '+U'), (2, 20, '-D');
 CREATE TABLE empty (k INT)
 """
 
@@ -129,6 +133,15 @@ def test_changes_are_rows_with_their_kind(lake: Session) -> None:
     assert everything.data.schema.field("item").type == "string"
 
 
+@pytest.mark.parametrize("table", ["prices", "prices$audit_log", "prices$binlog"])
+def test_what_an_update_changed_is_marked(lake: Session, table: str) -> None:
+    report = lake.reports.changes(table, "1", "2")
+    assert [row[:3] for row in rows(report)] == [("-U", 1, 10), ("+U", 1, 11), ("-D", 2, 20)]
+    assert report.sections[0].changed == ((), ("price", "op"), ())
+    assert report.notes == ()
+    assert "(1 before an update, 1 after an update, 1 deleted)" in report.summary
+
+
 def test_files_and_partitions_are_listed(lake: Session) -> None:
     assert lake.reports.files("orders").data.num_rows == 4
     assert lake.reports.files("orders", "day=mon").data.num_rows == 4
@@ -179,7 +192,8 @@ def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
         (lambda r: r.snapshots("order"), UnknownNameError, "orders"),
         (lambda r: r.diff("orders", "1", "9"), UnknownNameError, "9"),
         (lambda r: r.diff("orders", "thre", "4"), UnknownNameError, "`three`"),
-        (lambda r: r.diff("orders$files", "1", "2"), InvalidValueError, "without `$…`"),
+        (lambda r: r.diff("orders$files", "1", "2"), UnsupportedStatementError, "without `$…`"),
+        (lambda r: r.profile("orders$files"), UnsupportedStatementError, "without `$…`"),
         (lambda r: r.changes("orders$files", "1", "2"), InvalidValueError, "$audit_log"),
         (lambda r: r.changes("empty"), InvalidValueError, "no snapshot"),
         (lambda r: r.files("orders", "day=mo"), UnknownNameError, "day=mon"),

@@ -83,33 +83,45 @@ class ReportView(anywidget.AnyWidget):
     def answer(self, question: Any) -> dict[str, Any] | None:
         """What is answered to a browser: {"ask": "page" | "cell" | "act" | "refresh", …}; None for
         what is no question. Errors are answers, too: {"problem": …}."""
-        if not isinstance(question, dict):
-            return None
-        asked = question.get("ask")
-        number = question.get("sheet", -1)
-        found = {"of": asked, "sheet": number}
         try:
-            if asked == "refresh" and self._refresh is not None:
-                told = self._refresh()
-                self._sheets.clear()
-                return {**found, "report": self._report(told)}
-            if not isinstance(number, int) or not 0 <= number < len(self._sheets):
-                return None
-            sheet = self._sheets[number]
-            match asked:
-                case "page":
-                    sheet.look, sheet.page = _looked(sheet, question)
-                    sql = sheet.rows.sql(sheet.look)
-                    return {**found, "page": _page(sheet), "sql": sql}
-                case "cell":
-                    return {**found, "text": _whole(sheet, question)}
-                case "act":
-                    return {**found, "report": self._report(_acted(sheet, question))}
-        except PaimonMagicsError as error:
-            return {**found, "problem": f"{error.message} {error.hint}".strip()}
+            found = self._understood(question)
         except (KeyError, TypeError, ValueError, IndexError):
             return None  # nothing that our own page asks
+        if found is None:
+            return None
+        answer = {"of": question["ask"], "sheet": question.get("sheet", -1)}
+        try:
+            return {**answer, **found()}
+        except PaimonMagicsError as error:
+            return {**answer, "problem": f"{error.message} {error.hint}".strip()}
+        except Exception as error:  # somebody waits for an answer, whatever it is
+            return {**answer, "problem": f"{type(error).__name__}: {error}"}
+
+    def _understood(self, question: Any) -> Callable[[], dict[str, Any]] | None:
+        """What finds the answer. Raises KeyError and the like for what is no question."""
+        if question["ask"] == "refresh" and self._refresh is not None:
+            return self._anew
+        number = question["sheet"]
+        if not isinstance(number, int) or not 0 <= number < len(self._sheets):
+            return None
+        sheet = self._sheets[number]
+        match question["ask"]:
+            case "page":
+                look, offset = _look(question)
+                return lambda: _turned(sheet, look, offset)
+            case "cell":
+                text = _whole(sheet, question)
+                return lambda: {"text": text}
+            case "act":
+                action, rows = _picked(sheet, question)
+                return lambda: {"report": self._report(action.run(rows))}
         return None
+
+    def _anew(self) -> dict[str, Any]:
+        assert self._refresh is not None
+        told = self._refresh()
+        self._sheets.clear()
+        return {"report": self._report(told)}
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         answer = self.answer(question)
@@ -222,7 +234,7 @@ def _page(sheet: _Sheet) -> dict[str, Any]:
     }
 
 
-def _looked(sheet: _Sheet, question: dict[str, Any]) -> tuple[Look, Page]:
+def _look(question: dict[str, Any]) -> tuple[Look, int]:
     look = Look(
         tuple(Order(str(one["column"]), bool(one["descending"])) for one in question["orders"]),
         tuple(
@@ -233,7 +245,14 @@ def _looked(sheet: _Sheet, question: dict[str, Any]) -> tuple[Look, Page]:
     offset = question["offset"]
     if not isinstance(offset, int) or offset < 0:
         raise ValueError(offset)
-    return look, sheet.rows.page(look, offset, sheet.size)
+    return look, offset
+
+
+def _turned(sheet: _Sheet, look: Look, offset: int) -> dict[str, Any]:
+    """Another page; the sheet stays as it is where that fails."""
+    page = sheet.rows.page(look, offset, sheet.size)
+    sheet.look, sheet.page = look, page
+    return {"page": _page(sheet), "sql": sheet.rows.sql(look)}
 
 
 def _whole(sheet: _Sheet, question: dict[str, Any]) -> str:
@@ -245,13 +264,13 @@ def _whole(sheet: _Sheet, question: dict[str, Any]) -> str:
     return text if len(text) <= _WHOLE_MAX else text[:_WHOLE_MAX] + "…"
 
 
-def _acted(sheet: _Sheet, question: dict[str, Any]) -> Report:
+def _picked(sheet: _Sheet, question: dict[str, Any]) -> tuple[Action, list[dict[str, object]]]:
     action = sheet.actions[int(question["action"])]
     places = [int(place) for place in question["rows"]]
     if len(places) != action.picks or min(places, default=0) < 0:
         raise ValueError(places)
     rows = _shown(sheet).to_pylist()
-    return action.run([rows[place] for place in places])
+    return action, [rows[place] for place in places]
 
 
 def _cut(text: str) -> str:

@@ -1,0 +1,180 @@
+"""The views in JupyterLab in a browser: they are drawn, and answer clicks and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.browser.lab import Lab, browser_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.browser]
+
+TABLE = """%load_ext paimon_magics
+%paimon connect warehouse=lake master=local[1]
+import paimon_magics
+from paimon_magics.session.reports import Report
+session = paimon_magics.active_session()
+session.run(
+    "CREATE TABLE orders (day STRING NOT NULL, id INT NOT NULL, item STRING) "
+    "PARTITIONED BY (day) TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '3')"
+)
+for day in ("mon", "tue", "tue", "tue"):
+    rows = ", ".join(f"('{day}', {id}, if({id} = 7, NULL, '<i>tea'))" for id in range(30))
+    session.run(f"INSERT INTO orders VALUES {rows}")"""
+GRID = "%%paimon\nSELECT id, item FROM orders WHERE day = 'tue' ORDER BY id"
+LIVE = "times = []\ndef now():\n    times.append(1)\n" + (
+    "    return Report('LIVE', f'looked {len(times)} times', (), refresh=now, seconds=0.3)\nnow()"
+)
+CELLS = (TABLE, "%paimon layout orders", GRID, "%paimon snapshots orders", LIVE)
+
+
+class Views(NamedTuple):
+    """A page with a notebook that has run, the addresses elsewhere that it asked for, what it sent
+    to its kernel, and its folder."""
+
+    page: Page
+    elsewhere: list[str]
+    sent: list[str | bytes]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Views]:
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    try:
+        lab.write("views.ipynb", *CELLS)
+        with browser_page() as (page, elsewhere):
+            sent: list[str | bytes] = []
+            page.on("websocket", lambda socket: socket.on("framesent", sent.append))
+            page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+            page.set_viewport_size({"width": 1300, "height": 3000})
+            lab.open(page, "views.ipynb")
+            lab.run_all(page)
+            page.locator(".paimon-report").nth(2).wait_for(timeout=120_000)
+            yield Views(page, elsewhere, sent, lab.folder)
+    finally:
+        lab.stop()
+
+
+def asked(sent: list[str | bytes]) -> list[str | bytes]:
+    """The questions for something new among what was sent."""
+    return [one for one in sent if b"refresh" in (one.encode() if isinstance(one, str) else one)]
+
+
+def said(view: Locator, text: str) -> None:
+    view.locator(".told").get_by_text(text).wait_for(timeout=10_000)
+
+
+def test_the_map_is_drawn_and_answers_clicks_and_keys(views: Views) -> None:
+    page = views.page
+    view = page.locator(".paimon-layout-view")
+    canvas = view.locator("canvas")
+    assert "2 partitions, 6 buckets" in (canvas.get_attribute("aria-label") or "")
+    colours = canvas.evaluate(
+        "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)"
+    )
+    assert len(colours) == 6 * 4
+    assert all(colours[3::4]), "every bucket is drawn"
+    assert len({tuple(colours[i : i + 3]) for i in range(0, 24, 4)}) > 1
+
+    box = canvas.bounding_box()
+    assert box is not None
+    canvas.click(position={"x": box["width"] / 6, "y": box["height"] * 3 / 4})
+    said(view, "day=tue, bucket 0: ")
+    files = view.locator("table tr")
+    files.nth(3).wait_for(timeout=10_000)
+    assert files.count() == 1 + 3, "a header and three files"
+
+    page.keyboard.press("ArrowRight")
+    said(view, "day=tue, bucket 1: ")
+    page.keyboard.press("ArrowUp")
+    said(view, "day=mon, bucket 1: ")
+    page.keyboard.press("Enter")
+    view.locator("caption").get_by_text("Files of day=mon, bucket 1").wait_for(timeout=10_000)
+    page.keyboard.press("End")
+    said(view, "day=tue, bucket 2: ")
+
+    before = canvas.evaluate("c => c.toDataURL()")
+    view.get_by_label("coloured by", exact=True).select_option(label="files")
+    assert canvas.evaluate("c => c.toDataURL()") != before
+
+
+def test_rows_are_paged_sorted_filtered_and_copied(views: Views) -> None:
+    page = views.page
+    view = page.locator(".paimon-report").nth(0)
+    rows = view.locator("tbody tr")
+    first = view.locator('td[role="gridcell"]').first
+    assert rows.count() == 20
+    assert "rows 1–20" in view.inner_text()
+    assert rows.nth(7).inner_text().split("\t") == ["7", "NULL"]
+    assert rows.nth(8).inner_text().split("\t") == ["8", "<i>tea"], "text is no markup"
+
+    first.click()
+    page.keyboard.press("PageDown")
+    view.get_by_text("rows 21–30 of 30").wait_for(timeout=30_000)
+    assert rows.count() == 10
+    assert first.evaluate("cell => cell === document.activeElement"), "the cursor is there too"
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Control+c")
+    said(view, "4 cells copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "20\t<i>tea\n21\t<i>tea"
+
+    view.get_by_role("button", name="id INT").click()
+    view.get_by_role("button", name="id ▲ INT").click()
+    view.get_by_text("ORDER BY `id` DESC NULLS LAST").wait_for(timeout=30_000)
+    assert first.inner_text() == "29"
+    assert view.locator("th").first.get_attribute("aria-sort") == "descending"
+    view.get_by_label("column to filter by").select_option(label="item")
+    view.get_by_label("condition", exact=True).select_option(label="is null")
+    view.get_by_role("button", name="Filter", exact=True).click()
+    view.get_by_text("rows 1–1 of 1").wait_for(timeout=30_000)
+    assert first.inner_text() == "7"
+    view.get_by_role("button", name="Clear", exact=True).click()
+    view.get_by_text("rows 1–20").wait_for(timeout=30_000)
+
+
+def test_two_snapshots_that_are_picked_are_compared(views: Views) -> None:
+    page = views.page
+    view = page.locator(".paimon-report").nth(1)
+    compare = view.get_by_role("button", name="Compare the two", exact=True)
+    assert compare.is_disabled()
+    view.get_by_label("row 1", exact=True).check()
+    view.locator('td[role="gridcell"]').first.click()
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press(" ")
+    compare.click()
+    view.get_by_text("snapshot 1 to 4: rows 30 added").wait_for(timeout=60_000)
+    assert view.locator(".more table").first.is_visible()
+
+
+def test_what_goes_on_is_asked_for_anew_until_its_output_goes(views: Views) -> None:
+    page = views.page
+    view = page.locator(".paimon-report").nth(2)
+    view.get_by_text("looked 3 times").wait_for(timeout=20_000)
+    page.screenshot(path=views.folder / "views.png", full_page=True)
+    view.get_by_role("button", name="Pause", exact=True).click()
+    page.wait_for_timeout(700)
+    shown = view.inner_text()
+    page.wait_for_timeout(700)
+    assert view.inner_text() == shown
+
+    view.get_by_role("button", name="Go on", exact=True).click()
+    page.wait_for_function(
+        "was => document.querySelectorAll('.paimon-report')[2].innerText !== was", arg=shown
+    )
+    page.get_by_role("menuitem", name="Edit", exact=True).click()
+    page.get_by_text("Clear Outputs of All Cells", exact=True).click()
+    view.wait_for(state="detached")
+    before = len(asked(views.sent))
+    assert before >= 3
+    page.wait_for_timeout(1_500)
+    assert len(asked(views.sent)) == before
+    assert views.elsewhere == []
