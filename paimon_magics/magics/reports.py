@@ -18,7 +18,8 @@ _TABLE = "a table"
 
 
 def _snapshots(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().reports.snapshots(one_name(argument, "snapshots", _TABLE))
+    name = one_name(argument, "snapshots", _TABLE)
+    return magics.session().reports.snapshots(name)
 
 
 def _diff(magics: PaimonMagics, argument: str) -> object:
@@ -29,7 +30,8 @@ def _diff(magics: PaimonMagics, argument: str) -> object:
             hint="As in: %paimon diff orders 3..7, with snapshots, tags, or times "
             "as 2026-01-31 12:00:00.",
         )
-    return magics.session().reports.diff(name, *_span(span, "diff"))
+    before, after = _span(span, "diff")
+    return magics.session().reports.diff(name, before, after)
 
 
 def _changes(magics: PaimonMagics, argument: str) -> object:
@@ -60,7 +62,8 @@ def _files(magics: PaimonMagics, argument: str) -> object:
 
 
 def _partitions(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().reports.partitions(one_name(argument, "partitions", _TABLE))
+    name = one_name(argument, "partitions", _TABLE)
+    return magics.session().reports.partitions(name)
 
 
 def _profile(magics: PaimonMagics, argument: str) -> object:

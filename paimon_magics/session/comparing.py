@@ -25,6 +25,7 @@ from paimon_magics.session.reports import Report, Section
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
+from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.file_layouts import named_files
 from paimon_magics.tables.latest_snapshots import read_snapshot
@@ -257,7 +258,7 @@ def _query(
 def _comparable(side: str, column: Column) -> str:
     name = f"{side}.{quoted(column.name)}"
     # Maps can't be compared; their text can.
-    return f"CAST({name} AS STRING)" if "MAP" in str(column.type).upper() else name
+    return f"CAST({name} AS STRING)" if "MAP<" in to_spark_sql(column.type) else name
 
 
 def _in_partitions(definition: TableDefinition, touched: Sequence[str]) -> str:
@@ -267,7 +268,7 @@ def _in_partitions(definition: TableDefinition, touched: Sequence[str]) -> str:
     if len(keys) != 1 or not touched or len(touched) > _PARTITIONS_MAX:
         return ""
     (key,) = keys
-    kind = str(definition.column(key).type).upper()
+    kind = to_spark_sql(definition.column(key).type)
     values = [text.partition("=")[2] for text in touched]
     is_text = any(word in kind for word in ("CHAR", "STRING"))
     if not is_text or any("__DEFAULT" in value or not value.strip() for value in values):
@@ -337,14 +338,14 @@ def _schema_changes(connection: Connection, table: Table, sides: tuple[_Side, _S
     for id in sorted({*before, *after}):
         old, new = before.get(id), after.get(id)
         if old is None and new is not None:
-            rows.append((new.name, "added", None, str(new.type)))
+            rows.append((new.name, "added", None, to_spark_sql(new.type)))
         elif new is None and old is not None:
-            rows.append((old.name, "dropped", str(old.type), None))
+            rows.append((old.name, "dropped", to_spark_sql(old.type), None))
         elif old is not None and new is not None:
             if old.name != new.name:
                 rows.append((new.name, "renamed", old.name, new.name))
             if old.type != new.type:
-                rows.append((new.name, "type", str(old.type), str(new.type)))
+                rows.append((new.name, "type", to_spark_sql(old.type), to_spark_sql(new.type)))
     schemas = TableSchemas(table.paimon)
     options = [dict(schemas.schema(side.snapshot.schema_id).options) for side in sides]
     for key in sorted({*options[0], *options[1]}):

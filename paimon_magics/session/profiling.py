@@ -22,6 +22,7 @@ from paimon_magics.session.text import shown_value
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.column_bounds import Bounds, column_bounds
 from paimon_magics.tables.live_files import ManifestFolder, live_files
 from paimon_magics.tables.table_schemas import TableSchemas
@@ -103,7 +104,7 @@ def _is_known(column: Column, bounds: Bounds) -> bool:
 
 
 def _is_ordered(column: Column) -> bool:
-    return isinstance(column.type, AtomicType) and "BINARY" not in str(column.type).upper()
+    return isinstance(column.type, AtomicType) and "BINARY" not in to_spark_sql(column.type)
 
 
 def _asked(columns: tuple[Column, ...]) -> list[str]:
@@ -142,7 +143,7 @@ def _row(
     column: Column, bounds: Bounds, counted: Mapping[str, Any], rows: int | None
 ) -> dict[str, object]:
     found = counted.get(f"column {column.name}")
-    base = {"column": column.name, "type": str(column.type)}
+    base = {"column": column.name, "type": to_spark_sql(column.type)}
     if found is not None:
         nulls, least, most, distinct = found
         return {**base, "nulls": nulls, "min": least, "max": most, "distinct": distinct,

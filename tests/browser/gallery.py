@@ -100,7 +100,7 @@ def _work(page: Page) -> None:
 def _choose(page: Page, theme: str) -> None:
     page.get_by_role("menuitem", name="Settings", exact=True).click()
     page.get_by_text("Theme", exact=True).hover()
-    page.get_by_role("menuitem", name=f"JupyterLab {theme}", exact=True).click()
+    page.locator(".lm-Menu-itemLabel").get_by_text(f"JupyterLab {theme}", exact=True).click()
     page.wait_for_timeout(1_500)
 
 

@@ -51,7 +51,10 @@ def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Views]:
         lab.write("views.ipynb", *CELLS)
         with browser_page() as (page, elsewhere):
             sent: list[str | bytes] = []
-            page.on("websocket", lambda socket: socket.on("framesent", sent.append))
+            page.on(
+                "websocket",
+                lambda socket: socket.on("framesent", lambda data: sent.append(data)),
+            )
             page.context.grant_permissions(["clipboard-read", "clipboard-write"])
             page.set_viewport_size({"width": 1300, "height": 3000})
             lab.open(page, "views.ipynb")

@@ -20,6 +20,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.magics.line import VERBS
 from paimon_magics.session.layouts import Health, Layout
+from paimon_magics.session.reports import Report
 from paimon_magics.session.session import Session, active_session, connect
 from tests.magics.conftest import Run
 
@@ -44,6 +45,18 @@ if TYPE_CHECKING:
         ("describe a b", StatementSyntaxError, "not `a b`"),
         ("describe a; DROP TABLE a", StatementSyntaxError, "takes the name of a table"),
         ("layout", StatementSyntaxError, "lacks the name of a table"),
+        ("snapshots", StatementSyntaxError, "lacks the name of a table"),
+        ("diff orders", StatementSyntaxError, "%paimon diff orders 3..7"),
+        ("diff orders 3", StatementSyntaxError, "can't read `3`"),
+        ("diff orders 3..", StatementSyntaxError, "the earlier one first"),
+        ("changes orders 3", StatementSyntaxError, "can't read `3`"),
+        ("files a --partition", StatementSyntaxError, "--partition day=2026-11-20"),
+        ("files a --part=x", UnknownNameError, "It has --partition."),
+        ("files a b", StatementSyntaxError, "not `a b`"),
+        ("partitions", StatementSyntaxError, "lacks the name of a table"),
+        ("profile a --all", UnknownNameError, "can't be told `--all`"),
+        ("profile a --statistics --distinct", UnknownNameError, "It has --statistics"),
+        ("explain", StatementSyntaxError, "lacks its query"),
         ("health a b", StatementSyntaxError, "`b` is too much after `%paimon health a`"),
         ("health --jsn", UnknownNameError, "It has --json and --fail-on."),
         ("health a; DROP TABLE a", StatementSyntaxError, "is too much"),
@@ -222,6 +235,27 @@ def test_what_tail_does_not_have_is_told(run: Run, word: str) -> None:
 def test_the_history_of_a_table_tells_its_snapshots(run: Run) -> None:
     shown = str(run("%paimon history orders"))
     assert "snapshot_id" in shown and "APPEND" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "said"),
+    [
+        ("snapshots orders", "TIMELINE", "orders: 1 snapshot (1 APPEND)"),
+        ("diff orders 1..1", "DIFFERENCE", "the same rows"),
+        ("changes orders", "CHANGES", "3 rows (3 inserted)"),
+        ("files orders --partition day=mon", "FILES", "orders, day=mon: 1 file"),
+        ("partitions orders", "PARTITIONS", "2 partitions"),
+        ("profile orders --distinct", "PROFILE", "3 rows, one Spark job for 3 columns"),
+        ("explain SELECT * FROM orders WHERE day = :which", "FUNNEL", "1 of 2 files"),
+    ],
+)
+def test_a_table_is_looked_at(
+    connected: InteractiveShell, run: Run, line: str, kind: str, said: str
+) -> None:
+    connected.user_ns["which"] = "mon"
+    report = run(f"%paimon {line}")
+    assert isinstance(report, Report)
+    assert (report.kind, said in report.summary) == (kind, True), report.summary
 
 
 def test_tables_are_listed(run: Run) -> None:

@@ -29,13 +29,18 @@ QUERY = (
 
 
 @pytest.fixture(scope="module")
-def outcome(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     import paimon_magics
 
     with paimon_magics.connect(tmp_path_factory.mktemp("lake"), spark=spark) as session:
         session.run("SET spark.sql.session.timeZone = UTC")
-        yield session.run(QUERY)
+        yield session
     spark.conf.unset("spark.sql.session.timeZone")
+
+
+@pytest.fixture(scope="module")
+def outcome(lake: Session) -> Outcome:
+    return lake.run(QUERY)
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +83,8 @@ def test_no_more_than_a_window_of_a_query_is_kept(outcome: Outcome) -> None:
         assert rows._window[2].num_rows <= 1_001
 
 
-def test_a_grid_does_not_keep_a_result_alive(session: Session) -> None:
-    outcome = session.run("SELECT * FROM range(100)")
+def test_a_grid_does_not_keep_a_result_alive(lake: Session) -> None:
+    outcome = lake.run("SELECT * FROM range(100)")
     rows = rows_of(outcome)
     assert isinstance(rows, QueryRows)
     assert rows.page(Look(), 0, 20).rows.num_rows == 20
@@ -89,8 +94,8 @@ def test_a_grid_does_not_keep_a_result_alive(session: Session) -> None:
         rows.page(Look(), 40, 20)
 
 
-def test_what_is_here_already_needs_no_job(session: Session) -> None:
-    rows = rows_of(session.run("SELECT * FROM range(20)"))
+def test_what_is_here_already_needs_no_job(lake: Session) -> None:
+    rows = rows_of(lake.run("SELECT * FROM range(20)"))
     assert isinstance(rows, ArrowRows)
     page = rows.page(Look((Order("id", descending=True),)), 0, 5)
     assert page.rows == pa.table({"id": [19, 18, 17, 16, 15]}, page.rows.schema)

@@ -68,7 +68,7 @@ def test_times_beyond_pythons_are_shown() -> None:
 def test_html_is_escaped() -> None:
     page = pa.table({"<b>": ["<script>"]})
     assert "<script>" not in render_html(page, 20)
-    assert "<th>&lt;b&gt;</th>" in render_html(page, 20)
+    assert ">&lt;b&gt;</th>" in render_html(page, 20)
 
 
 def test_a_wide_value_is_cut_and_a_line_break_is_shown() -> None:

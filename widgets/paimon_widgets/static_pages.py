@@ -30,21 +30,35 @@ def paragraph(text: str) -> str:
 
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
     """A table with a header; numbers get separators of thousands and stand to the right."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    cells = [[_cell(value) for value in row] for row in rows]
+    sides = [_side(cell) for cell in cells[0]] if cells else ["left"] * len(names)
+    head = "".join(
+        f'<th scope="col" style="text-align:{side};padding:0 8px">{html.escape(name)}</th>'
+        for name, side in zip(names, sides, strict=True)
+    )
+    body = "".join(f"<tr>{''.join(map(_td, row))}</tr>" for row in cells)
+    title = f"<p><strong>{html.escape(caption)}</strong></p>" if caption else ""
+    return (
+        f'{title}<table style="margin-left:0"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
 
 
-def _cell(value: object) -> str:
+def _cell(value: object) -> Cell:
     match value:
-        case int():
-            cell = amount(f"{value:,}")
         case Cell():
-            cell = value
+            return value
+        case int():
+            return amount(f"{value:,}")
         case _:
-            cell = Cell(str(value))
-    side = "right" if cell.right else "left"
+            return Cell(str(value))
+
+
+def _side(cell: Cell) -> str:
+    return "right" if cell.right else "left"
+
+
+def _td(cell: Cell) -> str:
     text = html.escape(cell.text)
     shown = f"<b><u>{text}</u></b>" if cell.marked else text
-    return f'<td style="text-align:{side};padding:0 8px;white-space:nowrap">{shown}</td>'
+    return f'<td style="text-align:{_side(cell)};padding:0 8px;white-space:nowrap">{shown}</td>'
