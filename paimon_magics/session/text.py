@@ -44,25 +44,14 @@ def render_text(page: pyarrow.Table, rows_max: int) -> str:
 
 
 def render_html(page: pyarrow.Table, rows_max: int) -> str:
-    """The same as an HTML table without scripts; numbers stand to the right."""
-    sides = ["right" if is_number(field.type) else "left" for field in page.schema]
-    head = _html_cells("th", page.column_names, sides)
+    """The same as an HTML table without scripts or styles of its own."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in page.column_names)
     body = "".join(
-        f"<tr>{_html_cells('td', [cut_text(value) for value in row], sides)}</tr>"
+        "<tr>" + "".join(f"<td>{html.escape(cut_text(value))}</td>" for value in row) + "</tr>"
         for row in _rows(page, rows_max)
     )
     footer = html.escape(_footer(page, rows_max))
-    return (
-        f'<table style="margin-left:0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        f"<p>{footer}</p>"
-    )
-
-
-def _html_cells(tag: str, texts: list[str], sides: list[str]) -> str:
-    return "".join(
-        f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
-        for text, side in zip(texts, sides, strict=True)
-    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{footer}</p>"
 
 
 def shown_value(value: Any) -> str:
