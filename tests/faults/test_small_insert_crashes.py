@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.coordinator.group.serving import QUICK, Served, table_sql
+from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import wait_until
 
 STEPS = (
@@ -176,3 +177,30 @@ def test_random_deaths_of_coordinator_and_flusher_lose_and_double_nothing(tmp_pa
         told = sorted(one for some in acknowledged for one in some)
         assert [id for _, id in told] == served.ids()
         assert sorted(id for _, id in told) == list(range(clients * each))
+
+
+@pytest.mark.slow
+def test_a_database_that_dies_and_comes_back_loses_and_doubles_nothing(
+    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in postgres.environment.items():
+        monkeypatch.setenv(name, value)
+    address = postgres.empty_database()
+    with Lived(tmp_path, "append", f"--store={address}") as served:
+        lsns: list[int] = []
+
+        def insert(first: int) -> None:
+            for number in range(first, first + 15):
+                lsns.append(served.insert_surely([number, "a"], str(number)))
+
+        for turn in range(3):
+            asking = threading.Thread(target=insert, args=(turn * 15,))
+            asking.start()
+            wait_until(lambda turn=turn: len(lsns) > turn * 15 + 3)  # type: ignore[misc]
+            postgres.kill()
+            time.sleep(0.5)
+            postgres.start()
+            asking.join()
+        served.flush_surely()
+        assert served.ids() == list(range(45))
+        assert lsns == list(range(1, 46))
