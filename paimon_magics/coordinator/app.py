@@ -27,12 +27,19 @@ from paimon_magics.coordinator.answers import (
     on_no_route,
     on_unexpected,
 )
-from paimon_magics.coordinator.authorisation import Authoriser
+from paimon_magics.coordinator.authorisation import Authoriser, Principal, Scope
+from paimon_magics.coordinator.group.dead_letter_forms import DeadLetterForms
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
 from paimon_magics.coordinator.group.quick_inserts import QuickInserts
 from paimon_magics.coordinator.group.reporting import InsertMetrics
 from paimon_magics.coordinator.group.service import GroupCommit
-from paimon_magics.coordinator.guard import Guard, TooLargeError, guarded, on_too_large
+from paimon_magics.coordinator.guard import (
+    Guard,
+    TooLargeError,
+    guarded,
+    on_too_large,
+    principal_of,
+)
 from paimon_magics.coordinator.lease_routes import lease_routes
 from paimon_magics.coordinator.metrics import Metrics
 from paimon_magics.coordinator.service import Coordinator
@@ -65,7 +72,10 @@ def application(
     metrics = Metrics(coordinator)
     if group is not None:
         metrics.registry.register(InsertMetrics(group))
-    handlers = _Handlers(coordinator, warehouse, metrics, group)
+    forms = None
+    if group is not None and inserts is not None:
+        forms = DeadLetterForms(group, inserts)
+    handlers = _Handlers(coordinator, warehouse, metrics, group, forms)
     own = [
         Route("/health/live", handlers.live),
         Route("/health/ready", handlers.ready),
@@ -75,6 +85,7 @@ def application(
         *transaction_routes(coordinator, metrics),
         *table_routes(coordinator),
         *lease_routes(coordinator),
+        *([] if forms is None else forms.routes()),
     ]
     app = Starlette(
         routes=[*guarded([*own, *(routes or [])]), *authoriser.routes()],
@@ -96,8 +107,10 @@ class _Handlers:
         warehouse: str,
         metrics: Metrics,
         group: GroupCommit | None,
+        forms: DeadLetterForms | None,
     ) -> None:
         self._group = group
+        self._forms = forms
         self._coordinator = coordinator
         self._warehouse = warehouse
         self._metrics = metrics
@@ -120,6 +133,13 @@ class _Handlers:
         content = await run_in_threadpool(generate_latest, self._metrics.registry)
         return Response(content, media_type=CONTENT_TYPE_LATEST)
 
-    async def page(self, _: Request) -> Response:
-        page = await run_in_threadpool(status_page, self._coordinator, self._warehouse, self._group)
+    async def page(self, request: Request) -> Response:
+        page = await run_in_threadpool(self._page, principal_of(request))
         return HTMLResponse(page, headers=HEADERS)
+
+    def _page(self, principal: Principal) -> str:
+        letters: list[tuple[object, ...]] = []
+        if self._forms is not None:
+            may_change = principal.may(Scope.WRITE)
+            letters = self._forms.rows(principal.name or "", may_change=may_change)
+        return status_page(self._coordinator, self._warehouse, self._group, letters)

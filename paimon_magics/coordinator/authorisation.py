@@ -111,8 +111,8 @@ def unauthorised(message: str, hint: str) -> Response:
     return answer
 
 
-PUBLIC = frozenset({"/health/live"})
-"""Paths that are answered to everybody."""
+PUBLIC = frozenset({"/health/live", "/dead-letters"})
+"""Paths that are answered to everybody; the second asks for a proof of its own."""
 
 _TABLE = "/v1/paimon/databases/{database}/tables/{table}"
 _DATABASE = "/v1/paimon/databases/{database}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.administration_routes import about
 from paimon_magics.coordinator.core import Held, Phase, State, pending_transactions
+from paimon_magics.coordinator.group.dead_letter_forms import LETTER_COLUMNS, Markup
 from paimon_magics.coordinator.group.reporting import QUEUE_COLUMNS, queue_rows
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.service import Coordinator
@@ -23,6 +24,8 @@ from paimon_magics.planning.publications import Publication
 from paimon_magics.tables.provenance import noted
 
 __all__ = ["HEADERS", "status_page"]
+
+_Cells = tuple[object, ...]
 
 _COMMITS_SHOWN = 50
 _FINISHED_SHOWN = 200
@@ -48,14 +51,19 @@ _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; "
-    "base-uri 'none'; frame-ancestors 'self'; form-action 'none'",
+    "base-uri 'none'; frame-ancestors 'self'; form-action 'self'",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
 
 
-def status_page(coordinator: Coordinator, warehouse: str, group: GroupCommit | None = None) -> str:
-    """The page as it is now."""
+def status_page(
+    coordinator: Coordinator,
+    warehouse: str,
+    group: GroupCommit | None = None,
+    letters: Sequence[_Cells] = (),
+) -> str:
+    """The page as it is now; `letters` are rows in `LETTER_COLUMNS`."""
     queues = [] if group is None else queue_rows(group)
     now_ms = int(time.time() * 1000)
     state = coordinator.state
@@ -70,6 +78,7 @@ def status_page(coordinator: Coordinator, warehouse: str, group: GroupCommit | N
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
             _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
+            _section("Dead letters", LETTER_COLUMNS, letters, "There are none."),
             _section(
                 "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."
             ),
@@ -81,8 +90,6 @@ def status_page(coordinator: Coordinator, warehouse: str, group: GroupCommit | N
 
 
 # ---- the parts ----
-
-_Cells = tuple[object, ...]
 
 _TABLES = ("table", "#snapshot", "committed", "#open", "state")
 _OPEN = (
@@ -275,6 +282,8 @@ def _shown(value: object) -> str:
             return ""
         case int():
             return f"{value:,}"
+        case Markup():
+            return value
         case _:
             return html.escape(str(value))
 

@@ -105,6 +105,10 @@ class InsertRoutes:
         names = request.path_params
         return self._group.known_tables.fresh(str(names["database"]), str(names["table"]))
 
+    async def facts_of(self, database: str, table: str) -> Facts:
+        """The table of that name, as it is."""
+        return await run_in_threadpool(self._group.known_tables.load, database, table)
+
     async def facts(self, request: HTTPConnection) -> Facts:
         """The table that a request names."""
         names = request.path_params
@@ -286,20 +290,25 @@ class InsertRoutes:
 
     async def discard(self, request: Request) -> Response:
         """Forget a dead letter."""
-        facts = await self.facts(request)
-        await self._letter(request, facts)
-        lsn = int(request.path_params["lsn"])
-        await run_in_threadpool(self._group.settle_dead_letter, facts, lsn, "discarded")
-        return JSONResponse({"status": "discarded"})
+        return await self.discard_letter(await self.facts(request), request.path_params["lsn"])
 
     async def retry(self, request: Request) -> Response:
         """Insert a dead letter's rows anew; only once, however often it is asked."""
-        facts = await self.facts(request)
-        letter = await self._letter(request, facts)
+        return await self.retry_letter(await self.facts(request), request.path_params["lsn"])
+
+    async def discard_letter(self, facts: Facts, number: int | str) -> Response:
+        """Forget the dead letter of that number."""
+        letter = await self._letter(facts, number)
+        await run_in_threadpool(self._group.settle_dead_letter, facts, letter["lsn"], "discarded")
+        return JSONResponse({"status": "discarded"})
+
+    async def retry_letter(self, facts: Facts, number: int | str) -> Response:
+        """Insert the rows of the dead letter of that number anew."""
+        letter = await self._letter(facts, number)
         # Somebody has probably just changed the schema for it.
         names = facts.name.database or "", facts.name.table
         facts = await run_in_threadpool(self._group.known_tables.load, *names)
-        lsn = int(request.path_params["lsn"])
+        lsn = letter["lsn"]
         if letter["format"] is Format.ARROW:
             admitted = await run_in_threadpool(admitted_stream, facts, letter["payload"])
         else:
@@ -310,13 +319,13 @@ class InsertRoutes:
             await run_in_threadpool(self._group.settle_dead_letter, facts, lsn, "retried")
         return answer_of(answer, named.label)
 
-    async def _letter(self, request: Request, facts: Facts) -> dict[str, Any]:
-        text = str(request.path_params["lsn"])
+    async def _letter(self, facts: Facts, number: int | str) -> dict[str, Any]:
+        text = str(number)
         letters = await run_in_threadpool(self._group.dead_letters, facts.location)
         for letter in letters:
             if str(letter.lsn) == text:
                 (record,), _ = read_segment(letter.body, letter.lsn, None)
-                return {"format": record.format, "payload": record.payload}
+                return {"lsn": letter.lsn, "format": record.format, "payload": record.payload}
         raise UnknownNameError(
             f"`{facts.name}` has no dead letter {text}.", hint="`%paimon queue` lists them."
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -336,6 +338,43 @@ class TestSchemaChanges:
             assert served.call("DELETE", f"{letters}/1").status_code == 200
             assert served.call("GET", letters).json() == {"dead_letters": []}
             assert [row["state"] for row in letters_told(served)] == ["discarded"]
+
+
+def test_the_page_has_buttons_for_dead_letters(shared: Served) -> None:
+    sql = table_sql(
+        "id BIGINT, n BIGINT", f"'alter-column-null-to-not-null.disabled' = 'false', {SLOW}"
+    )
+    with Served(shared.folder, sql, shared=shared) as served:
+        served.insert([[1, None]])
+        served.insert([[2, None]])
+        alter(served, "ALTER COLUMN n SET NOT NULL")
+        served.flush()
+
+        def forms() -> list[dict[str, str]]:
+            text = served.call("GET", "//").text
+            assert "`n` is NOT NULL now" in text
+            found = re.findall(r"<form.*?</form>", text)
+            fields = [dict(re.findall(r'name="(\w+)" value="([^"]*)"', form)) for form in found]
+            return [one for one in fields if one["table"] == served.name.table]
+
+        def press(form: dict[str, str], button: str) -> httpx.Response:
+            fields = {key: value for key, value in form.items() if key not in ("retry", "discard")}
+            address = f"{served.process.address}/dead-letters"
+            with httpx.Client(trust_env=False) as browser:  # without a token
+                return browser.post(address, data={**fields, button: "1"})
+
+        first, second = forms()
+        assert press({**first, "record": second["record"]}, "discard").status_code == 403
+        assert press({**first, "until": "9999999999"}, "discard").status_code == 403
+        assert press({}, "discard").status_code == 403
+        done = press(first, "discard")
+        assert (done.status_code, done.headers["location"]) == (303, "./")
+        assert press(second, "retry").status_code == 400  # it still does not fit
+        alter(served, "ALTER COLUMN n DROP NOT NULL")
+        assert press(second, "retry").status_code == 303
+        served.flush()
+        assert served.ids() == [2]
+        assert served.call("GET", "/dead-letters").json() == {"dead_letters": []}
 
 
 def test_the_page_and_the_metrics_show_what_waits(shared: Served) -> None:
