@@ -5,6 +5,7 @@ Every request is made once: what it does shows when one looks again.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from paimon_magics.coordinator.core import Origin, Pause, Phase
 from paimon_magics.coordinator.documents import member, origin_of, table_document
 from paimon_magics.coordinator.origin import user_name
 from paimon_magics.coordinator.queue_administration import QueueAdministration
+from paimon_magics.errors import SetupError, UnknownNameError
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Administration", "Status", "StoppedTable", "Transactions", "UnfinishedTransaction"]
@@ -151,6 +153,7 @@ class Administration:
 
     def drain(self, wait_ms: int, waits: Callable[[int], None]) -> tuple[Transactions, Status]:
         """Let nothing new begin, and wait until nothing is pending: what still is after `wait_ms`.
+        Small inserts that wait are loaded then.
 
         `waits` is told once how many there are to be waited for. Whatever happens meanwhile, the
         coordinator stays paused.
@@ -162,6 +165,8 @@ class Administration:
         while True:
             status = self.status()
             count = status.pending_transactions + len(status.pending_commits)
+            if not count:
+                self._load_inserts(deadline)
             if not count or time.monotonic() >= deadline:
                 return tuple(one for one in self.transactions() if one.is_pending), status
             if not told:
@@ -169,6 +174,15 @@ class Administration:
                 told = True
             time.sleep(min(pause_seconds, max(0.0, deadline - time.monotonic())))
             pause_seconds = min(pause_seconds * 2, _LOOK_SECONDS_MAX)
+
+    def _load_inserts(self, deadline: float) -> None:
+        """Load what waits in all queues, as far as there is time."""
+        with contextlib.suppress(UnknownNameError):  # behind a REST catalog there are no queues
+            for queue in self.queues.queues():
+                left_ms = int((deadline - time.monotonic()) * 1000)
+                if queue.waiting_rows and not queue.closed and left_ms > 0:
+                    with contextlib.suppress(SetupError):  # `queues` still shows it
+                        self.queues.flush(queue.table, left_ms)
 
 
 def _transaction(document: Any) -> UnfinishedTransaction:

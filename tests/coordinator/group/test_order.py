@@ -199,6 +199,14 @@ class TestDeletesThroughTheCore:
                 time.sleep(0.01)
 
 
+def test_draining_loads_what_waits(tmp_path: Path) -> None:
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        served.insert([[1, "a"]])
+        administration = served.process.client().administration()
+        left, _ = administration.drain(10_000, lambda count: None)
+        assert (left, served.ids()) == ((), [1])
+
+
 class TestTheBuffer:
     def test_it_has_what_is_acknowledged_and_not_in_the_snapshot(self, shared: Served) -> None:
         with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
