@@ -56,6 +56,7 @@ __all__ = [
     "answer_response",
     "error_answer",
     "on_error",
+    "on_gone",
     "on_no_route",
     "on_unexpected",
 ]
@@ -194,6 +195,11 @@ async def on_no_route(request: Request, error: Exception) -> Response:
         f"There is no {request.method} {request.url.path} here.",
         "The documentation's section on the protocol lists what there is.",
     )
+
+
+async def on_gone(_: Request, __: Exception) -> Response:
+    """Nobody is there any more to get an answer: nothing is amiss."""
+    return Response(status_code=499)
 
 
 async def on_unexpected(request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
@@ -24,6 +24,7 @@ from paimon_magics.coordinator.administration_routes import (
 from paimon_magics.coordinator.answers import (
     error_answer,
     on_error,
+    on_gone,
     on_no_route,
     on_unexpected,
 )
@@ -93,6 +94,7 @@ def application(
             PaimonMagicsError: on_error,
             TooLargeError: on_too_large,
             HTTPException: on_no_route,
+            ClientDisconnect: on_gone,
             Exception: on_unexpected,
         },
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.group.door import Door
@@ -12,6 +14,7 @@ from paimon_magics.coordinator.group.queue_values import Mode, Thresholds
 from paimon_magics.errors import (
     InvalidTableError,
     InvalidValueError,
+    PaimonMagicsError,
     UnsupportedStatementError,
 )
 from paimon_magics.planning.definitions import TableDefinition
@@ -61,13 +64,29 @@ class KnownTables:
         self._own = own
         self._turn = threading.Lock()
         self._known: dict[tuple[str, str], Facts] = {}
+        self._looking: set[tuple[str, str]] = set()
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix="tables")
 
     def fresh(self, database: str, table: str) -> Facts | None:
-        """The table, if it was looked at just now."""
+        """The table, if it was looked at just now; one that is asked for all the time is looked at
+        again before that is over, so that nobody waits for it."""
         facts = self._known.get((database, table))
-        if facts is None or time.monotonic() - facts.loaded > _FRESH_SECONDS:
+        if facts is None:
             return None
+        age = time.monotonic() - facts.loaded
+        if age > _FRESH_SECONDS:
+            return None
+        if age > _FRESH_SECONDS / 2 and (database, table) not in self._looking:
+            self._looking.add((database, table))
+            self._looker.submit(self._look, database, table)
         return facts
+
+    def _look(self, database: str, table: str) -> None:
+        try:
+            with contextlib.suppress(PaimonMagicsError, OSError):  # who asks next is told
+                self.load(database, table)
+        finally:
+            self._looking.discard((database, table))
 
     def load(self, database: str, table: str) -> Facts:
         """The table as it is. Raises errors of ours where there is none, or where it does not take

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pyarrow as pa
@@ -375,6 +377,22 @@ def test_the_page_has_buttons_for_dead_letters(shared: Served) -> None:
         served.flush()
         assert served.ids() == [2]
         assert served.call("GET", "/dead-letters").json() == {"dead_letters": []}
+
+
+def test_a_client_that_goes_away_is_no_error(shared: Served) -> None:
+    with Served(shared.folder, table_sql(), shared=shared) as served:
+        place = urlsplit(served.process.address)
+        assert place.hostname is not None and place.port is not None
+        head = (
+            f"POST {served.path} HTTP/1.1\r\nhost: {place.netloc}\r\ncontent-length: 100\r\n"
+            f"authorization: Bearer {served.process.token()}\r\n"
+            "content-type: application/vnd.apache.arrow.stream\r\n\r\nhalf"
+        )
+        with socket.create_connection((place.hostname, place.port)) as gone:
+            gone.sendall(head.encode())
+            time.sleep(0.2)
+        assert served.insert([[1, "a"]]).status_code == 200
+        assert "ClientDisconnect" not in served.call("GET", "//").text
 
 
 def test_the_page_and_the_metrics_show_what_waits(shared: Served) -> None:

@@ -1,0 +1,29 @@
+"""What is known of tables that take inserts: as they were a moment ago."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from paimon_magics.coordinator.group.facts import KnownTables
+from paimon_magics.coordinator.group.queue_values import Thresholds
+from tests.coordinator.group.serving import table_sql
+from tests.coordinator.process import create_table
+
+
+def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybody_waits(
+    tmp_path: Path,
+) -> None:
+    catalog = create_table(tmp_path / "warehouse", table_sql())
+    known = KnownTables(catalog, Thresholds(), lambda: None)
+    first = known.load("default", "t")
+    looked = {first.loaded}
+    ends = time.monotonic() + 1.5
+    while time.monotonic() < ends:
+        facts = known.fresh("default", "t")
+        assert facts is not None
+        looked.add(facts.loaded)
+        time.sleep(0.02)
+    assert len(looked) >= 2
+    time.sleep(1.1)
+    assert known.fresh("default", "t") is None  # nobody asked meanwhile
