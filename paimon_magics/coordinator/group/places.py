@@ -102,9 +102,10 @@ class Places:
         key = facts.location, who
         with self._turn:
             id = self._kept.pop(key, "")
-            if id and id in self._places:
-                self._places[id].until = None
-        if not id or id not in self._places:
+            kept = self._places.get(id)
+            if kept is not None:
+                kept.until = None
+        if kept is None:
             id, _ = self._take(facts)
         published = False
 
@@ -155,7 +156,10 @@ class Places:
         """End the places of what has ended by itself."""
         now = time.monotonic()
         for id, place in list(self._places.items()):
-            over = place.until is not None and place.until < now
+            with self._turn:  # nobody takes one up again that is being ended
+                over = place.until is not None and place.until < now
+                if over:
+                    self._kept = {key: one for key, one in self._kept.items() if one != id}
             if over or (place.transaction_id and not self._is_open(place.transaction_id)):
                 self.end(id)
 
