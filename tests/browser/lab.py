@@ -21,6 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request
 
+_EXTENSION = Path(__file__).resolve().parents[2] / "labextension"
 _TOKEN = "a-token-of-the-tests"
 _SECONDS_MAX = 90
 _NAMES = ("chromium", "google-chrome")
@@ -35,6 +36,10 @@ class Lab:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
+        # As the wheel puts it beside the others.
+        extensions = folder / ".data" / "labextensions"
+        extensions.mkdir(parents=True)
+        (extensions / "paimon-magics").symlink_to(_EXTENSION)
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

@@ -25,7 +25,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 def test_the_wheel_holds_both_packages_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     (metadata,) = [top for top in tops if top.endswith(".dist-info")]
-    assert tops - {metadata} == {"paimon_magics", "paimon_widgets"}
+    (data,) = [top for top in tops if top.endswith(".data")]
+    assert tops - {metadata, data} == {"paimon_magics", "paimon_widgets"}
+
+
+def test_the_wheel_puts_the_extension_of_jupyterlab_where_it_is_looked_for(
+    wheel: zipfile.ZipFile,
+) -> None:
+    root = ROOT / "labextension"
+    expected = {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+    place = "/data/share/jupyter/labextensions/paimon-magics/"
+    found = {name.partition(place)[2] for name in wheel.namelist() if place in name}
+    assert found == expected >= {"package.json", "static/remoteEntry.js"}
 
 
 def test_the_wheel_holds_every_file_of_both_packages(wheel: zipfile.ZipFile) -> None:
