@@ -61,6 +61,7 @@ _MANIFESTS = pa.schema(
         pa.field("max_row_id", pa.int64()),
     ]
 )
+COLUMNS = {"file_key_ranges": _KEY_RANGES, "files": _FILES, "manifests": _MANIFESTS}
 _SOURCES = pa.array(["APPEND", "COMPACT"])
 _COMPRESSED = r"\.(gz|bz2|deflate|snappy|lz4|zst)$"  # Paimon's `HadoopCompressionType`
 

@@ -75,6 +75,7 @@ _INDEXES = pa.schema(
         pa.field("index_field_name", pa.string()),
     ]
 )
+COLUMNS = {"buckets": _BUCKETS, "partitions": _PARTITIONS, "table_indexes": _INDEXES}
 _EPOCH = datetime.date(1970, 1, 1)
 _DELETION_VECTORS = "DELETION_VECTORS"
 

@@ -30,6 +30,7 @@ from paimon_magics.tables.stored_tables import StoredTable, load_stored
 from paimon_magics.tables.table_views import TableView
 
 __all__ = [
+    "METADATA_COLUMNS",
     "METADATA_TABLES",
     "TIME_TRAVELLING",
     "is_catalog_table",
@@ -55,6 +56,12 @@ _LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
     "tags": version_tables.tags,
 }
 METADATA_TABLES = tuple(sorted(_LOADERS))
+METADATA_COLUMNS: Mapping[str, pa.Schema] = {
+    **version_tables.COLUMNS,
+    **layout_tables.COLUMNS,
+    **file_tables.COLUMNS,
+}
+"""The columns of those tables, without reading one."""
 _DATA_TABLES = tuple(kind.value for kind in ViewKind if kind.value)
 TIME_TRAVELLING = frozenset(
     {"file_key_ranges", "files", "manifests", "partitions", "statistics", "table_indexes"}

@@ -106,6 +106,16 @@ _AGGREGATION_FIELDS = pa.schema(
         pa.field("comment", pa.string()),
     ]
 )
+COLUMNS = {
+    "aggregation_fields": _AGGREGATION_FIELDS,
+    "branches": _BRANCHES,
+    "consumers": _CONSUMERS,
+    "options": _OPTIONS,
+    "schemas": _SCHEMAS,
+    "snapshots": _SNAPSHOTS,
+    "statistics": _STATISTICS,
+    "tags": _TAGS,
+}
 _READERS = 8  # files that are asked for at once
 
 

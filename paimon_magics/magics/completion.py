@@ -1,0 +1,405 @@
+"""Completion of `%%paimon` cells and `%paimon` lines in the kernel, for every frontend.
+
+What may come is told by `statements.completing`; names come from the session's memory, which is
+filled in the background, and from the notebook's own variables. Nothing here waits for a catalog,
+a store or Spark; without an open session there are keywords, options and verbs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
+
+from paimon_magics.magics.namespace import Variables
+from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
+
+if TYPE_CHECKING:
+    from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.session.known_names import KnownNames
+    from paimon_magics.session.session import Session
+    from paimon_magics.statements.completing import Expected, Want
+    from paimon_magics.statements.scopes import Seen
+    from paimon_magics.statements.statement import TableName
+
+__all__ = ["Completer", "Offer"]
+
+_SHOWN_MAX = 500
+_ABOUT_MAX = 50
+# Long enough for the first answers of a local catalog, too short to be felt.
+_WAIT_SECONDS = 0.02
+_LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
+_FLAG = re.compile(r"--[\w-]+")
+_QUOTED_TYPES = ("STRING", "VARCHAR", "CHAR", "DATE", "TIMESTAMP", "BINARY")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One thing to complete to, and what is said about it."""
+
+    text: str
+    about: str = ""
+
+
+class Completer:
+    """What IPython asks; registered with the magics that it belongs to."""
+
+    def __init__(self, magics: PaimonMagics) -> None:
+        self._magics = magics
+
+    def matcher(self) -> Any:
+        """A matcher of IPython's second API."""
+
+        @context_matcher(identifier="paimon_magics", priority=100)  # type: ignore[untyped-decorator]
+        def match(context: CompletionContext) -> SimpleMatcherResult:
+            lines = context.full_text.split("\n")
+            cursor = sum(len(line) + 1 for line in lines[: context.cursor_line])
+            typed, offers = self.offers(context.full_text, cursor + context.cursor_position)
+            return {
+                "completions": [
+                    SimpleCompletion(offer.text, type=_in_a_menu(offer.about)) for offer in offers
+                ],
+                "matched_fragment": typed,
+                "suppress": bool(offers),
+                "ordered": True,
+            }
+
+        return match
+
+    def offers(self, text: str, cursor: int) -> tuple[str, list[Offer]]:
+        """What is typed of a word before the offset `cursor` of a cell, and what it may become."""
+        if text.startswith("%%paimon"):
+            head, newline, body = text.partition("\n")
+            if cursor <= len(head):
+                return self._of_options(head[:cursor])
+            return self._of_statements(body, cursor - len(head) - len(newline))
+        line_start = text.rfind("\n", 0, cursor) + 1
+        found = _LINE.match(text, line_start)
+        if found is not None and found.end() <= cursor and "\n" not in found[0].strip():
+            return self._of_verbs(text[found.end() : cursor])
+        return "", []
+
+    # ---- the first line, and verbs ----
+
+    def _of_options(self, line: str) -> tuple[str, list[Offer]]:
+        words = line.split(" ")
+        typed = words[-1]
+        if len(words) < 2:
+            return "", []
+        if words[-2] in ("-t", "--type"):
+            return typed, _matching(typed, (Offer(name, "type") for name in RESULT_TYPES))
+        flags = [
+            Offer(flag, option.purpose)
+            for option in CELL_OPTIONS
+            for flag in option.flags
+            if flag.startswith("--") or typed == "-"
+        ]
+        return typed, _matching(typed, flags)
+
+    def _of_verbs(self, line: str) -> tuple[str, list[Offer]]:
+        from paimon_magics.magics.line import VERBS
+
+        words = line.split(" ")
+        typed = words[-1]
+        if len(words) == 1:
+            return typed, _matching(typed, (Offer(verb.name, verb.purpose) for verb in VERBS))
+        verb = next((verb for verb in VERBS if verb.name == words[0]), None)
+        if verb is None:
+            return typed, []
+        if typed.startswith("-"):
+            return typed, _matching(typed, map(Offer, _FLAG.findall(verb.usage)))
+        if verb.name in ("config", "connect"):
+            return self._of_settings(verb.name, typed)
+        if verb.name == "help":
+            from paimon_magics.magics.help import topics
+
+            return typed, _matching(typed, map(Offer, topics()))
+        if "TABLE" in verb.usage or "[NAME]" in verb.usage:
+            return self._of_statements(f"DESCRIBE {typed}", len(typed) + 9)
+        if "DATABASE" in verb.usage:
+            return self._of_statements(f"USE {typed}", len(typed) + 4)
+        return typed, []
+
+    def _of_settings(self, verb: str, typed: str) -> tuple[str, list[Offer]]:
+        traits = self._magics.traits(config=True)
+        end = "=" if verb == "connect" else ""
+        names = [Offer(name + end, trait.help) for name, trait in sorted(traits.items())]
+        if verb == "connect":
+            names.append(Offer("spark=", "the variable with a SparkSession"))
+        return typed, _matching(typed, names)
+
+    # ---- statements ----
+
+    def _of_statements(self, text: str, cursor: int) -> tuple[str, list[Offer]]:
+        from paimon_magics.statements.completing import expected_at
+
+        expected = expected_at(text, cursor)
+        if not expected.wants:
+            return expected.typed, []
+        names = _Names(_open_session(), Variables(self._magics.namespace_shell), expected)
+        found = names.all()
+        if names.have_come():
+            found = names.all()
+        return expected.typed, found
+
+
+class _Names:
+    """The names behind what is expected at a place."""
+
+    def __init__(self, session: Session | None, variables: Variables, expected: Expected) -> None:
+        self._known: KnownNames | None = None if session is None else session.known_names
+        self._database = "default" if session is None else session.database
+        self._catalog_name = "paimon" if session is None else session.settings.catalog_name
+        self._variables = variables
+        self._expected = expected
+
+    def have_come(self) -> bool:
+        """Whether names that were asked for have come, within a moment that nobody feels."""
+        if self._known is None or self._known.wait(0):
+            return False
+        return self._known.wait(_WAIT_SECONDS)
+
+    def all(self) -> list[Offer]:
+        """What may be typed, the likeliest kinds first."""
+        found: dict[str, Offer] = {}
+        for want in self._expected.wants:
+            for offer in self._offered(want):
+                found.setdefault(offer.text, offer)
+                if len(found) >= _SHOWN_MAX:
+                    return list(found.values())
+        return list(found.values())
+
+    def _offered(self, want: Want) -> Iterable[Offer]:
+        from paimon_magics.statements import completing as wants
+
+        typed = self._expected.typed
+        match want:
+            case wants.Keywords(words):
+                lower = typed.islower()
+                cased = (Offer(w.lower() if lower else w, "keyword") for w in words)
+                return _matching(typed, cased)
+            case wants.Tables(database, common):
+                named = _matching(typed, (Offer(name, "WITH") for name in common))
+                return [*named, *self._tables(database)]
+            case wants.SystemTables():
+                return _matching(typed, map(_system_table, _system_tables()))
+            case wants.Databases():
+                found = self._known.databases() if self._known else ()
+                return self._names(_starting(found, typed), "database")
+            case wants.Columns(relations, with_aliases):
+                return _matching(typed, self._columns(relations, with_aliases))
+            case wants.PartitionColumns(table):
+                known = self._table(table)
+                keys = known.partition_keys if known else ()
+                return self._names(_starting(keys, typed), "partition column")
+            case wants.PartitionValues(relations, column):
+                return _matching(typed, self._partition_values(relations, column))
+            case wants.Versions(table, snapshots):
+                return _matching(typed, self._versions(table, snapshots))
+            case wants.Options(of_reads):
+                return _matching(typed, self._options(of_reads))
+            case wants.OptionValues(key):
+                return _matching(typed, self._option_values(key))
+            case wants.BindNames():
+                return _matching(typed, self._bindable())
+            case wants.Procedures(is_qualified):
+                return _matching(typed, _procedures(is_qualified))
+            case wants.ProcedureParameters(procedure):
+                return _matching(typed, _parameters(procedure))
+
+    def _tables(self, database: str | None) -> Iterator[Offer]:
+        if self._known is None:
+            return iter(())
+        if database == self._catalog_name and database not in self._known.databases():
+            databases = _starting(self._known.databases(), self._expected.typed)
+            return iter(self._names(databases, "database"))
+        found = self._known.tables(database or self._database)
+        return iter(self._names(_starting(found, self._expected.typed), "table"))
+
+    def _columns(self, relations: Sequence[Seen], with_aliases: bool) -> Iterator[Offer]:
+        for seen in relations:
+            for name, about in self._columns_of(seen):
+                yield Offer(self._written(name), about)
+        if with_aliases:
+            for seen in relations:
+                if seen.alias:
+                    yield Offer(self._written(seen.alias) + ".", "alias")
+
+    def _columns_of(self, seen: Seen) -> Iterator[tuple[str, str]]:
+        known = self._table(seen.name) if seen.name is not None else None
+        if known is not None:
+            yield from ((column.name, column.type) for column in known.columns)
+        yield from ((name, "column") for name in seen.columns)
+        for inner in seen.stars:
+            yield from self._columns_of(inner)
+
+    def _partition_values(self, relations: Sequence[Seen], column: str) -> Iterator[Offer]:
+        for seen in relations:
+            known = self._table(seen.name) if seen.name is not None else None
+            if known is None or self._known is None or seen.name is None:
+                continue
+            keys = [key.lower() for key in known.partition_keys]
+            if column.lower() not in keys:
+                continue
+            position = keys.index(column.lower())
+            types = {one.name.lower(): one.type for one in known.columns}
+            is_text = types.get(column.lower(), "").startswith(_QUOTED_TYPES)
+            values = self._known.partitions(self._full(seen.name))
+            for value in dict.fromkeys(values[position] for values in values):
+                if value is not None:
+                    yield Offer(self._literal(value, is_text), "partition")
+
+    def _versions(self, table: TableName, snapshots: bool) -> Iterator[Offer]:
+        if self._known is None:
+            return
+        full = self._full(table)
+        for tag in self._known.tags(full):
+            # As a version a tag is a text; in statements about tags it is a name.
+            yield Offer(self._literal(tag, is_text=snapshots), "tag")
+        if snapshots:
+            for one in self._known.snapshots(full):
+                made = datetime.datetime.fromtimestamp(one.time_ms / 1000)
+                yield Offer(str(one.id), f"{one.kind} {made:%Y-%m-%d %H:%M:%S}")
+
+    def _options(self, of_reads: bool) -> Iterator[Offer]:
+        from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
+        from paimon_magics.planning.read_points import READ_OPTIONS
+
+        if of_reads:
+            keys: Iterable[str] = READ_OPTIONS
+        else:
+            keys = ["primary-key", *OWN_OPTIONS, *CORE_OPTIONS]
+        for key in keys:
+            yield Offer(self._literal(key, is_text=True), _about_option(key))
+
+    def _option_values(self, key: str) -> Iterator[Offer]:
+        from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
+
+        option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
+        if option is None:
+            return
+        values = option.choices or (("true", "false") if option.type == "boolean" else ())
+        for value in dict.fromkeys((*values, *filter(None, [option.default]))):
+            about = "default" if value == option.default else ""
+            yield Offer(self._literal(value, is_text=True), about)
+
+    def _bindable(self) -> Iterator[Offer]:
+        for name in sorted(self._variables):
+            value = self._variables[name]
+            if not callable(value) and not isinstance(value, ModuleType):
+                yield Offer(name, type(value).__name__)
+
+    def _names(self, names: Iterable[str], about: str) -> list[Offer]:
+        return [Offer(self._written(name), about) for name in names]
+
+    def _written(self, name: str) -> str:
+        """A name as it stands in SQL: between back-quotes where it has to."""
+        if self._expected.quote or _PLAIN_NAME.match(name):
+            return name
+        return "`" + name.replace("`", "``") + "`"
+
+    def _literal(self, text: str, is_text: bool) -> str:
+        if not is_text:
+            return text
+        escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+        return escaped if self._expected.quote else f"'{escaped}'"
+
+    def _table(self, name: TableName) -> Any:
+        return None if self._known is None else self._known.table(self._full(name))
+
+    def _full(self, name: TableName) -> TableName:
+        return replace(name, catalog=None, database=name.database or self._database)
+
+
+def _in_a_menu(about: str) -> str | None:
+    """What is said beside a completion: in one line, which JupyterLab's menu breaks at blanks."""
+    text = about if len(about) <= _ABOUT_MAX else about[: _ABOUT_MAX - 1] + "…"
+    return text.replace(" ", "\u00a0") or None
+
+
+def _matching(typed: str, offers: Iterable[Offer]) -> list[Offer]:
+    """Those that begin as what is typed, then those of which a later word does."""
+    wanted = typed.lower()
+    found = [(offer, offer.text.lower().lstrip("`'")) for offer in offers]
+    first = [offer for offer, text in found if text.startswith(wanted)]
+    if len(wanted) < 2:
+        return first
+    inside = re.compile(rf"[^a-z0-9]{re.escape(wanted)}")
+    return first + [
+        offer for offer, text in found if not text.startswith(wanted) and inside.search(text)
+    ]
+
+
+def _starting(names: Sequence[str], typed: str) -> list[str]:
+    """The names that begin so, of many that are in order; some more where few do."""
+    low = bisect_left(names, typed)
+    found = []
+    for name in names[low : low + _SHOWN_MAX]:
+        if not name.startswith(typed):
+            break
+        found.append(name)
+    if found or not typed:
+        return found
+    wanted = typed.lower()
+    return [name for name in names if wanted in name.lower()][:_SHOWN_MAX]
+
+
+def _open_session() -> Session | None:
+    """The open session. Where there was none yet, what sessions need stays unloaded: that takes
+    seconds."""
+    loaded: Any = sys.modules.get("paimon_magics.session.session")
+    return loaded.active_session() if loaded is not None else None
+
+
+def _system_tables() -> list[str]:
+    from paimon_magics.planning.views import ViewKind
+
+    if _open_session() is None:
+        return []
+    from paimon_magics.tables.system_tables import METADATA_TABLES
+
+    return sorted([*METADATA_TABLES, *(kind.value for kind in ViewKind if kind.value)])
+
+
+def _system_table(name: str) -> Offer:
+    return Offer(name, "system table")
+
+
+def _about_option(key: str) -> str:
+    from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
+
+    option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
+    if option is None:
+        return "option"
+    default = "no default" if option.default is None else f"default {option.default or 'empty'}"
+    return f"{option.type}, {default}"
+
+
+def _procedures(is_qualified: bool) -> Iterator[Offer]:
+    from paimon_magics.planning.procedures import PROCEDURES
+
+    for procedure in PROCEDURES.values():
+        name = procedure.name if is_qualified else f"sys.{procedure.name}"
+        yield Offer(f"{name}(", procedure.form)
+
+
+def _parameters(procedure: str) -> Iterator[Offer]:
+    from paimon_magics.planning.procedures import PROCEDURES
+
+    found = PROCEDURES.get(procedure.lower())
+    for parameter in found.parameters if found is not None else ():
+        need = "" if parameter.required else "optional "
+        yield Offer(f"{parameter.name} => ", f"{need}{parameter.kind.__name__}")

@@ -1,0 +1,144 @@
+"""What IPython offers in cells and on lines, with and without a connection; `|` is the cursor."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+
+from paimon_magics.magics.options import CELL_OPTIONS
+from paimon_magics.session.session import active_session
+from tests.magics.conftest import Run
+
+
+def completed(shell: InteractiveShell, text: str) -> list[str]:
+    """The cell with each completion in place, as a frontend would have it."""
+    cell, cursor = text.replace("|", ""), text.index("|")
+    with provisionalcompleter():
+        found = list(shell.Completer.completions(cell, cursor))
+    assert all(one.end == cursor for one in found)
+    return [cell[: one.start] + one.text for one in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%%paimon\nSEL|", "%%paimon\nSELECT"),
+        ("%%paimon\nsel|", "%%paimon\nselect"),
+        ("%%paimon --pre|\nSELECT 1", "%%paimon --preview"),
+        ("%%paimon -t pa|", "%%paimon -t pandas"),
+        ("%paimon hist|", "%paimon history"),
+        ("x = %paimon hist|", "x = %paimon history"),
+        ("a = 1\n%paimon hist|", "a = 1\n%paimon history"),
+        ("%paimon config disp|", "%paimon config display_rows"),
+        ("%paimon connect ware|", "%paimon connect warehouse="),
+        ("%paimon health --fa|", "%paimon health --fail-on"),
+        ("%paimon help trunc|", "%paimon help TRUNCATE TABLE"),
+        ("%%paimon\nCALL sys.create_t|", "%%paimon\nCALL sys.create_tag("),
+        (
+            "%%paimon\nCREATE TABLE t (a INT) TBLPROPERTIES ('merge-e|')",
+            "%%paimon\nCREATE TABLE t (a INT) TBLPROPERTIES ('merge-engine",
+        ),
+        (
+            "%%paimon\nCREATE TABLE t (a INT) TBLPROPERTIES ('merge-engine' = 'part|')",
+            "%%paimon\nCREATE TABLE t (a INT) TBLPROPERTIES ('merge-engine' = 'partial-update",
+        ),
+    ],
+)
+def test_words_are_completed_without_a_connection(
+    shell: InteractiveShell, text: str, expected: str
+) -> None:
+    assert expected in completed(shell, text)
+
+
+def test_every_option_of_a_cell_is_offered(shell: InteractiveShell) -> None:
+    assert set(completed(shell, "%%paimon --|\nSELECT 1")) == {
+        f"%%paimon {option.flags[-1]}" for option in CELL_OPTIONS
+    }
+
+
+def test_an_option_tells_its_type_and_default(shell: InteractiveShell) -> None:
+    cell = "%%paimon\nALTER TABLE t SET TBLPROPERTIES ('snapshot.num-retained.mi"
+    with provisionalcompleter():
+        (found,) = shell.Completer.completions(cell, len(cell))
+    assert (found.text, found.type) == (
+        "snapshot.num-retained.min",
+        "integer,\u00a0default\u00a010",
+    )
+
+
+def test_a_cell_of_python_is_left_to_python(shell: InteractiveShell) -> None:
+    shell.user_ns["selection"] = 1
+    assert completed(shell, "sele|") == ["selection"]
+
+
+def test_a_second_loading_offers_nothing_twice(shell: InteractiveShell) -> None:
+    shell.run_cell("%reload_ext paimon_magics").raise_error()
+    assert len(shell.Completer.custom_matchers) == 1
+    shell.run_cell("%unload_ext paimon_magics").raise_error()
+    assert shell.Completer.custom_matchers == []
+
+
+@pytest.mark.spark
+def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Run) -> None:
+    run(
+        "%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.`order items` (id INT, `unit price` INT)"
+    )
+    run(
+        "%%paimon\nALTER TABLE orders CREATE TAG opening; INSERT INTO orders VALUES (9, 'x', 'wed')"
+    )
+    session = active_session()
+    assert session is not None
+    connected.user_ns.update(today="mon", unit=len)
+    pairs = {
+        "SELECT * FROM ord|": "orders",
+        "SELECT * FROM sh|": "shop",
+        "SELECT * FROM shop.|": "`order items`",
+        "SELECT * FROM shop.`ord|`": "order items",
+        "SELECT * FROM orders$aud|": "audit_log",
+        "SELECT it| FROM orders": "item",
+        "SELECT o.it| FROM orders o": "item",
+        "SELECT | FROM shop.`order items`": "`unit price`",
+        "SELECT s.da| FROM (SELECT * FROM orders) s": "day",
+        "WITH w AS (SELECT id AS number, day FROM orders) SELECT nu| FROM w": "number",
+        "SELECT rowk| FROM orders$audit_log": "rowkind",
+        "SELECT file_p| FROM orders$files": "file_path",
+        "SELECT * FROM orders WHERE day = |": "'tue'",
+        "SELECT * FROM orders WHERE day IN ('mon', 'tu|')": "tue",
+        "INSERT OVERWRITE orders PARTITION (|": "day",
+        "INSERT OVERWRITE orders PARTITION (day = 'w|')": "wed",
+        "SELECT * FROM orders VERSION AS OF |": "'opening'",
+        "SELECT * FROM orders VERSION AS OF '|'": "2",
+        "ALTER TABLE orders DELETE TAG |": "opening",
+        "CALL sys.rollback(table => 'orders', version => '|')": "opening",
+        "SELECT * FROM orders WHERE day = :to|": "today",
+        "DESCRIBE orders it|": "item",
+    }
+    for text, expected in pairs.items():
+        cell = f"%%paimon\n{text}"
+        completed(connected, cell)  # asks for what is not known yet
+        assert session.known_names.wait(30)
+        completed(connected, cell)
+        assert session.known_names.wait(30)
+        before = text.partition("|")[0]
+        ends = [done for done in completed(connected, cell) if done.endswith(expected)]
+        assert ends, (text, completed(connected, cell))
+        assert ends[0].startswith("%%paimon\n" + before[: len(before) - len(expected)])
+    assert not any(done.endswith(":unit") for done in completed(connected, "%%paimon\nSELECT :un|"))
+
+
+@pytest.mark.spark
+def test_what_a_cell_changes_is_known_soon_after(connected: InteractiveShell, run: Run) -> None:
+    session = active_session()
+    assert session is not None
+
+    def tables() -> list[str]:
+        completed(connected, "%%paimon\nSELECT * FROM |")
+        assert session.known_names.wait(30)
+        return completed(connected, "%%paimon\nSELECT * FROM |")
+
+    assert "%%paimon\nSELECT * FROM later" not in tables()
+    run("%%paimon\nCREATE TABLE later (id INT)")
+    assert "%%paimon\nSELECT * FROM later" in tables()
+    run("%%paimon\nDROP TABLE later")
+    assert "%%paimon\nSELECT * FROM later" not in tables()

@@ -1,0 +1,168 @@
+"""What may come at a place of an unfinished cell; `|` is the cursor."""
+
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.statements.completing import (
+    BindNames,
+    Columns,
+    Databases,
+    Expected,
+    Keywords,
+    Options,
+    OptionValues,
+    PartitionColumns,
+    PartitionValues,
+    ProcedureParameters,
+    Procedures,
+    SystemTables,
+    Tables,
+    Versions,
+    Want,
+    expected_at,
+)
+from paimon_magics.statements.scopes import Seen
+from paimon_magics.statements.statement import TableName
+
+T = TableName("t")
+ORDERS = TableName("orders", "shop")
+
+
+def at(text: str) -> Expected:
+    return expected_at(text.replace("|", ""), text.index("|"))
+
+
+def wanted(text: str, kind: type) -> list[Want]:
+    return [want for want in at(text).wants if isinstance(want, kind)]
+
+
+@pytest.mark.parametrize(
+    ("text", "typed", "wants"),
+    [
+        ("SELECT * FROM shop.or|", "or", (Tables("shop"),)),
+        ("SELECT * FROM `shop`.`or|", "or", (Tables("shop"),)),
+        ("SELECT * FROM paimon.shop.|", "", (Tables("shop"),)),
+        ("INSERT INTO |", "", (Tables(None), Databases())),
+        ("SELECT 1; TRUNCATE TABLE t|", "t", (Tables(None), Databases())),
+        ("DROP TABLE IF EXISTS |", "", (Tables(None), Databases())),
+        ("SHOW PARTITIONS |", "", (Tables(None), Databases())),
+        ("SHOW COLUMNS IN |", "", (Tables(None), Databases())),
+        ("USE sh|", "sh", (Databases(),)),
+        ("SHOW TABLES IN |", "", (Databases(),)),
+        ("SELECT * FROM shop.orders$au|", "au", (SystemTables(),)),
+        ("SELECT * FROM t WHERE id = :da|", "da", (BindNames(),)),
+        ("CALL |", "", (Procedures(is_qualified=False),)),
+        ("CALL sys.cr|", "cr", (Procedures(is_qualified=True),)),
+        ("CALL sys.create_tag(|", "", (ProcedureParameters("create_tag"),)),
+        ("CALL sys.create_tag('|", "", (Tables(None), Databases())),
+        ("CALL sys.rollback(table => 't', version => '|')", "", (Versions(T),)),
+        ("SELECT * FROM t VERSION AS OF |", "", (Versions(T),)),
+        ("SELECT * FROM a JOIN t VERSION AS OF '|", "", (Versions(T),)),
+        ("ALTER TABLE t DELETE TAG |", "", (Versions(T, snapshots=False),)),
+        ("ALTER TABLE shop.orders DROP COLUMN |", "", (Columns((Seen("", ORDERS),)),)),
+        ("INSERT INTO t (|", "", (Columns((Seen("", T),)),)),
+        ("INSERT OVERWRITE t PARTITION (|) SELECT 1", "", (PartitionColumns(T),)),
+        ("INSERT OVERWRITE t PARTITION (dt = '|", "", (PartitionValues((Seen("", T),), "dt"),)),
+        ("CREATE TABLE t (a INT) TBLPROPERTIES ('buc|", "buc", (Options(),)),
+        ("CREATE TABLE t (a INT) TBLPROPERTIES ('a' = 'b', '|", "", (Options(),)),
+        ("ALTER TABLE t SET TBLPROPERTIES ('bucket' = '|", "", (OptionValues("bucket"),)),
+        ("SELECT * FROM t WITH ('|", "", (Options(of_reads=True),)),
+        ("INSERT INTO t VALUES (|", "", ()),
+        ("SELECT 'a |", "a ", ()),
+        ("SELECT 1 -- a remark |", "", ()),
+        ("SELECT 1 /* a remark |", "", ()),
+    ],
+)
+def test_what_may_come_is_found(text: str, typed: str, wants: tuple[Want, ...]) -> None:
+    found = at(text)
+    named = tuple(want for want in found.wants if not isinstance(want, Keywords))
+    assert (found.typed, named) == (typed, wants)
+    assert found.start == text.index("|") - len(typed)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("SELECT | FROM shop.orders o", (Seen("o", ORDERS),)),
+        ("SELECT o.| FROM t, shop.orders AS o", (Seen("o", ORDERS),)),
+        ("SELECT * FROM t JOIN shop.orders ON |", (Seen("t", T), Seen("orders", ORDERS))),
+        ("SELECT * FROM t WHERE a = 1 AND |", (Seen("t", T),)),
+        ("SELECT a FROM t GROUP BY |", (Seen("t", T),)),
+        ("INSERT INTO t SELECT | FROM shop.orders", (Seen("orders", ORDERS),)),
+        ("SELECT 1 FROM t UNION SELECT | FROM shop.orders", (Seen("orders", ORDERS),)),
+        ("FROM t SELECT |", (Seen("t", T),)),
+        ("SELECT (SELECT max(a) FROM t WHERE t.k = o.|) FROM shop.orders o", (Seen("o", ORDERS),)),
+        (
+            "WITH a AS (SELECT id, x + 1 AS y FROM t) SELECT | FROM a",
+            (Seen("a", None, ("id", "y")),),
+        ),
+        ("WITH a (n) AS (SELECT id FROM t) SELECT a.| FROM a", (Seen("a", None, ("n",)),)),
+        (
+            "SELECT s.| FROM (SELECT id, * FROM t) s",
+            (Seen("s", None, ("id",), (Seen("t", T),)),),
+        ),
+        ("SELECT | FROM t VERSION AS OF 3 old WHERE old.id = 1", (Seen("old", T),)),
+        ("SELECT | FROM (t JOIN shop.orders", (Seen("t", T),)),
+        ("EXPLAIN SELECT | FROM t", (Seen("t", T),)),
+    ],
+)
+def test_columns_are_those_of_the_relations_in_scope(text: str, columns: tuple[Seen, ...]) -> None:
+    (found,) = wanted(text, Columns)
+    assert isinstance(found, Columns)
+    assert found.relations == columns
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t WHERE dt = '|'",
+        "SELECT * FROM t WHERE dt >= |",
+        "SELECT * FROM t WHERE id = 1 AND dt IN ('a', '|",
+        "SELECT * FROM t WHERE dt NOT IN (|",
+        "SELECT * FROM t WHERE dt BETWEEN '|",
+    ],
+)
+def test_values_are_those_of_the_compared_column(text: str) -> None:
+    assert wanted(text, PartitionValues) == [PartitionValues((Seen("t", T),), "dt")]
+
+
+@pytest.mark.parametrize(
+    ("text", "offered", "not_offered"),
+    [
+        ("|", "INSERT INTO", "WHERE"),
+        ("SELECT 1;\n|", "SELECT", "FROM t"),
+        ("SELECT a |", "FROM", "INSERT INTO"),
+        ("SELECT * FROM t |", "WHERE", "AND"),
+        ("SELECT * FROM t WHERE a = 1 |", "GROUP BY", "FROM"),
+        ("SELECT * FROM t GROUP |", "BY", "HAVING"),
+        ("SELECT * FROM t WHERE a IS |", "NOT NULL", "AND"),
+        ("ALTER TABLE shop.orders |", "ADD COLUMNS (", "SELECT"),
+        ("ALTER TABLE t ALTER COLUMN c |", "SET NOT NULL", "ADD COLUMNS ("),
+        ("INSERT INTO t |", "PARTITION (", "WHERE"),
+        ("CREATE TABLE t (a |", "BIGINT", "SELECT"),
+        ("CREATE TABLE t (a INT) |", "PARTITIONED BY (", "BIGINT"),
+        ("SHOW |", "TABLES", "WHERE"),
+    ],
+)
+def test_keywords_are_those_of_the_place(text: str, offered: str, not_offered: str) -> None:
+    found = {word for want in at(text).wants if isinstance(want, Keywords) for word in want.words}
+    assert offered in found
+    assert not_offered not in found
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM t WHERE dt = |", "SELECT o.| FROM orders o"])
+def test_no_keyword_stands_where_only_a_value_or_a_column_can(text: str) -> None:
+    assert wanted(text, Keywords) == []
+
+
+def test_no_prefix_of_a_statement_is_refused() -> None:
+    text = (
+        "EXPLAIN WITH a AS (SELECT `x`, 'y' FROM s.t VERSION AS OF 'v') INSERT OVERWRITE u "
+        "PARTITION (d = :d) SELECT a.*, [1], {f(x)} FROM a LEFT JOIN (b) ON a.x = b.x -- no\n"
+        "WHERE x IN (SELECT 1) AND y = \"z\" /* c */ ORDER BY 1; ALTER TABLE t SET ('a' = 'b'))"
+    )
+    for cursor in range(len(text) + 1):
+        for rest in (text[cursor:], "", ")", "'"):
+            found = expected_at(text[:cursor] + rest, cursor)
+            assert text[:cursor].endswith(found.typed)
