@@ -6,7 +6,8 @@
     │   ├── UnsupportedStatementError   recognised, and refused by name
     │   ├── UnknownNameError            no such database, table, column, option or parameter
     │   ├── InvalidValueError           a value, or a number of values, that the table can't hold
-    │   └── InvalidTableError           a definition that Paimon's engines would refuse
+    │   ├── InvalidTableError           a definition that Paimon's engines would refuse
+    │   └── UnconfirmedError            takes much away: say `--yes` to run it
     ├── SetupError                  change the environment, the connection or a setting
     ├── CommitConflictError         run it again: it plans on the current snapshot
     ├── UnknownOutcomeError         look before running it again: it may have been committed
@@ -35,6 +36,7 @@ __all__ = [
     "StatementError",
     "StatementSyntaxError",
     "TableDamagedError",
+    "UnconfirmedError",
     "UnknownNameError",
     "UnknownOutcomeError",
     "UnsupportedStatementError",
@@ -100,6 +102,10 @@ class InvalidValueError(StatementError):
 
 class InvalidTableError(StatementError):
     """A table definition or change that Paimon's engines would refuse to open."""
+
+
+class UnconfirmedError(StatementError):
+    """The statement takes much away, and nobody has said `--yes`; nothing ran."""
 
 
 class SetupError(PaimonMagicsError):

@@ -8,6 +8,7 @@ connection.
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     unload_ipython_extension(shell)
     shell.register_magics(PaimonMagics)
+    for event, callback in _callbacks(shell, PaimonMagics):
+        shell.events.register(event, callback)
+    for one in _ours(shell, PaimonMagics):
+        shell.Completer.custom_matchers.append(one.matcher)
     views = _views()
     if views is not None:
         views.register(shell)
@@ -37,12 +42,31 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     views = _views()
     if views is not None:
         views.unregister(shell)
+    for event, callback in _callbacks(shell, PaimonMagics):
+        with suppress(ValueError):
+            shell.events.unregister(event, callback)
+    for one in _ours(shell, PaimonMagics):
+        with suppress(ValueError):
+            shell.Completer.custom_matchers.remove(one.matcher)
     manager = shell.magics_manager
     for magics in manager.magics.values():
         for name in [n for n, magic in magics.items() if _is_ours(magic, PaimonMagics)]:
             del magics[name]
     manager.registry.pop(PaimonMagics.__name__, None)
     shell.configurables[:] = [c for c in shell.configurables if not isinstance(c, PaimonMagics)]
+
+
+def _ours(shell: InteractiveShell, cls: type) -> list[Any]:
+    return [one for one in shell.configurables if isinstance(one, cls)]
+
+
+def _callbacks(shell: InteractiveShell, cls: type) -> list[tuple[str, Any]]:
+    """What IPython is to call around each cell."""
+    found: list[tuple[str, Any]] = []
+    for one in _ours(shell, cls):
+        found.append(("pre_run_cell", one.progress_of_cells.begin))
+        found.append(("post_run_cell", one.progress_of_cells.end))
+    return found
 
 
 def _views() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.magics.frontend import is_attended
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CellOptions, read_cell
 
@@ -51,6 +52,10 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
         return session.explain(text, variables)
     if options.preview:
         return session.preview(text, variables)
+    is_asked = magics.confirm and not (options.yes or options.dry_run)
+    # Programs that run notebooks are not asked: nobody could answer.
+    if is_asked and is_attended(magics.namespace_shell):
+        session.check_confirmed(text, variables)
     limit = magics.limit if options.limit is None else options.limit
     outcome = session.run(
         text,

@@ -14,8 +14,10 @@ from traitlets import Bool, Dict, Enum, Int, Unicode
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.magics.cell import run_cell
+from paimon_magics.magics.completion import Completer
 from paimon_magics.magics.line import run_line
 from paimon_magics.magics.options import RESULT_TYPES
+from paimon_magics.magics.progress import ProgressOfCells
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 
 if TYPE_CHECKING:
@@ -26,6 +28,11 @@ __all__ = ["PaimonMagics"]
 _DEFAULTS = Settings()
 # What IPython asks an exception for instead of drawing its traceback.
 _RENDERER = "_render_traceback_"
+_INTERRUPTED = (
+    "KeyboardInterrupt: the cell was stopped, and its Spark jobs with it.\n"
+    "The statement that ran left nothing behind unless it was committed already; "
+    "%paimon history TABLE shows what was."
+)
 
 
 @magics_class
@@ -56,6 +63,14 @@ class PaimonMagics(Magics):
     ).tag(config=True)
     traceback = Bool(
         False, help="Show the whole trace of an error of ours, not only what it says."
+    ).tag(config=True)
+    progress = Bool(
+        True, help="Show how far Spark jobs are while a cell runs, where somebody looks at it."
+    ).tag(config=True)
+    confirm = Bool(
+        True,
+        help="Ask for --yes before a cell takes much away (INSERT OVERWRITE without PARTITION, "
+        "TRUNCATE, DROP), where somebody runs it.",
     ).tag(config=True)
     display_rows = Int(
         _DEFAULTS.display_rows, min=0, help="Rows that a displayed query shows."
@@ -117,6 +132,12 @@ class PaimonMagics(Magics):
         help="How long, in ms, a snapshot that a query reads is kept from expiring at most.",
     ).tag(config=True)
 
+    def __init__(self, shell: Any = None, **options: Any) -> None:
+        super().__init__(shell, **options)
+        self.progress_of_cells = ProgressOfCells(self)
+        self.completer = Completer(self)
+        self.matcher = self.completer.matcher()
+
     @property
     def namespace_shell(self) -> Any:
         """The shell whose namespace has the user's variables."""
@@ -165,4 +186,8 @@ class PaimonMagics(Magics):
             if not self.traceback:
                 text = error.text()
                 setattr(error, _RENDERER, text.splitlines)
+            raise
+        except KeyboardInterrupt as stop:
+            if not self.traceback:
+                setattr(stop, _RENDERER, _INTERRUPTED.splitlines)
             raise

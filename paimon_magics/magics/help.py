@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
+from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
 from paimon_magics.planning.procedures import PROCEDURES
 
-__all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text"]
+__all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text", "topics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,8 @@ REFUSED = (
 
 
 def help_text(topic: str = "") -> str:
-    """All that is offered, one line each; or the lines about a verb, a statement or `cell`.
+    """All that is offered, one line each; or the lines about a verb, a statement, `cell`, or an
+    option of tables.
 
     Raises UnknownNameError for another topic.
     """
@@ -158,10 +160,17 @@ def help_text(topic: str = "") -> str:
     found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
     if found:
         return "\n".join(_statement(statement) for statement in found)
-    topics = ["cell", *(verb.name for verb in VERBS), *(s.name for s in STATEMENTS)]
+    option = CORE_OPTIONS.get(wanted.lower()) or OWN_OPTIONS.get(wanted.lower())
+    if option is not None:
+        return _option(option)
     raise UnknownNameError(
-        f"There is no help about `{topic}`.", hint=nearest(wanted, topics, what="topics")
+        f"There is no help about `{topic}`.", hint=nearest(wanted, topics(), what="topics")
     )
+
+
+def topics() -> list[str]:
+    """What `help_text` knows, but for the options of tables."""
+    return ["cell", *(verb.name for verb in VERBS), *(s.name for s in STATEMENTS)]
 
 
 def cell_help() -> str:
@@ -195,6 +204,13 @@ def _overview() -> str:
             "Other statements go to Spark, if they name no Paimon table.",
         ]
     )
+
+
+def _option(option: OptionDefinition) -> str:
+    values = f"one of {', '.join(option.choices)}" if option.choices else f"a {option.type}"
+    default = "no default" if option.default is None else f"default '{option.default}'"
+    fixed = "\n    It can't change once the table has a snapshot." if option.immutable else ""
+    return f"'{option.key}': {values}, {default}{fixed}"
 
 
 def _statement(statement: StatementHelp) -> str:

@@ -10,6 +10,8 @@ import itertools
 import json
 import os
 import re
+import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["VERBS", "Verb", "run_line"]
 
 # Configured values that the notebook goes by at once; the others count when a connection is made.
-_AT_ONCE = ("display_rows", "limit", "result_type", "traceback")
+_AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "traceback")
 _CATALOG = "catalog."
 _SECRET = re.compile(r"secret|password|token|credential|key", re.IGNORECASE)
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -388,6 +390,19 @@ def _config(magics: PaimonMagics, argument: str) -> None:
     print(f"{key} = {_value(magics, key)}{later}")
 
 
+def _trace(magics: PaimonMagics, argument: str) -> None:
+    if argument:
+        raise StatementSyntaxError(
+            f"`{argument}` is too much: `%paimon trace` takes nothing.",
+            hint="It shows the last error.",
+        )
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        print("No cell has failed.")
+        return
+    print("".join(traceback.format_exception(error)).rstrip())
+
+
 def _configurable(magics: PaimonMagics) -> dict[str, Any]:
     return magics.traits(config=True)
 
@@ -490,5 +505,6 @@ VERBS = (
     Verb(
         "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config
     ),
+    Verb("trace", "trace", "show the whole trace of the last error, Spark's part included", _trace),
     Verb("help", "help [TOPIC]", "list verbs, options and statements, or explain one", _help),
 )

@@ -49,6 +49,7 @@ CELL_OPTIONS = (
     CellOption(("--explain",), "", "show how the last statement would run; run nothing"),
     CellOption(("--dry-run",), "", "check and plan every statement; run nothing"),
     CellOption(("--preview",), "", "show what an overwrite would take away; write nothing"),
+    CellOption(("-y", "--yes"), "", "run statements that take much away, without being asked"),
     CellOption(("-h", "--help"), "", "show this; run nothing"),
 )
 """The options of `%%paimon`; besides them, `NAME <<` keeps the result and shows nothing."""
@@ -66,6 +67,7 @@ class CellOptions:
     explain: bool = False
     dry_run: bool = False
     preview: bool = False
+    yes: bool = False
     help: bool = False
 
 

@@ -34,6 +34,7 @@ from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
 from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
+from paimon_magics.session.guarding import check_confirmed, may_take_away
 from paimon_magics.session.inserting import (
     Wait,
     flush_table,
@@ -41,6 +42,7 @@ from paimon_magics.session.inserting import (
     insert_rows,
     run_insert_statement,
 )
+from paimon_magics.session.known_names import KnownNames
 from paimon_magics.session.layouts import Health, Layout, layout_of, tables_of
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
@@ -159,6 +161,7 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._known_names: KnownNames | None = None
         self.closed = False
 
     @property
@@ -185,6 +188,13 @@ class Session:
     def coordinator(self) -> str:
         """What commits: "embedded", "in-process", or the address that `connect` was given."""
         return self._connection.coordinator
+
+    @property
+    def known_names(self) -> KnownNames:
+        """Names of the catalog as they were read last, for completing them."""
+        if self._known_names is None:
+            self._known_names = KnownNames(self.catalog_options)
+        return self._known_names
 
     @property
     def settings(self) -> Settings:
@@ -230,6 +240,9 @@ class Session:
             except Exception as error:
                 self._check_spark(error)
                 raise
+            finally:
+                if self._known_names is not None and not isinstance(statement, Query):
+                    self._known_names.forget()
             outcome.seconds = time.monotonic() - started
         if limit is not None and outcome.dataframe is not None:
             outcome = _limited(outcome, limit)
@@ -254,6 +267,13 @@ class Session:
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         return preview_of(self._connection, text, statements, dict(parameters or {}))
+
+    def check_confirmed(self, text: str, parameters: Mapping[str, object] | None = None) -> None:
+        """What a cell asks before somebody runs it: raises UnconfirmedError where a statement of
+        `text` would take much away, with what would go. Writes nothing."""
+        self._check_open()
+        if may_take_away(text):
+            check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
 
     def table(self, name: str, *, include_buffer: bool = False, **options: str) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.

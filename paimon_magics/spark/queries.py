@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from types import FrameType
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.progress import is_connect, watched
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import QueryText, TableReference
+
+_CANCEL_SECONDS = 0.2
 
 _OnTag = Callable[[str], object]
 
@@ -69,25 +76,64 @@ def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
 
 @contextmanager
 def cancellable(spark: SparkSession) -> Iterator[None]:
-    """Spark jobs that start in the body end with it: any exception cancels what still runs."""
+    """Spark jobs that start in the body end with it: any exception cancels what still runs, and an
+    interrupt cancels it at once. Who listens to the progress of jobs hears of them."""
     tag = f"paimon-magics-{uuid.uuid4()}"
     add, cancel, remove = _tags(spark)
     add(tag)
+    stopped = threading.Event()
     try:
-        yield
+        with _cancelled_at_interrupt(partial(cancel, tag), stopped), watched(spark, tag):
+            yield
     except BaseException as error:
         with suppress(Exception):
             cancel(tag)
-        if (
-            isinstance(error, Exception)
-            and "cancelled" in str(error)
-            and "job" in str(error).lower()
-        ):
+        if not isinstance(error, Exception):
+            raise
+        if stopped.is_set():  # PySpark fetches rows so that it says what its job came to instead
+            raise KeyboardInterrupt from error
+        if "cancelled" in str(error) and "job" in str(error).lower():
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
         raise
     finally:
         with suppress(Exception):  # Spark may have been stopped
             remove(tag)
+
+
+@contextmanager
+def _cancelled_at_interrupt(
+    cancel: Callable[[], object], stopped: threading.Event
+) -> Iterator[None]:
+    """An interrupt in the body is noted in `stopped`, and calls `cancel` until the body is left.
+
+    The exception alone would not do: PySpark, fetching rows, waits for the end of the job before it
+    lets it through. Nor would one call: the job may begin just after it. By a thread, since the
+    interrupted one may be in the middle of speaking to the JVM.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    over = threading.Event()
+
+    def cancel_on() -> None:
+        while not over.is_set():
+            with suppress(Exception):
+                cancel()
+            over.wait(_CANCEL_SECONDS)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not stopped.is_set():
+            stopped.set()
+            threading.Thread(target=cancel_on, daemon=True).start()
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        over.set()
+        signal.signal(signal.SIGINT, before)
 
 
 def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
@@ -96,7 +142,7 @@ def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
     A session in this process is asked through its context: its own `interruptTag` knows only the
     tags of the JVM thread that asks, and an interrupt costs Python the connection to that thread.
     """
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(spark):
         return spark.addTag, spark.interruptTag, spark.removeTag
     context = spark.sparkContext
     return context.addJobTag, context.cancelJobsWithTag, context.removeJobTag

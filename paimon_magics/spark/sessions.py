@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
+from paimon_magics.spark.progress import starting
 
 __all__ = ["adopt", "is_alive", "slots", "start"]
 
@@ -74,7 +75,7 @@ def start(settings: Settings) -> SparkSession:
             builder = builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
     log = folder / "spark.log"
     try:
-        with _error_stream_to(log):
+        with _error_stream_to(log), starting():
             spark = builder.getOrCreate()
     except Exception as error:
         raise SetupError(
@@ -140,7 +141,7 @@ def slots(spark: SparkSession) -> int:
     with suppress(Exception):
         return max(1, int(spark.sparkContext.defaultParallelism))
     with suppress(Exception):
-        return max(1, int(spark.conf.get("spark.default.parallelism") or _SLOTS_UNKNOWN))
+        return max(1, int(spark.conf.get("spark.default.parallelism", "") or _SLOTS_UNKNOWN))
     return _SLOTS_UNKNOWN
 
 

@@ -6,6 +6,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.session.session import active_session
 from tests.magics.conftest import Run
@@ -124,7 +125,10 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         ends = [done for done in completed(connected, cell) if done.endswith(expected)]
         assert ends, (text, completed(connected, cell))
         assert ends[0].startswith("%%paimon\n" + before[: len(before) - len(expected)])
-    assert not any(done.endswith(":unit") for done in completed(connected, "%%paimon\nSELECT :un|"))
+    magics = connected.magics_manager.registry["PaimonMagics"]
+    assert isinstance(magics, PaimonMagics)
+    cell = "%%paimon\nSELECT :un"
+    assert magics.completer.offers(cell, len(cell)) == ("un", [])  # no function
 
 
 @pytest.mark.spark

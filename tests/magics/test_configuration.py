@@ -2,14 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
+from traitlets.config import Config, PyFileConfigLoader
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError
 from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.settings import Settings
+
+HUB = Path(__file__).resolve().parents[2] / "notebooks" / "jupyterhub"
 
 
 def magics_of(shell: InteractiveShell) -> PaimonMagics:
@@ -42,6 +45,18 @@ def test_configuration_files_are_followed(
     shell.run_cell("%load_ext paimon_magics").raise_error()
     assert magics_of(shell).display_rows == 7
     assert magics_of(shell).catalog["metastore"] == "rest"
+
+
+def test_the_defaults_of_the_example_hub_are_followed(
+    make_shell: Callable[[Config], InteractiveShell],
+) -> None:
+    defaults = PyFileConfigLoader("ipython_config.py", path=str(HUB)).load_config()
+    assert defaults.InteractiveShellApp.extensions == ["paimon_magics"]
+    shell = make_shell(defaults)
+    shell.run_cell("%load_ext paimon_magics").raise_error()
+    magics = magics_of(shell)
+    configured = {name: getattr(magics, name) for name in defaults.PaimonMagics}
+    assert configured == dict(defaults.PaimonMagics)
 
 
 def test_ipythons_own_config_magic_knows_the_settings(shell: InteractiveShell) -> None:

@@ -1,0 +1,259 @@
+"""Watching Spark jobs while they run, for whoever `listening` knows that wants to hear of it.
+
+`watched` goes around jobs and tells the listener about them, from a thread of its own, then that
+they have ended. Without a listener nothing is watched and nothing is asked of Spark.
+
+Sessions in this process are asked through their status tracker, and through the monitoring API of
+their web page, where it is on, for rows and bytes. Spark Connect tells tasks and bytes by itself,
+and no rows. Watching never fails a job: what can't be learned is not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from paimon_magics.planning.progress import Progress, StageProgress
+from paimon_magics.spark.listening import Listener, listen, listener
+
+__all__ = ["is_connect", "starting", "watched"]
+
+_FIRST_SECONDS = 0.4  # a job that is done by then shows nothing
+_EVERY_SECONDS = 0.3
+_PAGE_TIMEOUT_SECONDS = 1.0
+_STAGES_ASKED_MAX = 8  # of one look at the web page
+_GROUP = "spark.jobGroup.id"
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def watched(spark: SparkSession, tag: str) -> AbstractContextManager[None]:
+    """Tell the listener, where there is one, about the jobs of the body; `tag` is theirs alone."""
+
+    def watch() -> _Look:
+        return _ConnectWatch(spark) if is_connect(spark) else _Watch(spark, tag)
+
+    return _told(watch)
+
+
+def starting() -> AbstractContextManager[None]:
+    """Tell the listener, where there is one, that Spark starts in the body."""
+    return _told(_Starting)
+
+
+class _Look(Protocol):
+    """Something to look at now and then."""
+
+    def look(self) -> Progress: ...
+
+    def end(self) -> None: ...
+
+
+@contextmanager
+def _told(begin: Callable[[], _Look]) -> Iterator[None]:
+    hears = listener()
+    if hears is None:
+        yield
+        return
+    listen(None)  # what runs inside is part of the same
+    watch: _Look | None = None
+    with suppress(Exception):
+        watch = begin()
+    over = threading.Event()
+    # Told by one at a time, and never again once it is over.
+    turn = threading.Lock()
+    if watch is not None:
+        run = copy_context().run  # what is shown belongs to the cell of this thread
+        arguments = (_look_on, watch, hears, over, turn)
+        threading.Thread(target=run, args=arguments, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+        with turn, suppress(Exception):
+            hears(None)
+        if watch is not None:
+            with suppress(Exception):  # Spark may have been stopped
+                watch.end()
+        listen(hears)
+
+
+def _look_on(watch: _Look, hears: Listener, over: threading.Event, turn: threading.Lock) -> None:
+    wait = _FIRST_SECONDS
+    while not over.wait(wait):
+        with suppress(Exception):
+            progress = watch.look()
+            with turn:
+                if not over.is_set():
+                    hears(progress)
+        wait = _EVERY_SECONDS
+
+
+class _Starting:
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def look(self) -> Progress:
+        return Progress(time.monotonic() - self._started, doing="starting")
+
+    def end(self) -> None:
+        pass
+
+
+@dataclass
+class _Seen:
+    """A stage, when it was first seen, and whether its numbers are the last ones."""
+
+    since: float
+    progress: StageProgress
+    is_final: bool = False
+
+
+class _Watch:
+    """Asks a session of this process. Its jobs are told from others by their group: the caller's
+    own where there is one, else `tag`."""
+
+    def __init__(self, spark: SparkSession, tag: str) -> None:
+        self._started = time.monotonic()
+        self._context = spark.sparkContext
+        self._tracker = self._context.statusTracker()
+        self._own = self._context.getLocalProperty(_GROUP) is None
+        if self._own:
+            self._context.setLocalProperty(_GROUP, tag)
+        self._group = tag if self._own else str(self._context.getLocalProperty(_GROUP))
+        self._ended: set[int] = (
+            set() if self._own else set(self._tracker.getJobIdsForGroup(self._group))
+        )
+        self._seen: dict[int, _Seen] = {}
+        self._page: str | None = ""
+
+    def end(self) -> None:
+        if self._own:
+            self._context.setLocalProperty(_GROUP, None)  # type: ignore[arg-type]
+
+    def look(self) -> Progress:
+        active = set(self._tracker.getActiveStageIds())
+        for id in self._tracker.getJobIdsForGroup(self._group):
+            if id in self._ended:
+                continue
+            job = self._tracker.getJobInfo(id)
+            if job is None:
+                continue
+            if job.status != "RUNNING":
+                self._ended.add(id)
+            for stage_id in job.stageIds:
+                self._look_at(int(stage_id), active)
+        self._read_page()
+        now = time.monotonic()
+        return Progress(
+            now - self._started, tuple(self._seen[id].progress for id in sorted(self._seen))
+        )
+
+    def _look_at(self, id: int, active: set[int]) -> None:
+        seen = self._seen.get(id)
+        if seen is not None and seen.progress.is_done:
+            return
+        info = self._tracker.getStageInfo(id)
+        # Which stages are active is known at once, how many of their tasks run a while later.
+        if info is None or (id not in active and not info.numCompletedTasks):
+            return  # it waits, or need not run
+        now = time.monotonic()
+        if seen is None:
+            seen = self._seen[id] = _Seen(now, StageProgress(0, 0))
+        seen.progress = StageProgress(
+            info.numTasks,
+            info.numCompletedTasks,
+            info.numActiveTasks,
+            seen.progress.rows_read,
+            seen.progress.bytes_read,
+            now - seen.since,
+        )
+
+    def _read_page(self) -> None:
+        """Rows and bytes of stages that run, or ended since the last look."""
+        if self._page == "":
+            address = self._context.uiWebUrl
+            application = self._context.applicationId
+            path = f"{address}/api/v1/applications/{application}/stages"
+            self._page = path if address else None
+        asked = [id for id in sorted(self._seen) if not self._seen[id].is_final]
+        for id in asked[-_STAGES_ASKED_MAX:]:
+            if self._page is None:
+                return
+            seen = self._seen[id]
+            try:
+                attempts = _json_at(f"{self._page}/{id}?details=false")
+            except Exception:
+                self._page = None  # switched off, behind a login, or far away
+                return
+            done = seen.progress
+            seen.progress = StageProgress(
+                done.tasks,
+                done.tasks_done,
+                done.tasks_running,
+                sum(attempt["inputRecords"] for attempt in attempts),
+                sum(attempt["inputBytes"] for attempt in attempts),
+                done.seconds,
+            )
+            seen.is_final = all(attempt["status"] != "ACTIVE" for attempt in attempts)
+
+
+class _ConnectWatch:
+    """Keeps what a session of Spark Connect tells; several jobs of a statement one after the
+    other."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._started = time.monotonic()
+        self._spark = spark
+        self._seen: dict[int, _Seen] = {}
+        spark.registerProgressHandler(self._told)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        self._spark.removeProgressHandler(self._told)  # type: ignore[arg-type]
+
+    def look(self) -> Progress:
+        stages = list(self._seen.items())
+        return Progress(
+            time.monotonic() - self._started, tuple(seen.progress for _, seen in sorted(stages))
+        )
+
+    def _told(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        """What PySpark calls, in the thread that waits for the job."""
+        running = inflight_tasks
+        for stage in stages or ():
+            if not stage.num_completed_tasks and not running:
+                continue  # it waits, or need not run
+            now = time.monotonic()
+            seen = self._seen.get(stage.stage_id)
+            if seen is None:
+                seen = _Seen(now, StageProgress(0, 0))
+            is_done = stage.num_completed_tasks >= stage.num_tasks
+            if not seen.progress.is_done or not seen.progress.tasks:
+                seen.progress = StageProgress(
+                    stage.num_tasks,
+                    stage.num_completed_tasks,
+                    0 if is_done else running,
+                    0,
+                    stage.num_bytes_read,
+                    now - seen.since,
+                )
+            self._seen[stage.stage_id] = seen
+
+
+def _json_at(address: str) -> Any:
+    # Not through a proxy: it is this process's own JVM.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(address, timeout=_PAGE_TIMEOUT_SECONDS) as answer:
+        return json.load(answer)

@@ -1,0 +1,115 @@
+"""A Jupyter kernel of the tests' own, spoken to as a frontend does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.manager import KernelManager
+
+_SECONDS_MAX = 120
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Done:
+    """What a cell came to. `displays` are the outputs that stay, as a notebook would save them,
+    `updates` everything that was shown on the way; `error` is what the traceback says."""
+
+    error: str = ""
+    printed: str = ""
+    displays: list[dict[str, Any]] = field(default_factory=list)
+    updates: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Kernel:
+    """A kernel that runs in `folder`, in a process of its own."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        self.folder = folder
+        aside = folder / "aside"
+        aside.mkdir()
+        self._manager = KernelManager(kernel_name="python3")
+        self._manager.start_kernel(
+            cwd=str(folder),
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "widgets")]),
+                "PYSPARK_PYTHON": sys.executable,
+                "IPYTHONDIR": str(folder / "ipython"),
+                "PAIMON_COORDINATOR": "in-process",
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "TMPDIR": str(aside),
+                "SPARK_LOCAL_DIRS": str(aside),
+                "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={aside}",
+                **environment,
+            },
+        )
+        self._client = self._manager.blocking_client()
+        self._client.start_channels()
+        self._client.wait_for_ready(timeout=_SECONDS_MAX)
+
+    def stop(self) -> None:
+        group = self._manager.provisioner.pgid
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+        # Its JVM, too, which is not told of a kernel that is killed.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+
+    def interrupt(self) -> None:
+        """What the stop button does."""
+        self._manager.interrupt_kernel()
+
+    def run(self, code: str) -> Done:
+        """Run a cell that must succeed."""
+        done = self.execute(code)
+        assert not done.error, done.error
+        return done
+
+    def execute(
+        self, code: str, *, attended: bool = True, meanwhile: Callable[[], bool] | None = None
+    ) -> Done:
+        """Run a cell. While it runs, `meanwhile` is called until it returns True."""
+        done = Done()
+        started = time.monotonic()
+        message = self._client.execute(code, allow_stdin=attended)
+        shown: dict[str, dict[str, Any]] = {}
+        while True:
+            assert time.monotonic() < started + _SECONDS_MAX, done.updates[-1:]
+            if meanwhile is not None and meanwhile():
+                meanwhile = None
+            try:
+                news = self._client.get_iopub_msg(timeout=0.02)
+            except queue.Empty:
+                continue
+            if news["parent_header"].get("msg_id") != message:
+                continue
+            content = news["content"]
+            match news["msg_type"]:
+                case "stream":
+                    done.printed += content["text"]
+                case "error":
+                    done.error = "\n".join(content["traceback"])
+                case "display_data" | "execute_result" | "update_display_data":
+                    done.updates.append(content["data"])
+                    id = content.get("transient", {}).get("display_id")
+                    if news["msg_type"] == "update_display_data":
+                        shown[id].clear()
+                        shown[id].update(content["data"])
+                    else:
+                        done.displays.append(dict(content["data"]))
+                        if id is not None:
+                            shown[id] = done.displays[-1]
+                case "status" if content["execution_state"] == "idle":
+                    done.seconds = time.monotonic() - started
+                    return done

@@ -1,0 +1,141 @@
+"""Cells in a real kernel, on Spark in the kernel's own JVM and on Spark Connect: they show how far
+they are, one interrupt stops them, and they ask before they take much away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.magics.kernel import Done, Kernel
+from tests.session.evidence import files
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+CONNECT = {
+    "classic": "%paimon connect warehouse=lake master=local[2]",
+    "Spark Connect": """\
+from pyspark.sql import SparkSession
+server = SparkSession.builder.remote("local[2]").getOrCreate()
+%paimon connect warehouse=lake spark=server""",
+}
+# Tasks that hand over some rows, say so by a file, and then wait for longer than the test lasts.
+SLOW = """\
+import pathlib, time
+session = paimon_magics.active_session()
+marker = pathlib.Path("begun").absolute()
+
+def rows(frames):
+    for frame in frames:
+        yield frame.head(1000)
+        marker.touch()
+        time.sleep(60)
+
+session.spark.range(0, 200_000, 1, 2).mapInPandas(rows, "id BIGINT").createOrReplaceTempView("slow")
+"""
+TABLE = "%%paimon\nCREATE TABLE t (id BIGINT, v STRING);\nINSERT INTO t VALUES (0, 'before')"
+INSERT = "%%paimon\nINSERT INTO t SELECT id, 'interrupted' FROM slow"
+# Not how fast it is, which benchmarks say, but that it did not wait for the tasks' sleep to end.
+SECONDS_MAX = 20
+SELECT = "%%paimon\nSELECT sum(id) FROM slow"
+
+
+@pytest.fixture(scope="module", params=CONNECT)
+def kernel(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kernel]:
+    folder = tmp_path_factory.mktemp("kernel")
+    kernel = Kernel(folder)
+    try:
+        kernel.run("%load_ext paimon_magics\nimport paimon_magics")
+        kernel.run(CONNECT[request.param])
+        kernel.run(SLOW)
+        kernel.run(TABLE)
+        yield kernel
+    finally:
+        kernel.stop()
+
+
+def interrupted(kernel: Kernel, code: str) -> tuple[Done, float]:
+    """What a cell came to that is interrupted when it has begun and shown how far it is, and the
+    seconds that it took to end after that."""
+    marker = kernel.folder / "begun"
+    marker.unlink(missing_ok=True)
+    pressed: list[float] = []
+
+    def press() -> bool:
+        if not marker.exists():
+            return False
+        time.sleep(1)  # tasks run, and are told of
+        pressed.append(time.monotonic())
+        kernel.interrupt()
+        return True
+
+    done = kernel.execute(code, meanwhile=press)
+    return done, time.monotonic() - pressed[0]
+
+
+@pytest.mark.parametrize("code", [INSERT, SELECT], ids=["INSERT", "SELECT"])
+def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, code: str) -> None:
+    before = files(kernel.folder / "lake")
+    done, seconds = interrupted(kernel, code)
+    assert seconds < SECONDS_MAX
+    assert done.error.startswith("KeyboardInterrupt: the cell was stopped"), done.error
+    told = [data["text/plain"] for data in done.updates if data]
+    assert any("0 of 2 tasks" in text for text in told), told
+    assert done.displays == [{}], "nothing of it is saved"
+    assert files(kernel.folder / "lake") == before
+    again = kernel.run("%%paimon\nSELECT * FROM t")
+    assert again.displays[-1]["text/plain"].endswith("before\n1 row")
+
+
+TAKES_AWAY = """%%paimon{}
+CREATE TABLE IF NOT EXISTS days (id INT, day STRING) PARTITIONED BY (day);
+INSERT OVERWRITE days VALUES (3, 'wed')"""
+FILL = """%%paimon
+CREATE TABLE days (id INT, day STRING) PARTITIONED BY (day);
+INSERT INTO days VALUES (1, 'mon'), (2, 'tue')"""
+ROWS = "%%paimon\nSELECT day FROM days ORDER BY day"
+
+
+def test_a_cell_asks_who_can_answer_before_it_takes_much_away(kernel: Kernel) -> None:
+    def days() -> str:
+        text: str = kernel.run(ROWS).displays[-1]["text/plain"]
+        return " ".join(text.split()[2:-2])
+
+    kernel.run(FILL)
+    refused = kernel.execute(TAKES_AWAY.format(""))
+    assert refused.error.startswith(
+        "UnconfirmedError: INSERT OVERWRITE `default.days` without PARTITION takes away 2 rows in "
+        "2 files ("
+    ), refused.error
+    assert ") of 2 partitions." in refused.error
+    assert "begin the cell with %%paimon --yes" in refused.error
+    assert days() == "mon tue"
+    kernel.run("%%paimon --dry-run\nTRUNCATE TABLE days")
+    kernel.run("%%paimon --preview\nTRUNCATE TABLE days")
+    kernel.run("%%paimon\nTRUNCATE TABLE days PARTITION (day = 'mon')")
+    assert days() == "tue"
+    kernel.run(TAKES_AWAY.format(" --yes"))
+    assert days() == "wed"
+    done = kernel.execute(TAKES_AWAY.format(""), attended=False)
+    assert (done.error, days()) == ("", "wed")
+    for statement in ("TRUNCATE TABLE days", "DROP TABLE days"):
+        assert "takes away 1 row in 1 file (" in kernel.execute(f"%%paimon\n{statement}").error
+    kernel.run("%paimon config confirm=False")
+    kernel.run("%%paimon\nTRUNCATE TABLE days")
+    kernel.run("%paimon config confirm=True")
+    kernel.run("%%paimon\nTRUNCATE TABLE days;\nDROP TABLE days")  # nothing is in it
+
+
+def test_who_runs_notebooks_without_looking_is_shown_no_progress(kernel: Kernel) -> None:
+    slow = "%%paimon\nSELECT count(*) FROM slow"
+    code = SLOW.replace("time.sleep(60)", "time.sleep(0.8)")
+    kernel.run(code)
+    try:
+        assert kernel.run(slow).updates[0]["text/plain"].startswith("Spark")
+        (only,) = kernel.execute(slow, attended=False).updates
+        assert only["text/plain"].startswith("count(1)")
+    finally:
+        kernel.run(SLOW)
