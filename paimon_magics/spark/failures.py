@@ -16,6 +16,7 @@ from paimon_magics.errors import (
     UnknownNameError,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
+from paimon_magics.statements.misreadings import misreading
 
 __all__ = ["translate"]
 
@@ -62,6 +63,10 @@ def translate(
         place["statement"] = None
     if CHECK_FAILED in message:
         return _check_failed(message)
+    if condition == "PARSE_SYNTAX_ERROR" and statement is not None and position is not None:
+        # Spark names a word of the text that it was given, which may be none of the user's.
+        wrong, hint = misreading(statement, position)
+        return StatementSyntaxError(wrong, hint=hint, **place)  # type: ignore[arg-type]
     if condition.startswith("PARSE_") or condition == "INVALID_SQL_SYNTAX":
         return StatementSyntaxError(message, hint="Correct the statement.", **place)  # type: ignore[arg-type]
     if condition.startswith("UNRESOLVED_COLUMN") or condition.startswith("UNRESOLVED_USING_COLUMN"):
@@ -79,7 +84,16 @@ def translate(
             hint=f"Define `{name}` before running the statement.",
             **place,  # type: ignore[arg-type]
         )
-    if condition.split(".")[0] in ("TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_ROUTINE"):
+    if condition.split(".")[0] == "UNRESOLVED_ROUTINE":
+        name = parameters.get("routineName", "").strip("`")
+        return UnknownNameError(
+            f"There is no function `{name}`.",
+            hint=f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists those that begin so.",
+            **place,  # type: ignore[arg-type]
+        )
+    if condition.split(".")[0] == "INVALID_CONF_VALUE":
+        return InvalidValueError(message, hint="Correct the value.", **place)  # type: ignore[arg-type]
+    if condition.split(".")[0] == "TABLE_OR_VIEW_NOT_FOUND":
         return UnknownNameError(message, hint="Check the name.", **place)  # type: ignore[arg-type]
     if condition.split(".")[0] in _INVALID_VALUE:
         return InvalidValueError(
