@@ -104,11 +104,13 @@ class _ReadTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.tables.reading import spark_batches
+        from paimon_magics.tables.worker_memory import keep_modules
 
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 rows = (row for split in self.tasks[task] for row in self.reader.rows(split))
                 yield from spark_batches(rows, self.reader.files.batch_rows)
+        keep_modules()
 
 
 @contextmanager
