@@ -259,9 +259,11 @@ class _OwnerTasks:
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from paimon_magics.tables.worker_memory import keep_modules
         from paimon_magics.tables.writing import with_owners
 
         yield from with_owners(batches, self.task, self.name)
+        keep_modules()
 
 
 @dataclass(frozen=True)
@@ -273,9 +275,11 @@ class _AssignTasks:
     owner_column: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from paimon_magics.tables.worker_memory import keep_modules
         from paimon_magics.tables.writing import with_assigned_buckets
 
         yield from with_assigned_buckets(batches, self.task, self.hash_column, self.owner_column)
+        keep_modules()
 
 
 @dataclass(frozen=True)
@@ -291,6 +295,7 @@ class _WriteTasks:
         import pyarrow as pa
         from pyspark import TaskContext
 
+        from paimon_magics.tables.worker_memory import keep_modules
         from paimon_magics.tables.writing import TooManyPartitionsError, Written, write_batches
 
         context = TaskContext.get()
@@ -324,3 +329,4 @@ class _WriteTasks:
                 ]
             ),
         )
+        keep_modules()
