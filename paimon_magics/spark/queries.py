@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import uuid
@@ -125,6 +126,7 @@ def _cancelled_at_interrupt(
     def handle(number: int, frame: FrameType | None) -> None:
         if not stopped.is_set():
             stopped.set()
+            logging.root.addFilter(_is_no_interrupt)
             threading.Thread(target=cancel_on, daemon=True).start()
         before(number, frame)
 
@@ -134,6 +136,12 @@ def _cancelled_at_interrupt(
     finally:
         over.set()
         signal.signal(signal.SIGINT, before)
+        logging.root.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Not what py4j logs, with its trace, about the interrupt that it lets through."""
+    return "KeyboardInterrupt while sending command" not in record.getMessage()
 
 
 def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
