@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from paimon_magics.planning.amounts import size_text
+from paimon_magics.planning.amounts import count_text, size_text
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.option_values import integer_value, memory_size_bytes
 
@@ -151,7 +151,7 @@ def _small_files(name: str, rules: LayoutRules, figures: Figures) -> Finding | N
         Severity.SERIOUS if share >= _SMALL_SHARE_SERIOUS else Severity.NOTICE,
         f"{figures.mergeable_files:,} of {figures.files:,} files are smaller than "
         f"{size_text(rules.small_below_bytes)} and could be merged{place}: compacting would leave "
-        f"about {figures.files_after:,} files.",
+        f"about {count_text(figures.files_after, 'file')}.",
         _compact(name, figures.worst_partition if figures.partitions > 1 else ""),
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
 
 from paimon_magics.columnar.updates import changed_columns, single_changes
 from paimon_magics.errors import InvalidValueError
@@ -17,10 +19,14 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshot_chain import snapshot_ids
 from paimon_magics.tables.system_tables import table_view
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 __all__ = ["changes_of", "latest_range", "table_text"]
 
 _ROWS_MAX = 1_000
 _SNAPSHOTS = 10
+_STEPS_MAX = 20
 _KINDS = {"+I": "inserted", "-U": "before an update", "+U": "after an update", "-D": "deleted"}
 
 
@@ -40,8 +46,12 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
     definition = connection.catalog.load(replace(name, system_table=None)).definition
     text = table_text(name)
     query = f"SELECT * FROM {text} WITH ('incremental-between' = '{start},{end}')"
-    frame = frame_of_table(connection, name, {"incremental-between": f"{start},{end}"})
-    found = Outcome(query, "SELECT", dataframe=frame).fetched(
+    frames = [
+        frame_of_table(connection, name, {"incremental-between": f"{one},{other}"})
+        for one, other in _steps(start, end)
+    ]
+    # Parts of a union come in its order, as long as nothing is shuffled.
+    found = Outcome(query, "SELECT", dataframe=reduce(_behind, frames)).fetched(
         lambda frame: frame.limit(_ROWS_MAX + 1).toArrow()
     )
     follow = found.num_rows > _ROWS_MAX
@@ -63,6 +73,18 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
         f"{' at least' if follow else ''}{f' ({said})' if said else ''}"
     )
     return Report("CHANGES", summary, (section,), tuple(notes))
+
+
+def _steps(start: str, end: str) -> list[tuple[str, str]]:
+    """The range one snapshot after the other, so that changes come in their order; tags, and a
+    range of many snapshots, as a whole."""
+    if not (start.isdigit() and end.isdigit()) or not 0 < int(end) - int(start) <= _STEPS_MAX:
+        return [(start, end)]
+    return [(str(id), str(id + 1)) for id in range(int(start), int(end))]
+
+
+def _behind(one: DataFrame, other: DataFrame) -> DataFrame:
+    return one.unionAll(other)
 
 
 def latest_range(connection: Connection, name: TableName) -> tuple[str, str]:

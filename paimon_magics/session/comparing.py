@@ -304,8 +304,10 @@ def _sample(rows: pa.Table, query: str) -> Section | None:
     if not rows.num_rows:
         return None
     note = f"At most {_SAMPLE} of them." if rows.num_rows >= _SAMPLE else ""
+    is_paired = "-U" in rows.column("rowkind").to_pylist()
+    heading = "Rows that differ" + (", before (-U) and after (+U)" if is_paired else "")
     return Section(
-        "Rows that differ, before (-U) and after (+U)", rows, query, note=note,
+        heading, rows, query, note=note,
         changed=changed_columns(rows),
     )  # fmt: skip
 

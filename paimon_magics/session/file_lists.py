@@ -19,6 +19,10 @@ from paimon_magics.tables.system_tables import table_view
 __all__ = ["files_of", "partitions_of"]
 
 _FILES_SHOWN = ("partition", "bucket", "level", "record_count", "file_size_in_bytes")
+_PARTITIONS_SHOWN = (
+    *("partition", "bucket_count", "record_count", "file_size_in_bytes"),
+    *("file_count", "small_file_count", "small_share"),
+)
 _DRAWN = 15
 
 
@@ -77,12 +81,11 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
         f"target-file-size of {size_text(layout.rules.target_bytes)}",
         bars,
     )
-    columns = tuple(name for name in found.column_names if name != "last_update_time")
     action = Action(
         "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
     )
     section = Section(
-        "", found, f"{shown}$partitions", columns, charts=(chart,) if bars else (),
+        "", found, f"{shown}$partitions", _PARTITIONS_SHOWN, charts=(chart,) if bars else (),
         actions=(action,) if found.num_rows > 1 else (),
     )  # fmt: skip
     said = [

@@ -110,7 +110,8 @@ class Outcome:
 
     def _repr_html_(self) -> str:
         if not self.shows_rows:
-            return f"<pre>{html.escape(str(self))}</pre>"
+            wrapped = "white-space:pre-wrap;word-break:normal"
+            return f'<pre style="{wrapped}">{html.escape(str(self))}</pre>'
         return render_html(self.page(), self.display_rows)
 
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:

@@ -41,7 +41,7 @@ def queue_of(administration: Administration) -> Report:
     sections = (
         Section("Open transactions", transactions, "", _TRANSACTIONS_SHOWN),
         Section("Small inserts", queues, "", _QUEUES_SHOWN, charts=charts),
-        Section("Coordinator", _coordinator(status), "", ("what",)),
+        Section("Coordinator", _coordinator(status), "", only_live=True),
     )
     return Report("QUEUE", summary, sections, refresh=lambda: queue_of(administration))
 

@@ -63,7 +63,8 @@ class Section:
     """A table of a report. `query` is the query, or the table, whose rows it has. `changed` names
     for each row the columns whose value is another than in the row before, of an update's rows.
 
-    `shown` columns are in the text; the others, of times and paths, differ from run to run.
+    `shown` columns are in the text; the others, of times and paths, differ from run to run, or are
+    too many. `only_live`: it is of this run alone, and left out of text and static pages.
     """
 
     heading: str
@@ -74,6 +75,7 @@ class Section:
     actions: tuple[Action, ...] = ()
     charts: tuple[Chart, ...] = ()
     note: str = ""
+    only_live: bool = False
 
     def text(self) -> str:
         """The first rows."""
@@ -121,7 +123,8 @@ class Report:
         return look_sql(self.sections[0].query, Look(), {}) if self.sections else ""
 
     def __str__(self) -> str:
-        parts = [self.summary, *(section.text() for section in self.sections), *self.notes]
+        kept = [section for section in self.sections if not section.only_live]
+        parts = [self.summary, *(section.text() for section in kept), *self.notes]
         return "\n\n".join(part for part in parts if part)
 
     def __repr__(self) -> str:

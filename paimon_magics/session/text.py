@@ -44,14 +44,25 @@ def render_text(page: pyarrow.Table, rows_max: int) -> str:
 
 
 def render_html(page: pyarrow.Table, rows_max: int) -> str:
-    """The same as an HTML table without scripts or styles of its own."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in page.column_names)
+    """The same as an HTML table without scripts; numbers stand to the right."""
+    sides = ["right" if is_number(field.type) else "left" for field in page.schema]
+    head = _html_cells("th", page.column_names, sides)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cut_text(value))}</td>" for value in row) + "</tr>"
+        f"<tr>{_html_cells('td', [cut_text(value) for value in row], sides)}</tr>"
         for row in _rows(page, rows_max)
     )
     footer = html.escape(_footer(page, rows_max))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{footer}</p>"
+    return (
+        f'<table style="margin-left:0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f"<p>{footer}</p>"
+    )
+
+
+def _html_cells(tag: str, texts: list[str], sides: list[str]) -> str:
+    return "".join(
+        f'<{tag} style="text-align:{side}">{html.escape(text)}</{tag}>'
+        for text, side in zip(texts, sides, strict=True)
+    )
 
 
 def shown_value(value: Any) -> str:

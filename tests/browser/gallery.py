@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "notebooks" / "07_views.ipynb"
-TALLEST_PX = 900
+TALLEST_PX = 820
 KEPT = "import shutil"  # the last cell closes what is looked at
 
 PICTURES = {
@@ -52,12 +55,14 @@ def main(folder: Path) -> None:
     notebook = json.loads(NOTEBOOK.read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     sources = ["".join(cell["source"]) for cell in cells]
+    os.environ["XDG_STATE_HOME"] = str(place / ".state")
     lab = Lab(place)
     try:
         kept = [source for source in sources if not source.startswith(KEPT)]
-        # Looked at while it waits, not after it was loaded.
+        # Looked at while it waits, not after it was loaded; by a coordinator of its own.
         kept = [source for source in kept if "session.flush" not in source]
-        lab.write("gallery.ipynb", *kept)
+        own = "warehouse={warehouse} coordinator=embedded"
+        lab.write("gallery.ipynb", *(one.replace("warehouse={warehouse}", own) for one in kept))
         with browser_page() as (page, elsewhere):
             page.set_viewport_size({"width": 1180, "height": 2400})
             lab.open(page, "gallery.ipynb")
@@ -72,6 +77,9 @@ def main(folder: Path) -> None:
             assert elsewhere == []
     finally:
         lab.stop()
+        for announced in place.glob(".state/paimon-magics/*/running.json"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(json.loads(announced.read_text())["pid"], signal.SIGTERM)
         shutil.rmtree(place, ignore_errors=True)
 
 

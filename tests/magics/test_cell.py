@@ -54,8 +54,8 @@ def test_a_result_is_shown_as_text_and_as_html(connected: InteractiveShell, run:
     shown, _ = connected.display_formatter.format(outcome)
     assert set(shown) == {"text/plain", "text/html", WIDGET}
     assert shown["text/plain"] == TEXT
-    assert shown["text/html"].startswith("<table><thead><tr><th>id</th>")
-    assert "<td>NULL</td>" in shown["text/html"]
+    assert '<th style="text-align:right">id</th>' in shown["text/html"]
+    assert '<td style="text-align:left">NULL</td>' in shown["text/html"]
 
 
 def test_the_same_data_is_shown_the_same(connected: InteractiveShell, run: Run) -> None:

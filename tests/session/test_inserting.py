@@ -191,6 +191,12 @@ def test_the_queue_shows_what_waits_and_what_could_not_be_loaded(events: Session
         "async_mode",
     )
     assert (shown["acknowledged"], shown["visible"], shown["waiting_rows"]) == (1, 0, 1)
+    live = events.reports.queue()
+    assert live.summary == (
+        "The coordinator takes new transactions; 0 transactions open; 1 row of small inserts waits"
+    )
+    assert live.refresh is not None
+    assert str(live.refresh()) == str(live)
     # Beside the session, so that nothing is loaded before.
     name = TableName("events", "default")
     from paimon_magics.statements.parsing import parse_statement

@@ -14,6 +14,7 @@ from paimon_magics.errors import StatementError
 from paimon_magics.planning.looks import Condition, Look, Order
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.paging import ArrowRows, QueryRows, Rows, rows_of
+from paimon_magics.session.session import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,9 +31,7 @@ QUERY = (
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    import paimon_magics
-
-    with paimon_magics.connect(tmp_path_factory.mktemp("lake"), spark=spark) as session:
+    with connect(tmp_path_factory.mktemp("lake"), coordinator="in-process", spark=spark) as session:
         session.run("SET spark.sql.session.timeZone = UTC")
         yield session
     spark.conf.unset("spark.sql.session.timeZone")

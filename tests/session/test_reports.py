@@ -11,12 +11,14 @@ from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidValueError,
     PaimonMagicsError,
+    SetupError,
     StatementSyntaxError,
     UnknownNameError,
     UnsupportedStatementError,
 )
 from paimon_magics.session.profiling import Effort
 from paimon_magics.session.reports import Report
+from paimon_magics.session.session import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,9 +50,7 @@ CREATE TABLE empty (k INT)
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    import paimon_magics
-
-    with paimon_magics.connect(tmp_path_factory.mktemp("lake"), spark=spark) as session:
+    with connect(tmp_path_factory.mktemp("lake"), coordinator="in-process", spark=spark) as session:
         session.run(TABLES)
         yield session
 
@@ -138,6 +138,9 @@ def test_what_an_update_changed_is_marked(lake: Session, table: str) -> None:
     assert [row[:3] for row in rows(report)] == [("-U", 1, 10), ("+U", 1, 11), ("-D", 2, 20)]
     assert report.sections[0].changed == ((), ("price", "op"), ())
     assert report.notes == ()
+    assert [row[0] for row in rows(lake.reports.changes(table, "0", "2"))] == [
+        "+I", "+I", "-U", "+U", "-D"
+    ], "one snapshot after the other"  # fmt: skip
     assert "(1 before an update, 1 after an update, 1 deleted)" in report.summary
 
 
@@ -185,15 +188,6 @@ def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
     assert lake.reports.explain("SELECT * FROM logs$files").data.num_rows == 0
 
 
-def test_the_queue_is_read_anew_when_it_is_asked_for(lake: Session) -> None:
-    report = lake.reports.queue()
-    assert report.summary == (
-        "The coordinator takes new transactions; 0 transactions open; 0 rows of small inserts wait"
-    )
-    assert report.refresh is not None
-    assert str(report.refresh()) == str(report)
-
-
 @pytest.mark.parametrize(
     ("ask", "error", "said"),
     [
@@ -209,6 +203,7 @@ def test_the_queue_is_read_anew_when_it_is_asked_for(lake: Session) -> None:
         (lambda r: r.explain("DROP TABLE orders"), UnsupportedStatementError, "--explain"),
         (lambda r: r.explain("SELECT 1; SELECT 2"), UnsupportedStatementError, "one query"),
         (lambda r: r.explain("SELECT (1"), StatementSyntaxError, ""),
+        (lambda r: r.queue(), SetupError, "coordinator"),
     ],
 )
 def test_what_can_not_be_shown_is_answered_with_the_next_step(

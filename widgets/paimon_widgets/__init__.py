@@ -28,7 +28,7 @@ def register(shell: InteractiveShell) -> None:
     """Show layouts, reports and rows as pictures and tables to work with in this shell."""
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
     for shown, view in _VIEWS.items():
-        formatter.for_type(shown, _bundle_of(view))
+        formatter.for_type(shown, _bundle_of(view, shell))
 
 
 def unregister(shell: InteractiveShell) -> None:
@@ -38,11 +38,16 @@ def unregister(shell: InteractiveShell) -> None:
         formatter.pop(shown, None)
 
 
-def _bundle_of(view: str) -> Callable[..., dict[str, Any]]:
+def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, Any]]:
     module, _, name = view.partition(".")
 
     def bundle(shown: Any, **_: Any) -> dict[str, Any]:
-        made: dict[str, Any] = getattr(importlib.import_module(f"{__name__}.{module}"), name)(shown)
+        from paimon_widgets.assets import is_run_by_a_program
+
+        make = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        # A program would keep a widget's state in the notebook, and what shows that later fetches
+        # code from elsewhere in place of the static page.
+        made: dict[str, Any] = make(shown, live=not is_run_by_a_program(shell))
         return made
 
     return bundle

@@ -20,8 +20,8 @@ _MARKS = {Severity.GOOD: "✓", Severity.NOTICE: "!", Severity.SERIOUS: "‼"}
 _WORST_MAX = 10
 
 
-def health_bundle(health: Health) -> dict[str, Any]:
-    """What a notebook shows of it."""
+def health_bundle(health: Health, *, live: bool = True) -> dict[str, Any]:
+    """What a notebook shows of it: a page, `live` or not."""
     return {"text/plain": str(health), "text/html": health_html(health)}
 
 

@@ -101,10 +101,11 @@ class LayoutView(anywidget.AnyWidget):
             self.send(answer)
 
 
-def layout_bundle(layout: Layout) -> dict[str, Any]:
-    """What a notebook shows of a layout: text, a static page, and the widget where it can be."""
+def layout_bundle(layout: Layout, *, live: bool = True) -> dict[str, Any]:
+    """What a notebook shows of a layout: text, a static page, and the widget where it is live."""
     bundle: dict[str, Any] = {"text/plain": str(layout), "text/html": layout_html(layout)}
-    return with_widget(bundle, LayoutView(layout)) if layout.data.num_rows else bundle
+    has_cells = layout.data.num_rows > 0
+    return with_widget(bundle, LayoutView(layout)) if live and has_cells else bundle
 
 
 def _place(cell: dict[str, Any]) -> str:

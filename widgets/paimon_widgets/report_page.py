@@ -16,9 +16,16 @@ _ROWS_MAX = 20
 
 def report_html(report: Report) -> str:
     """The whole page."""
-    parts = [paragraph(report.summary), *map(_section, report.sections)]
-    parts += [paragraph(note) for note in report.notes]
+    kept = [section for section in report.sections if not section.only_live]
+    parts = [paragraph(report.summary), *map(_section, kept), *map(_note, report.notes)]
     return f'<div class="paimon-report">{"".join(parts)}</div>'
+
+
+def _note(note: str) -> str:
+    """A sentence, and the statement that would help below it."""
+    said, _, statement = note.partition("\n")
+    shown = f"<pre>{html.escape(statement.strip())}</pre>" if statement else ""
+    return paragraph(said) + shown
 
 
 def _section(section: Section) -> str:

@@ -192,16 +192,16 @@ class ReportView(anywidget.AnyWidget):
         }
 
 
-def report_bundle(report: Report) -> dict[str, Any]:
-    """What a notebook shows of a report: text, a static page, and the widget where it can be."""
+def report_bundle(report: Report, *, live: bool = True) -> dict[str, Any]:
+    """What a notebook shows of a report: text, a static page, and the widget where it is live."""
     bundle: dict[str, Any] = {"text/plain": str(report), "text/html": report_html(report)}
-    return with_widget(bundle, ReportView(report))
+    return with_widget(bundle, ReportView(report)) if live else bundle
 
 
-def outcome_bundle(outcome: Outcome) -> dict[str, Any]:
+def outcome_bundle(outcome: Outcome, *, live: bool = True) -> dict[str, Any]:
     """The same of an Outcome; one without rows has no widget."""
     bundle: dict[str, Any] = {"text/plain": str(outcome), "text/html": outcome._repr_html_()}
-    if not outcome.shows_rows or not outcome.page().num_columns:
+    if not live or not outcome.shows_rows or not outcome.page().num_columns:
         return bundle
     return with_widget(bundle, ReportView(outcome))
 

@@ -39,8 +39,8 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str =
     body = "".join(f"<tr>{''.join(map(_td, row))}</tr>" for row in cells)
     title = f"<p><strong>{html.escape(caption)}</strong></p>" if caption else ""
     return (
-        f'{title}<table style="margin-left:0"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+        f'{title}<div style="overflow-x:auto"><table style="margin-left:0"><thead><tr>{head}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
     )
 
 

@@ -30,7 +30,7 @@ function sheetView(sheet, ask) {
   const clear = element("button", "Clear", { type: "button" });
   filters.append(column, operator, value, add, clear);
 
-  const sql = element("code", sheet.sql);
+  const sql = element("code", sheet.sql, { tabindex: "0", "aria-label": "the query" });
   const rows = element("div", "", { class: "rows" });
   const told = element("div", "", { class: "told", role: "status", "aria-live": "polite" });
   const pager = element("div", "", { class: "bar" });
