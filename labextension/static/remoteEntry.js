@@ -1,4 +1,4 @@
-// SQL highlighting of `%%paimon` cells in JupyterLab 4.
+// SQL highlighting of `%%paimon` cells in JupyterLab 4, and saved views without their kernel.
 //
 // Written by hand as what JupyterLab loads of a prebuilt extension: a container with `init` and
 // `get`, which takes CodeMirror and JupyterLab's own packages from what the page shares. So there is
@@ -140,6 +140,53 @@
     };
   }
 
+  // A saved notebook has a static page beside each view. JupyterLab shows an error in place of a view
+  // whose kernel is gone; here the page takes its place.
+  function savedViews(notebook) {
+    const gone = "Error displaying widget: model not found";
+
+    function show(panel) {
+      for (const node of panel.content.node.querySelectorAll(".jp-OutputArea-output")) {
+        if (node.children.length || node.textContent !== gone) continue;
+        const cells = panel.content.widgets;
+        const area = cells.find((cell) => cell.outputArea?.node.contains(node))?.outputArea;
+        const place = area?.widgets.findIndex((one) => one.node.contains(node)) ?? -1;
+        const model = place < 0 ? null : area.model.get(place);
+        if (!model?.data["text/html"]) continue;
+        const page = area.rendermime.createRenderer("text/html");
+        page.renderModel(model).then(() => {
+          node.classList.remove("jupyter-widgets");
+          node.replaceChildren(page.node);
+        });
+      }
+    }
+
+    function watch(panel) {
+      let waits = false;
+      const observer = new MutationObserver(() => {
+        if (waits) return;
+        waits = true;
+        requestAnimationFrame(() => {
+          waits = false;
+          if (!panel.isDisposed) show(panel);
+        });
+      });
+      observer.observe(panel.content.node, { childList: true, subtree: true });
+      panel.disposed.connect(() => observer.disconnect());
+    }
+
+    return {
+      id: "paimon-magics:saved-views",
+      description: "Shows the static page of a saved view whose kernel is gone.",
+      autoStart: true,
+      requires: [notebook.INotebookTracker],
+      activate: (_, tracker) => {
+        tracker.forEach(watch);
+        tracker.widgetAdded.connect((_, panel) => watch(panel));
+      },
+    };
+  }
+
   let scope = {};
 
   async function shared(name) {
@@ -156,8 +203,11 @@
     get: async (module) => {
       if (module !== "./extension") throw new Error(`paimon-magics has no ${module}`);
       const names = ["@jupyterlab/codemirror", "@codemirror/language", "@codemirror/state"];
-      const plugin = extension(...(await Promise.all(names.map(shared))));
-      return () => ({ __esModule: true, default: plugin });
+      const plugins = [
+        extension(...(await Promise.all(names.map(shared)))),
+        savedViews(await shared("@jupyterlab/notebook")),
+      ];
+      return () => ({ __esModule: true, default: plugins });
     },
   };
   window._JUPYTERLAB = window._JUPYTERLAB ?? {};

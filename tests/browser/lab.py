@@ -74,11 +74,16 @@ class Lab:
     def log(self) -> str:
         return self._log.read_text()[-5000:]
 
-    def stop(self) -> None:
+    def end_kernels(self) -> None:
+        """End every notebook's kernel, as one does who shuts it down."""
         headers = {"Authorization": f"token {_TOKEN}"}
+        for kind in ("sessions", "kernels"):
+            for one in httpx.get(f"{self.address}/api/{kind}", headers=headers).json():
+                httpx.delete(f"{self.address}/api/{kind}/{one['id']}", headers=headers)
+
+    def stop(self) -> None:
         with contextlib.suppress(httpx.HTTPError):
-            for kernel in httpx.get(f"{self.address}/api/kernels", headers=headers).json():
-                httpx.delete(f"{self.address}/api/kernels/{kernel['id']}", headers=headers)
+            self.end_kernels()
         self._process.terminate()
         try:
             self._process.wait(30)

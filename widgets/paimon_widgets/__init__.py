@@ -42,12 +42,12 @@ def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, An
     module, _, name = view.partition(".")
 
     def bundle(shown: Any, **_: Any) -> dict[str, Any]:
-        from paimon_widgets.assets import is_run_by_a_program
+        from paimon_magics.magics.frontend import is_attended, is_kernel
 
         make = getattr(importlib.import_module(f"{__name__}.{module}"), name)
         # A program would keep a widget's state in the notebook, and what shows that later fetches
         # code from elsewhere in place of the static page.
-        made: dict[str, Any] = make(shown, live=not is_run_by_a_program(shell))
+        made: dict[str, Any] = make(shown, live=is_attended(shell) or not is_kernel(shell))
         return made
 
     return bundle

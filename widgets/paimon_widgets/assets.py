@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WIDGET", "is_run_by_a_program", "script", "style", "with_widget"]
+__all__ = ["WIDGET", "script", "style", "with_widget"]
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 _STATIC = Path(__file__).with_name("static")
@@ -31,12 +31,3 @@ def with_widget(bundle: dict[str, Any], view: Any) -> dict[str, Any]:
     made = view._repr_mimebundle_()
     found = made[0] if isinstance(made, tuple) else made
     return {**bundle, WIDGET: found[WIDGET]} if found and WIDGET in found else bundle
-
-
-def is_run_by_a_program(shell: Any) -> bool:
-    """Whether this is a kernel, and nobody is there who could answer it: the request for its cell
-    says so, from nbconvert, nbval and papermill."""
-    if getattr(shell, "kernel", None) is None:
-        return False
-    request = shell.get_parent() or {}
-    return not request.get("content", {}).get("allow_stdin", False)
