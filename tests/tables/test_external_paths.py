@@ -1,0 +1,60 @@
+"""Files outside the table's folder (`data-file.external-paths`) are read where they are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pypaimon import Schema
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.views import ViewKind
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.data_reads import DataRead, plan_data_read
+from paimon_magics.tables.system_tables import metadata_table
+
+FIELDS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
+
+
+def files_of(read: DataRead) -> list[str]:
+    raw = [path for files in read.planned.raw for path in files.paths]
+    return raw + [file.path for split in read.planned.splits for file in split.files]
+
+
+@pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])
+def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
+    elsewhere = [tmp_path / "one", tmp_path / "two"]
+    options = {
+        "data-file.external-paths": ",".join(f"file://{folder}" for folder in elsewhere),
+        "data-file.external-paths.strategy": "round-robin",
+        **({"bucket": "1"} if keys else {}),
+    }
+    catalog.paimon.create_database("default", True)
+    schema = Schema.from_pyarrow_schema(FIELDS, primary_keys=keys, options=options)
+    catalog.paimon.create_table("default.t", schema, False)
+    for number in range(3):
+        builder = catalog.paimon.get_table("default.t").new_batch_write_builder()
+        writer, commit = builder.new_write(), builder.new_commit()
+        rows = {"k": [1, 2 + number], "v": [f"new {number}", f"only {number}"]}
+        writer.write_arrow(pa.table(rows, schema=FIELDS))
+        commit.commit(writer.prepare_commit())
+        writer.close()
+        commit.close()
+    read = plan_data_read(catalog.load(TableName("t", "default")), ViewKind.TABLE)
+    paths = files_of(read)
+    assert len(paths) == 3
+    assert all(str(tmp_path / "warehouse") not in path for path in paths)
+    found = [row for batch in read.rows() for row in batch.to_pylist()]
+    news = [row["v"] for row in found if row["k"] == 1]
+    assert sorted(news) == (["new 2"] if keys else ["new 0", "new 1", "new 2"])
+    assert sorted(row["v"] for row in found if row["k"] > 1) == ["only 0", "only 1", "only 2"]
+    shown = metadata_table(catalog, TableName("t", "default", system_table="files"))
+    assert sorted(shown.column("file_path").to_pylist()) == sorted(paths)
+    for folder in elsewhere:
+        shutil.rmtree(folder, ignore_errors=True)
+    with pytest.raises(TableDamagedError, match=r"/(one|two)/bucket-0/"):
+        list(read.rows())
