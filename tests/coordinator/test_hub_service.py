@@ -37,7 +37,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
     started.close()
 
 
-@pytest.mark.parametrize("name", ENVIRONMENT.keys() - {"JUPYTERHUB_SERVICE_NAME"})
+@pytest.mark.parametrize("name", sorted(ENVIRONMENT.keys() - {"JUPYTERHUB_SERVICE_NAME"}))
 def test_what_the_hub_has_not_said_is_named(environment: pytest.MonkeyPatch, name: str) -> None:
     environment.delenv(name)
     with pytest.raises(SetupError, match=f"{name} is not set") as raised:

@@ -534,7 +534,7 @@ BAD_COMMITS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "message"), BAD_COMMITS, ids=lambda case: str(case)[:30])
+@pytest.mark.parametrize(("body", "message"), BAD_COMMITS, ids=[m for _, m in BAD_COMMITS])
 def test_a_malformed_commit_is_refused_and_nothing_published(
     table: Any,
     http: httpx.Client,
