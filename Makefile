@@ -84,7 +84,8 @@ check: $(STAMP)  ## style, types and the ladder of imports: seconds
 
 .PHONY: test
 test: check  ## check, then every test and every notebook
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --nbval-current-env --nbval-cell-timeout=600 \
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	  --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
 
 # A real S3 server, in a folder of its own, for the long runs: built where there is Go.
