@@ -23,6 +23,14 @@ from paimon_magics.statements.statement import QueryText, TableReference
 
 _CANCEL_SECONDS = 0.2
 
+# Where py4j logs of an interrupt, and what: py4j.java_gateway.GatewayClient.send_command and
+# py4j.clientserver.ClientServerConnection.shutdown_socket.
+_PY4J_LOGGERS = (logging.root, logging.getLogger("py4j.clientserver"))
+_PY4J_ON_INTERRUPT = (
+    "KeyboardInterrupt while sending command",
+    "Exception occurred while shutting down connection",
+)
+
 _OnTag = Callable[[str], object]
 
 __all__ = ["cancellable", "is_temporary_view", "known_to_spark", "query_frame"]
@@ -126,7 +134,8 @@ def _cancelled_at_interrupt(
     def handle(number: int, frame: FrameType | None) -> None:
         if not stopped.is_set():
             stopped.set()
-            logging.root.addFilter(_is_no_interrupt)
+            for logger in _PY4J_LOGGERS:
+                logger.addFilter(_is_no_interrupt)
             threading.Thread(target=cancel_on, daemon=True).start()
         before(number, frame)
 
@@ -136,12 +145,15 @@ def _cancelled_at_interrupt(
     finally:
         over.set()
         signal.signal(signal.SIGINT, before)
-        logging.root.removeFilter(_is_no_interrupt)
+        for logger in _PY4J_LOGGERS:
+            logger.removeFilter(_is_no_interrupt)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Not what py4j logs, with its trace, about the interrupt that it lets through."""
-    return "KeyboardInterrupt while sending command" not in record.getMessage()
+    """Not what py4j logs, with its trace, about the interrupt that it lets through: that there was
+    one, and that the JVM had left the connection before py4j could close it."""
+    message = record.getMessage()
+    return not any(text in message for text in _PY4J_ON_INTERRUPT)
 
 
 def _tags(spark: SparkSession) -> tuple[_OnTag, _OnTag, _OnTag]:
