@@ -25,6 +25,7 @@ from IPython.core.completer import (
 
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
+from paimon_magics.statements.names import quoted, text_literal
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -309,13 +310,13 @@ class _Names:
         """A name as it stands in SQL: between back-quotes where it has to."""
         if self._expected.quote or _PLAIN_NAME.match(name):
             return name
-        return "`" + name.replace("`", "``") + "`"
+        return quoted(name)
 
     def _literal(self, text: str, is_text: bool) -> str:
         if not is_text:
             return text
-        escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-        return escaped if self._expected.quote else f"'{escaped}'"
+        literal = text_literal(text)
+        return literal[1:-1] if self._expected.quote else literal
 
     def _table(self, name: TableName) -> Any:
         return None if self._known is None else self._known.table(self._full(name))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.names import quoted, text_literal
 
 __all__ = [
     "OPERATORS",
@@ -175,8 +175,7 @@ def _literal(value: _Value) -> str:
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            return f"'{escaped}'"
+            return text_literal(value)
 
 
 def _kind(column: str, kinds: Mapping[str, Kind]) -> Kind:

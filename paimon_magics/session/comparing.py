@@ -22,7 +22,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.session.reports import Report, Section
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.names import quoted, text_literal
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.type_text import to_spark_sql
@@ -101,7 +101,7 @@ def _side(connection: Connection, table: Table, text: str) -> _Side:
     snapshot = target.snapshot
     view = table_view(connection.catalog, table.name, int(snapshot.id))
     columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
-    version = str(snapshot.id) if is_time else text.replace("\\", "\\\\").replace("'", "\\'")
+    version = text_literal(str(snapshot.id) if is_time else text)
     return _Side(text, snapshot, version, columns, named_files(view))
 
 
@@ -228,8 +228,8 @@ def _query(
     )
     now = ", ".join(quoted(column.name) for _, column in shared)
     table = _named(name)
-    one = f"SELECT {old} FROM {table} VERSION AS OF '{before.version}'{where}"
-    other = f"SELECT {now} FROM {table} VERSION AS OF '{after.version}'{where}"
+    one = f"SELECT {old} FROM {table} VERSION AS OF {before.version}{where}"
+    other = f"SELECT {now} FROM {table} VERSION AS OF {after.version}{where}"
     if not definition.is_primary_key_table:
         return (
             f"SELECT 'removed' AS `change`, * FROM ({one} EXCEPT ALL {other}) "
@@ -273,7 +273,7 @@ def _in_partitions(definition: TableDefinition, touched: Sequence[str]) -> str:
     is_text = any(word in kind for word in ("CHAR", "STRING"))
     if not is_text or any("__DEFAULT" in value or not value.strip() for value in values):
         return ""
-    literals = ", ".join("'" + v.replace("\\", "\\\\").replace("'", "\\'") + "'" for v in values)
+    literals = ", ".join(map(text_literal, values))
     return f" WHERE {quoted(key)} IN ({literals})"
 
 

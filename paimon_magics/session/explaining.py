@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.alterations import plan_alter_table
+from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
@@ -227,8 +228,8 @@ def _query_lines(
     for found in table_reads(connection, statement, query, parameters):
         lines.append(f"{found.name}: {found.road}")
         shown = " → ".join(
-            f"{one.step}: {_files(one.files)} of {_counted(one.buckets, 'bucket')}"
-            + ("" if one.partitions is None else f" in {_counted(one.partitions, 'partition')}")
+            f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
+            + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
             + f", {one.size_bytes:,} bytes"
             for one in found.funnel
         )
@@ -283,7 +284,7 @@ def _roads(plan: ReadPlan, read: DataRead) -> str:
     if plan.merge_file_count:
         parts.append(
             f"{_files(plan.merge_file_count)} by the native reader in "
-            f"{_counted(len(plan.tasks), 'task')} ({_reasons(plan)})"
+            f"{count_text(len(plan.tasks), 'task')} ({_reasons(plan)})"
         )
     if not plan.raw_file_count and not plan.merge_file_count:
         parts.append("no files")
@@ -390,8 +391,4 @@ def _columns(number: int) -> str:
 
 
 def _files(number: int) -> str:
-    return _counted(number, "file")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+    return count_text(number, "file")

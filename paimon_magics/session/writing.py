@@ -19,6 +19,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     nearest,
 )
+from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits import (
     Append,
     Change,
@@ -234,6 +235,7 @@ def remove_partitions(
     change = OverwritePartitions(tuple(specs))
     request = CommitRequest(transaction, change, properties=properties)
     receipt = _commit(connection, request)
+    stored = count_text(receipt.total_rows or 0, "row")
     return Outcome(
         statement=statement,
         kind=kind,
@@ -242,8 +244,7 @@ def remove_partitions(
         commit_kind=receipt.commit_kind,
         rows_written=0,
         files_written=0,
-        message=f"{kind}: `{table.name}` has {_rows(receipt.total_rows or 0)} stored now "
-        f"(snapshot {receipt.snapshot_id}).",
+        message=f"{kind}: `{table.name}` has {stored} stored now (snapshot {receipt.snapshot_id}).",
     )
 
 
@@ -405,7 +406,7 @@ def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritt
         commit_kind=receipt.commit_kind,
         rows_written=written,
         files_written=files,
-        message=f"{kind} `{table.name}`: {_rows(written)} written ({snapshot}).",
+        message=f"{kind} `{table.name}`: {count_text(written, 'row')} written ({snapshot}).",
         notes=_notes(table),
     )
 
@@ -427,7 +428,3 @@ def _notes(table: Table) -> tuple[str, ...]:
         shown = ", ".join(f"'{key}'" for key in idle)
         notes.append(f"Not applied to what was written; other engines make good for it: {shown}.")
     return tuple(notes)
-
-
-def _rows(number: int) -> str:
-    return "1 row" if number == 1 else f"{number:,} rows"

@@ -13,7 +13,14 @@ from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token
 
-__all__ = ["name_parts", "quoted", "table_name", "table_name_of", "try_table_name"]
+__all__ = [
+    "name_parts",
+    "quoted",
+    "table_name",
+    "table_name_of",
+    "text_literal",
+    "try_table_name",
+]
 
 _BRANCH_PREFIX = "branch_"
 
@@ -21,6 +28,11 @@ _BRANCH_PREFIX = "branch_"
 def quoted(name: str) -> str:
     """`name` between back-quotes."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """`text` as a literal of Spark's SQL, between single quotes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def table_name(cursor: Cursor, what: str = "a table's name") -> tuple[TableName, int]:

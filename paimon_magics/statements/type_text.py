@@ -24,7 +24,7 @@ from paimon_magics.statements.data_types import (
     as_nullable,
 )
 from paimon_magics.statements.keywords import word_set
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.names import quoted, text_literal
 from paimon_magics.statements.sql_types import read_type
 from paimon_magics.statements.tokens import tokenize
 
@@ -148,8 +148,7 @@ def _field_to_paimon(field: RowField) -> dict[str, Any]:
 def _field_to_spark_sql(field: RowField) -> str:
     suffix = "" if field.type.nullable else _NOT_NULL
     if field.comment is not None:
-        escaped = field.comment.replace("\\", "\\\\").replace("'", "\\'")
-        suffix += f" COMMENT '{escaped}'"
+        suffix += f" COMMENT {text_literal(field.comment)}"
     return f"{quoted(field.name)}: {to_spark_sql(field.type)}{suffix}"
 
 

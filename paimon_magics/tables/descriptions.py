@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.names import quoted, text_literal
 from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.partitions import list_partitions, partition_name
@@ -141,5 +141,4 @@ def _type_sql(data_type: DataType) -> str:
 
 
 def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "'" + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + "'"
+    return text_literal(text).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
