@@ -16,8 +16,9 @@ from paimon_magics import errors
 
 if TYPE_CHECKING:
     from paimon_magics.magics import load_ipython_extension, unload_ipython_extension
+    from paimon_magics.session.opening import active_session, connect
     from paimon_magics.session.outcome import Outcome
-    from paimon_magics.session.session import Session, active_session, connect
+    from paimon_magics.session.session import Session
 
 __version__ = "0.1.0"
 
@@ -35,8 +36,8 @@ __all__ = [
 _HOMES = {
     "Outcome": "paimon_magics.session.outcome",
     "Session": "paimon_magics.session.session",
-    "active_session": "paimon_magics.session.session",
-    "connect": "paimon_magics.session.session",
+    "active_session": "paimon_magics.session.opening",
+    "connect": "paimon_magics.session.opening",
     "load_ipython_extension": "paimon_magics.magics",
     "unload_ipython_extension": "paimon_magics.magics",
 }

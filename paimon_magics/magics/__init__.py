@@ -7,7 +7,6 @@ connection.
 
 from __future__ import annotations
 
-import importlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ __all__ = ["load_ipython_extension", "unload_ipython_extension"]
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What `%load_ext paimon_magics` calls: registers `%paimon` and `%%paimon`."""
     from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.magics.views import views_package
 
     unload_ipython_extension(shell)
     shell.register_magics(PaimonMagics)
@@ -27,7 +27,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
         shell.events.register(event, callback)
     for one in _ours(shell, PaimonMagics):
         shell.Completer.custom_matchers.append(one.matcher)
-    views = _views()
+    views = views_package()
     if views is not None:
         views.register(shell)
 
@@ -38,8 +38,9 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     An open connection stays open: it is the process's, not the extension's.
     """
     from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.magics.views import views_package
 
-    views = _views()
+    views = views_package()
     if views is not None:
         views.unregister(shell)
     for event, callback in _callbacks(shell, PaimonMagics):
@@ -67,15 +68,6 @@ def _callbacks(shell: InteractiveShell, cls: type) -> list[tuple[str, Any]]:
         found.append(("pre_run_cell", one.progress_of_cells.begin))
         found.append(("post_run_cell", one.progress_of_cells.end))
     return found
-
-
-def _views() -> Any:
-    """The package that shows results as widgets, where it is installed. By its name: it stands
-    above this one, and without it everything is shown as text."""
-    try:
-        return importlib.import_module("paimon_widgets")
-    except ModuleNotFoundError:
-        return None
 
 
 def _is_ours(magic: object, cls: type) -> bool:

@@ -18,6 +18,7 @@ from paimon_magics.magics.completion import Completer
 from paimon_magics.magics.line import run_line
 from paimon_magics.magics.options import RESULT_TYPES
 from paimon_magics.magics.progress import ProgressOfCells
+from paimon_magics.magics.views import load_views_aside
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 
 if TYPE_CHECKING:
@@ -156,13 +157,14 @@ class PaimonMagics(Magics):
 
     def session(self) -> Session:
         """The process's open session, else a new one as configured, which a printed line tells."""
-        from paimon_magics.session.session import active_session, connect
+        from paimon_magics.session.opening import active_session, connect
 
         session = active_session()
         if session is None:
             catalog = dict(self.catalog)
             if catalog and self.warehouse:
                 catalog.setdefault("warehouse", self.warehouse)
+            load_views_aside()
             session = connect(
                 None if catalog else self.warehouse or None,
                 catalog=catalog or None,

@@ -27,6 +27,7 @@ from paimon_magics.magics.namespace import Variables, filled_in
 from paimon_magics.magics.options import split_words
 from paimon_magics.magics.reports import REPORT_VERBS
 from paimon_magics.magics.verb import Verb, one_name
+from paimon_magics.magics.views import load_views_aside
 from paimon_magics.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run_line(magics: PaimonMagics, line: str) -> object:
 
 
 def _connect(magics: PaimonMagics, argument: str) -> object:
-    from paimon_magics.session.session import active_session, connect
+    from paimon_magics.session.opening import active_session, connect
 
     variables = Variables(magics.namespace_shell)
     words = split_words(argument)
@@ -99,7 +100,9 @@ def _connect(magics: PaimonMagics, argument: str) -> object:
         if not pairs:
             print(f"{session.warehouse} is closed." if session else "No connection was open.")
             return None
-    if active_session() is not None:
+    if active_session() is None:
+        load_views_aside()
+    else:
         # The open session keeps its settings; only what this line says is compared with them.
         settings = {key: settings[key] for key in given if key not in _AT_ONCE}
     session = connect(

@@ -1,27 +1,15 @@
 """A Session on one warehouse: a statement's text in, its Outcome out.
 
 This is the whole path, from `parse_cell` to the commit; notebooks add nothing but their options.
-One process has one open session at a time, so that a notebook can't write into a warehouse that
-another cell means.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.choosing import (
-    chosen_coordinator,
-    default_coordinator,
-    found_at,
-    is_address,
-    local_committer,
-    remote_coordinator,
-)
 from paimon_magics.errors import (
     JobError,
     PaimonMagicsError,
@@ -52,10 +40,9 @@ from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.reporting import Reporting
 from paimon_magics.session.versions import run_version_statement
 from paimon_magics.session.writing import remove_partitions, truncate_specs
-from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
+from paimon_magics.settings import Settings
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.sessions import adopt, is_alive, slots, start
-from paimon_magics.spark.views import Views
+from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
@@ -73,91 +60,11 @@ from paimon_magics.tables.provenance import history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Session", "active_session", "connect"]
-
-_lock = threading.Lock()
-_active: Session | None = None
-
-
-def connect(
-    warehouse: str | os.PathLike[str] | None = None,
-    *,
-    catalog: Mapping[str, str] | None = None,
-    coordinator: str | None = None,
-    token: str | None = None,
-    spark: SparkSession | None = None,
-    **settings: object,
-) -> Session:
-    """Open a session, or return the open one when it is on the same warehouse.
-
-    - `warehouse`: a folder or URI. With nothing given: that of the coordinator whose address is in
-      PAIMON_COORDINATOR, else the folder that PAIMON_WAREHOUSE names, else
-      `paimon-warehouse` in the current folder.
-    - `catalog`: Paimon's catalog options instead (`metastore`, `uri`, `warehouse`, …).
-    - `coordinator`: what commits. "embedded" is a process that all notebooks of this user share,
-      started by the first; "in-process" commits in this process; the address of one, as
-      `http://127.0.0.1:8123`, commits there, on the warehouse that it owns. With nothing given it
-      is what PAIMON_COORDINATOR says, else "embedded" ("in-process" behind a REST catalog, which
-      decides between writers by itself). `token` is that of an address, else
-      PAIMON_COORDINATOR_TOKEN. What else the warehouse's store needs is for `catalog`.
-    - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
-    - `settings`: fields of `Settings`.
-
-    Raises SetupError when the warehouse or Spark can't be used, or when a session on another
-    warehouse is open.
-    """
-    global _active
-    with _lock:
-        wanted = Settings().with_changes(settings)
-        named = warehouse is not None or catalog is not None
-        chosen = chosen_coordinator(coordinator, os.environ, warehouse_is_named=named)
-        place, remote = None, None
-        if is_address(chosen):
-            place = found_at(chosen, token, os.environ)
-            remote = remote_coordinator(place, wanted)
-            if catalog is not None and warehouse is None:
-                catalog = {"warehouse": remote.warehouse(), **catalog}
-            else:
-                warehouse = warehouse or remote.warehouse()
-        opened = Catalog.open(_catalog_options(warehouse, catalog))
-        if place is not None:
-            place.catalog = opened
-        if _active is not None and not _active.closed and not is_alive(_active.spark):
-            _active.close()  # somebody stopped its Spark
-        if _active is not None and not _active.closed:
-            if _active.catalog_options == opened.options:
-                _check_settings(_active.settings, wanted, settings)
-                _check_coordinator(_active.coordinator, coordinator)
-                return _active
-            raise SetupError(
-                f"This process is connected to {_active.warehouse}; it can't be connected to "
-                f"{opened.warehouse} too.",
-                hint="Close the open session first: session.close(), or %paimon connect --close.",
-            )
-        committer = remote or local_committer(chosen, opened, wanted)
-        active_spark = adopt(spark) if spark is not None else start(wanted)
-        _active = Session(
-            Connection(
-                spark=active_spark,
-                catalog=opened,
-                committer=committer,
-                coordinator=chosen or default_coordinator(opened),
-                settings=wanted,
-                database=wanted.database,
-                views=Views(active_spark, wanted.kept_views_max),
-                slots=slots(active_spark),
-            )
-        )
-        return _active
-
-
-def active_session() -> Session | None:
-    """The open session of this process, if there is one."""
-    return _active if _active is not None and not _active.closed else None
+__all__ = ["Session"]
 
 
 class Session:
-    """Runs statements on one warehouse. Made by `connect`; for one thread at a time."""
+    """Runs statements on one warehouse. Made by `opening.connect`; for one thread at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -507,39 +414,6 @@ def refused(statement: Refused) -> PaimonMagicsError:
         statement=statement.text,
         position=0,
     )
-
-
-def _check_settings(opened: Settings, wanted: Settings, given: Mapping[str, object]) -> None:
-    for name in given:
-        if getattr(opened, name) != getattr(wanted, name):
-            raise SetupError(
-                f"The open session has `{name}` = {getattr(opened, name)!r}, not "
-                f"{getattr(wanted, name)!r}.",
-                hint="Settings belong to the opening of a session. Close it first: "
-                "session.close(), or %paimon connect --close.",
-            )
-
-
-def _check_coordinator(opened: str, wanted: str | None) -> None:
-    if wanted and wanted.rstrip("/") != opened.rstrip("/"):
-        raise SetupError(
-            f"The open session commits through `{opened}`, not `{wanted}`.",
-            hint="Close it first: session.close(), or %paimon connect --close.",
-        )
-
-
-def _catalog_options(
-    warehouse: str | os.PathLike[str] | None, catalog: Mapping[str, str] | None
-) -> dict[str, str]:
-    if catalog is not None:
-        if warehouse is not None:
-            raise SetupError(
-                "`warehouse` and `catalog` are both given.",
-                hint="Give the warehouse among the catalog's options.",
-            )
-        return {str(key): str(value) for key, value in catalog.items()}
-    chosen = warehouse or os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
-    return {"warehouse": os.fspath(chosen)}
 
 
 def _limited(outcome: Outcome, limit: int) -> Outcome:

@@ -25,7 +25,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import starting
 
-__all__ = ["adopt", "is_alive", "slots", "start"]
+__all__ = ["adopt", "is_alive", "is_started", "slots", "start"]
 
 _SLOTS_UNKNOWN = 8
 _LOOPBACK = "127.0.0.1"
@@ -39,8 +39,8 @@ def start(settings: Settings) -> SparkSession:
     A new local session binds to loopback only and logs nothing to the notebook. Raises SetupError
     when there is no Java to run it on, or Spark can't start.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None and is_alive(active):
+    active = _started()
+    if active is not None:
         return adopt(active)
     java = find_java(os.environ, newest_java(pyspark.__version__))
     os.environ.update(prepare_environment(java))
@@ -84,6 +84,16 @@ def start(settings: Settings) -> SparkSession:
         ) from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return adopt(spark)
+
+
+def is_started() -> bool:
+    """Whether the process has a Spark session, which `start` would give back."""
+    return _started() is not None
+
+
+def _started() -> SparkSession | None:
+    active = SparkSession.getActiveSession()
+    return active if active is not None and is_alive(active) else None
 
 
 @contextmanager

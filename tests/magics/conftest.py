@@ -45,7 +45,7 @@ def shell(make_shell: Callable[[Config], InteractiveShell]) -> InteractiveShell:
 @pytest.fixture
 def closed_at_the_end() -> Iterator[None]:
     """After the test, closes the process's connection and takes back what it told Spark."""
-    from paimon_magics.session.session import active_session
+    from paimon_magics.session.opening import active_session
 
     yield
     session = active_session()

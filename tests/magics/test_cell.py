@@ -18,8 +18,8 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.opening import active_session
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.session import active_session
 from tests.magics.conftest import Run
 
 if TYPE_CHECKING:

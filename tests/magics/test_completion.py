@@ -8,7 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.options import CELL_OPTIONS
-from paimon_magics.session.session import active_session
+from paimon_magics.session.opening import active_session
 from tests.magics.conftest import Run
 
 

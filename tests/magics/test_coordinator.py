@@ -10,7 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from paimon_magics.coordinator.origin import user_name
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
-from paimon_magics.session.session import active_session
+from paimon_magics.session.opening import active_session
 from tests.coordinator.process import TABLE, Process, create_table
 
 if TYPE_CHECKING:

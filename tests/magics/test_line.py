@@ -20,8 +20,9 @@ from paimon_magics.errors import (
 )
 from paimon_magics.magics.line import VERBS
 from paimon_magics.session.layouts import Health, Layout
+from paimon_magics.session.opening import active_session, connect
 from paimon_magics.session.reports import Report
-from paimon_magics.session.session import Session, active_session, connect
+from paimon_magics.session.session import Session
 from tests.magics.conftest import Run
 
 if TYPE_CHECKING:

@@ -33,6 +33,19 @@ def test_loading_loads_nothing_heavy() -> None:
     assert loaded & (HEAVY - {"IPython"}) == set()
 
 
+def test_what_starts_spark_waits_for_nothing_else_to_be_loaded() -> None:
+    """A JVM takes seconds to start: what else a session needs is loaded meanwhile."""
+    script = (
+        "import json, sys\nfrom paimon_magics import connect\nprint(json.dumps([*sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert "pyspark" in loaded
+    assert loaded & {"pypaimon", "pypaimon_rust", "sqlglot", "ipywidgets"} == set()
+
+
 def registered(shell: InteractiveShell) -> list[object]:
     """Everything of the extension's that the shell knows."""
     manager = shell.magics_manager

@@ -55,7 +55,7 @@ def table_rows(text: str) -> dict[str, list[str]]:
 
 @pytest.fixture
 def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
-    from paimon_magics.session.session import connect
+    from paimon_magics.session.opening import connect
 
     with connect(tmp_path / "warehouse", spark=spark) as session:
         yield session

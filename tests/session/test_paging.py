@@ -12,9 +12,9 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import StatementError
 from paimon_magics.planning.looks import Condition, Look, Order
+from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.paging import ArrowRows, QueryRows, Rows, rows_of
-from paimon_magics.session.session import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.session.opening import connect
 from paimon_magics.session.profiling import Effort
 from paimon_magics.session.reports import Report
-from paimon_magics.session.session import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

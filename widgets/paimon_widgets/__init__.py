@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["register", "unregister"]
+__all__ = ["load", "register", "unregister"]
 
 _VIEWS = {
     "paimon_magics.session.layouts.Layout": "layout_view.layout_bundle",
@@ -36,6 +36,12 @@ def unregister(shell: InteractiveShell) -> None:
     formatter = shell.display_formatter.mimebundle_formatter  # type: ignore[union-attr]
     for shown in _VIEWS:
         formatter.pop(shown, None)
+
+
+def load() -> None:
+    """Import what is needed to show any of it."""
+    for view in _VIEWS.values():
+        importlib.import_module(f"{__name__}.{view.partition('.')[0]}")
 
 
 def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, Any]]:

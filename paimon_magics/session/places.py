@@ -1,0 +1,76 @@
+"""Where a session works: the catalog of its warehouse, and what commits to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.choosing import (
+    chosen_coordinator,
+    default_coordinator,
+    found_at,
+    is_address,
+    local_committer,
+    remote_coordinator,
+)
+from paimon_magics.coordinator.client import CoordinatorClient
+from paimon_magics.errors import SetupError
+from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
+from paimon_magics.tables.catalog import Catalog
+
+if TYPE_CHECKING:
+    from paimon_magics.session.opening import PlaceWords
+
+__all__ = ["Place", "committer_of", "found_place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A catalog that is open. `remote` is the coordinator at an address, where one was named, and
+    `coordinator` what commits, in the words of `connect`."""
+
+    catalog: Catalog
+    coordinator: str
+    remote: CoordinatorClient | None
+
+
+def found_place(words: PlaceWords, settings: Settings) -> Place:
+    """The place that `words` and the environment name; nothing is started for it.
+
+    Raises SetupError when they contradict each other, or when the warehouse can't be used.
+    """
+    warehouse, catalog = words.warehouse, words.catalog
+    named = warehouse is not None or catalog is not None
+    chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
+    if not is_address(chosen):
+        opened = Catalog.open(_catalog_options(warehouse, catalog))
+        return Place(opened, chosen or default_coordinator(opened), None)
+    at = found_at(chosen, words.token, os.environ)
+    remote = remote_coordinator(at, settings)
+    if catalog is not None and warehouse is None:
+        catalog = {"warehouse": remote.warehouse(), **catalog}
+    else:
+        warehouse = warehouse or remote.warehouse()
+    opened = at.catalog = Catalog.open(_catalog_options(warehouse, catalog))
+    return Place(opened, chosen, remote)
+
+
+def committer_of(place: Place, settings: Settings) -> CoordinatorClient:
+    """What commits there; a coordinator that has to be started begins in the background."""
+    return place.remote or local_committer(place.coordinator, place.catalog, settings)
+
+
+def _catalog_options(
+    warehouse: str | os.PathLike[str] | None, catalog: Mapping[str, str] | None
+) -> dict[str, str]:
+    if catalog is not None:
+        if warehouse is not None:
+            raise SetupError(
+                "`warehouse` and `catalog` are both given.",
+                hint="Give the warehouse among the catalog's options.",
+            )
+        return {str(key): str(value) for key, value in catalog.items()}
+    chosen = warehouse or os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
+    return {"warehouse": os.fspath(chosen)}
