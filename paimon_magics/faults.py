@@ -44,6 +44,9 @@ STEPS = (
     "flush.noted",  # the log names its transaction, no commit was asked for
     "flush.committed",  # it is in the table, the log does not know
     "flush.forgotten",  # its records are gone from the log, nobody has heard of it
+    "rename.noted",  # the log names the table's new name, it has its old one
+    "rename.done",  # the table has its new name, the log knows it by its old one
+    "rename.moved",  # the log knows it by the new one, nobody has heard of it
     "removal.claimed",  # the transaction is certainly not in the table, its files are there
     "files.removed",  # the files are gone, that is not stored
 )

@@ -84,10 +84,16 @@ class QueueAdministration:
             int(found["snapshot_id"]), int(found["published"]), int(found["acknowledged"]), segments
         )
 
-    def begin_change(self, table: TableName, *, takes_away: bool) -> str:
-        """The place of a statement that changes the table, or `takes_away` what has its name: all
-        that was acknowledged is visible, and no insert is taken until `end_change`."""
-        document = {"takes_away": takes_away}
+    def begin_change(
+        self, table: TableName, *, takes_away: bool, renamed_to: TableName | None = None
+    ) -> str:
+        """The place of a statement that changes the table, or `takes_away` what has its name
+        (`renamed_to` another one): all that was acknowledged is visible, and no insert is taken
+        until `end_change`."""
+        document: dict[str, Any] = {"takes_away": takes_away}
+        if renamed_to is not None:
+            to = {"database": renamed_to.database, "table": renamed_to.table}
+            document["renamed_to"] = to
         _, found = self._ask("POST", f"{table_path(table)}/changes", document)
         return str(found["id"])
 

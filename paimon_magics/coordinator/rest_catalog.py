@@ -313,7 +313,7 @@ def _rename_table(context: Context, call: Call) -> Any:
     context.require_database(target.database or "")
     if context.catalog.table_exists(target):
         raise already_exists("TABLE", str(target))
-    with context.change_in_order(table, takes_away=True), context.turn(table.location):
+    with context.change_in_order(table, renamed_to=target), context.turn(table.location):
         context.catalog.rename_table(source, target)
         context.recent.forget(table)
         if context.watch is not None:

@@ -76,8 +76,11 @@ class Order(Protocol):
     def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
         """The place of a commit; the given function is called when it is published."""
 
-    def change(self, name: TableName, *, takes_away: bool) -> AbstractContextManager[None]:
-        """The place of what changes a table, or takes away what has its name."""
+    def change(
+        self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
+    ) -> AbstractContextManager[None]:
+        """The place of what changes a table, or takes away what has its name, maybe giving it
+        another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +163,13 @@ class Context:
             yield lambda: None
 
     @contextlib.contextmanager
-    def change_in_order(self, table: StoredTable, *, takes_away: bool = False) -> Iterator[None]:
+    def change_in_order(
+        self, table: StoredTable, *, takes_away: bool = False, renamed_to: TableName | None = None
+    ) -> Iterator[None]:
         """The same for what changes a table, or takes away what has its name."""
         if self._takes_inserts(table):
             assert self.order is not None
-            with self.order.change(table.name, takes_away=takes_away):
+            with self.order.change(table.name, takes_away=takes_away, renamed_to=renamed_to):
                 yield
         else:
             yield

@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Literal
 
 from paimon_magics.coordinator.inserting import InsertReceipt, SmallInserts
@@ -169,16 +170,19 @@ def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
             if not table.definition.flag("auto_batch_load") or table.name.branch is not None:
                 continue
             if _takes_away(statement):
-                places.enter_context(_taken_away(connection, table.name))
+                target = _new_name(connection, statement)
+                places.enter_context(_taken_away(connection, table.name, target))
             else:
                 flush_queue(connection, table.name)
         yield
 
 
 @contextlib.contextmanager
-def _taken_away(connection: Connection, name: TableName) -> Iterator[None]:
+def _taken_away(
+    connection: Connection, name: TableName, renamed_to: TableName | None
+) -> Iterator[None]:
     queues = connection.committer.administration().queues
-    id = queues.begin_change(name, takes_away=True)
+    id = queues.begin_change(name, takes_away=True, renamed_to=renamed_to)
     done = False
     try:
         yield
@@ -193,6 +197,16 @@ def _takes_away(statement: Statement) -> bool:
             return True
         case _:
             return False
+
+
+def _new_name(connection: Connection, statement: Statement) -> TableName | None:
+    """The name that a statement gives a table."""
+    match statement:
+        case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
+            database = new_name.database or connection.full_name(name).database
+            return replace(connection.full_name(new_name), database=database)
+        case _:
+            return None
 
 
 def _changed_by(connection: Connection, statement: Statement) -> Sequence[TableName]:

@@ -35,7 +35,7 @@ def _set_results(replies: Sequence[tuple[asyncio.Future[Answer], Answer]]) -> No
             future.set_result(answer)
 
 
-def fail(futures: Sequence[Answered], error: Exception) -> None:
+def fail(futures: Sequence[Answered | Future[None]], error: Exception) -> None:
     """Tell everybody of an error."""
     for future in futures:
         if isinstance(future, Future):

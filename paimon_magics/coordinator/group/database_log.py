@@ -49,7 +49,10 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS log_dead_letters ("
     "location TEXT NOT NULL, lsn {integer} NOT NULL, why TEXT NOT NULL, at_ms {integer} NOT NULL, "
     "body {bytes} NOT NULL, PRIMARY KEY (location, lsn)){table_end}",
+    "CREATE TABLE IF NOT EXISTS log_moves ("
+    "location TEXT PRIMARY KEY, target TEXT NOT NULL){table_end}",
 )
+_BY_LOCATION = ("log_tables", "log_segments", "log_keys", "log_dead_letters")
 _LSN = struct.Struct(">QB")
 
 
@@ -95,7 +98,8 @@ class DatabaseLog:
     def tables(self) -> list[StoredTable]:
         """See `Log.tables`."""
         rows = self._database.read(
-            "SELECT location, name, published, chain, acknowledged, snapshot_id, closed, flush "
+            "SELECT location, name, published, chain, acknowledged, snapshot_id, closed, flush, "
+            "(SELECT target FROM log_moves WHERE log_moves.location = log_tables.location) "
             "FROM log_tables ORDER BY location"
         )
         return [_stored_table(row) for row in rows]
@@ -192,12 +196,35 @@ class DatabaseLog:
             ]
         )
 
+    def begin_move(self, location: str, target: str) -> None:
+        """See `Log.begin_move`."""
+        changes = [Change("DELETE FROM log_moves WHERE location = ?", (location,))]
+        if target:
+            changes.append(Change("INSERT INTO log_moves VALUES (?, ?)", (location, target)))
+        self._database.write(changes)
+
+    def move_table(self, location: str, to_location: str, name: str) -> None:
+        """See `Log.move_table`."""
+        self._database.write(
+            [
+                Change("UPDATE log_tables SET name = ? WHERE location = ?", (name, location)),
+                *(
+                    Change(
+                        f"UPDATE {table} SET location = ? WHERE location = ?",
+                        (to_location, location),
+                    )
+                    for table in _BY_LOCATION
+                ),
+                Change("DELETE FROM log_moves WHERE location = ?", (location,)),
+            ]
+        )
+
     def drop_table(self, location: str) -> None:
         """See `Log.drop_table`."""
         self._database.write(
             [
                 Change(f"DELETE FROM {table} WHERE location = ?", (location,))
-                for table in ("log_tables", "log_keys", "log_segments")
+                for table in ("log_tables", "log_keys", "log_segments", "log_moves")
             ]
         )
 
@@ -242,9 +269,11 @@ class DatabaseLog:
 
 
 def _stored_table(row: Sequence[Any]) -> StoredTable:
-    location, name, published, chain, acknowledged, snapshot_id, closed, text = row
+    location, name, published, chain, acknowledged, snapshot_id, closed, text, moving = row
     flush = None if text is None else StoredFlush(**json.loads(text))
-    return StoredTable(location, name, published, chain, acknowledged, snapshot_id, closed, flush)
+    return StoredTable(
+        location, name, published, chain, acknowledged, snapshot_id, closed, flush, moving or ""
+    )
 
 
 def _key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:

@@ -25,6 +25,7 @@ from paimon_magics.coordinator.group.requests import (
     answer_of,
     digest_of,
     named_by,
+    named_table,
 )
 from paimon_magics.coordinator.group.room import Room
 from paimon_magics.coordinator.group.rows import conformed_stream
@@ -167,7 +168,7 @@ class InsertRoutes:
     async def look(self, request: Request) -> Response:
         """A table's queue."""
         facts = await self.facts(request)
-        table = self._group.tables.get(facts.location)
+        table = await run_in_threadpool(self._group.queue_of, facts)
         if table is None:
             table = TableQueue.empty(facts.location, facts.name)
         letters = await run_in_threadpool(self._group.dead_letters, facts.location)
@@ -201,7 +202,7 @@ class InsertRoutes:
         wait_ms = body.get("wait_ms", _WAIT_MS)
         if type(wait_ms) is not int or not 0 <= wait_ms <= _WAIT_MS_MAX:
             raise InvalidValueError(f"`wait_ms` must be between 0 and {_WAIT_MS_MAX}.")
-        if facts.location not in self._group.tables:
+        if await run_in_threadpool(self._group.queue_of, facts) is None:
             return JSONResponse({"lsn": 0, "snapshot_id": None})
         asked = asyncio.wrap_future(self._group.flush(facts.location))
         try:
@@ -247,7 +248,11 @@ class InsertRoutes:
         facts = await self.facts(request)
         body = await json_body(request) if await request.body() else {}
         takes_away = body.get("takes_away", False) is True
-        id = await run_in_threadpool(lambda: self._group.begin_change(facts, takes_away=takes_away))
+        to = body.get("renamed_to")
+        renamed_to = None if to is None else named_table(to)
+        id = await run_in_threadpool(
+            lambda: self._group.begin_change(facts, takes_away=takes_away, renamed_to=renamed_to)
+        )
         return JSONResponse({"id": id})
 
     async def end_change(self, request: Request) -> Response:

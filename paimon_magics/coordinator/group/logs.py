@@ -63,7 +63,8 @@ class StoredFlush:
 @dataclass(frozen=True, slots=True)
 class StoredTable:
     """A table as the log knows it. `chain` is that of the record `published`, `acknowledged` the
-    last lsn that was given, `closed` why nothing is taken or loaded ("": it is)."""
+    last lsn that was given, `closed` why nothing is taken or loaded ("": it is). `moving` is the
+    name that somebody is giving it, or has given it ("": nobody)."""
 
     location: str
     name: str
@@ -73,6 +74,7 @@ class StoredTable:
     snapshot_id: int | None = None
     closed: str = ""
     flush: StoredFlush | None = None
+    moving: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,13 @@ class Log(Protocol):
 
     def accept_loss(self, location: str, name: str, published: int) -> None:
         """Begin a table's log anew after `published`; what was there of records is given up."""
+
+    def begin_move(self, location: str, target: str) -> None:
+        """Note the name that a table is being given, or ("") that it keeps its own."""
+
+    def move_table(self, location: str, to_location: str, name: str) -> None:
+        """A table has another identity and name: all that is known of it, dead letters included,
+        is known by these from now on. Done again it changes nothing."""
 
     def drop_table(self, location: str) -> None:
         """Forget a table of which nothing waits, and its labels; its dead letters stay."""

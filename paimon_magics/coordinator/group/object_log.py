@@ -158,6 +158,23 @@ class ObjectLog:
             }
         )
 
+    def begin_move(self, location: str, target: str) -> None:
+        """See `Log.begin_move`."""
+        # Each is one of its own: who was told that it failed does not ask for the same again.
+        id = uuid.uuid4().hex
+        self._write({"change": "begin_move", "id": id, "location": location, "target": target})
+
+    def move_table(self, location: str, to_location: str, name: str) -> None:
+        """See `Log.move_table`."""
+        self._write(
+            {
+                "change": "move_table",
+                "location": location,
+                "to_location": to_location,
+                "name": name,
+            }
+        )
+
     def drop_table(self, location: str) -> None:
         """See `Log.drop_table`."""
         self._write({"change": "drop_table", "location": location})
@@ -388,7 +405,7 @@ def _replay(log: DatabaseLog, entry: Entry) -> None:
 
 def _apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]) -> None:
     """Do to a log in a database what an entry says."""
-    rest = {key: value for key, value in document.items() if key != "change"}
+    rest = {key: value for key, value in document.items() if key not in ("change", "id")}
     match document["change"]:
         case "append":
             groups = zip(document["groups"], parts, strict=True)
@@ -402,7 +419,7 @@ def _apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]
             pass
         case "drop_flush" | "close_table" | "accept_loss" | "drop_table" as change:
             getattr(log, change)(**rest)
-        case "drop_dead_letter" | "forget" as change:
+        case "drop_dead_letter" | "forget" | "begin_move" | "move_table" as change:
             getattr(log, change)(**rest)
         case change:
             raise ValueError(f"no such change: {change}")

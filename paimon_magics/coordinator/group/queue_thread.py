@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
@@ -32,6 +33,7 @@ from paimon_magics.coordinator.group.queue_events import (
     Closed,
     Effect,
     Event,
+    FlushFailed,
     Published,
     Reply,
     Ticked,
@@ -41,7 +43,6 @@ from paimon_magics.coordinator.group.queue_values import (
     Answer,
     Arrival,
     Batch,
-    Flushed,
     Known,
     Mode,
     Queue,
@@ -55,7 +56,7 @@ from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.faults import reach
 from paimon_magics.tables.fencing import DeposedError
 
-__all__ = ["Asked", "Insert", "Loader", "QueueThread"]
+__all__ = ["Asked", "Insert", "Loader", "QueueThread", "Work"]
 
 _GROUP_MAX = 4_096
 _RETRY_SECONDS = 0.5
@@ -80,14 +81,25 @@ class Insert:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Something but inserts, for one table; of `make` what is asked is numbered. `facts` where the
-    table may have no queue yet, `accept_loss` for opening one, `is_gone` after it was dropped."""
+    table may have no queue yet, `accept_loss` for opening one."""
 
     location: str
     make: Callable[[int], Event]
     answer: Answered | None = None
     facts: Facts | None = None
     accept_loss: bool = False
-    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something to be done to the tables themselves, in its order among all else; `answer` has its
+    end."""
+
+    do: Callable[[], object]
+    answer: Future[None]
+
+
+_Item = Insert | Asked | Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +148,7 @@ class QueueThread:
         self.deposed: DeposedError | None = None
         self.stopping = False
         self.ready = threading.Event()
-        self._inbox: queues.SimpleQueue[Insert | Asked | None] = queues.SimpleQueue()
+        self._inbox: queues.SimpleQueue[_Item | None] = queues.SimpleQueue()
         self._asks: dict[int, Answered] = {}
         self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
@@ -145,7 +157,7 @@ class QueueThread:
         """Read the log, and begin to work. What arrives meanwhile waits."""
         self._thread.start()
 
-    def put(self, item: Insert | Asked) -> None:
+    def put(self, item: _Item) -> None:
         """Hand something over."""
         self._inbox.put(item)
 
@@ -195,12 +207,12 @@ class QueueThread:
             self._fail_all()
             self._on_failure(error)
 
-    def _next(self) -> list[Insert | Asked] | None:
+    def _next(self) -> list[_Item] | None:
         """What has come since; None at the end."""
         first = self._inbox.get()
         if first is None:
             return None
-        items: list[Insert | Asked] = [first]
+        items: list[_Item] = [first]
         with contextlib.suppress(queues.Empty):
             while len(items) < _GROUP_MAX:
                 item = self._inbox.get_nowait()
@@ -210,7 +222,7 @@ class QueueThread:
                 items.append(item)
         return items
 
-    def _take(self, items: Sequence[Insert | Asked]) -> None:
+    def _take(self, items: Sequence[_Item]) -> None:
         """Everything in the order in which it came; inserts that follow each other together."""
         together: list[Insert] = []
         for item in items:
@@ -220,7 +232,10 @@ class QueueThread:
             if together:
                 self._take_together(together)
                 together = []
-            self._take_asked(item)
+            if isinstance(item, Work):
+                self._take_work(item)
+            else:
+                self._take_asked(item)
         if together:
             self._take_together(together)
 
@@ -381,8 +396,6 @@ class QueueThread:
                 fail([item.answer], error)
             return
         if table is None:
-            if item.is_gone:
-                self._tables.forget(item.location)
             if item.answer is not None:
                 fail([item.answer], SetupError("Nothing was ever inserted there."))
             return
@@ -398,11 +411,19 @@ class QueueThread:
         self._do([(table, effect) for effect in effects])
         if isinstance(event, Published):
             self.counts["flushes"] += 1
-        if item.is_gone:
-            self._asks.pop(ask, None)
-            self._tables.forget(item.location)
-            if item.answer is not None:
-                deliver([(item.answer, Flushed(queue.acknowledged))])
+        if isinstance(event, FlushFailed) and table.moving is not None:
+            with contextlib.suppress(PaimonMagicsError, OSError):  # it has another name by now
+                self._tables.settle_move(table)
+
+    def _take_work(self, item: Work) -> None:
+        try:
+            item.do()
+        except StoreLostError:
+            raise
+        except (PaimonMagicsError, OSError) as error:
+            item.answer.set_exception(error)
+            return
+        item.answer.set_result(None)
 
     def _close_or_open(self, table: TableQueue, event: Closed, item: Asked) -> None:
         try:
@@ -427,7 +448,7 @@ class QueueThread:
         return table
 
     def _fail_all(self) -> None:
-        waiting = list(self._asks.values())
+        waiting: list[Answered | Future[None]] = list(self._asks.values())
         self._asks.clear()
         with contextlib.suppress(queues.Empty):
             while True:

@@ -24,8 +24,18 @@ from paimon_magics.coordinator.group.queue_values import (
     Refused,
 )
 from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.statement import TableName
 
-__all__ = ["ARROW", "Named", "answer_document", "answer_of", "digest_of", "named_by", "refusal"]
+__all__ = [
+    "ARROW",
+    "Named",
+    "answer_document",
+    "answer_of",
+    "digest_of",
+    "named_by",
+    "named_table",
+    "refusal",
+]
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DIGEST_BYTES = 16
@@ -103,6 +113,18 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
     if not 0 <= number <= _OFFSET_MAX:
         raise InvalidValueError(f"`{offset}` is no offset.", hint="Offsets are 0, 1, 2, …")
     return Named(f"c:{_checked(channel, 'channel')}", number)
+
+
+def named_table(document: Any) -> TableName:
+    """A table that a request names as `{"database", "table"}`. Raises InvalidValueError."""
+    match document:
+        case {"database": str(database), "table": str(table)} if database and table:
+            return TableName(table, database)
+        case _:
+            raise InvalidValueError(
+                "A table is named by its database and its own name.",
+                hint='Give {"database": "shop", "table": "orders"}.',
+            )
 
 
 def digest_of(admitted: Admitted) -> bytes:

@@ -26,17 +26,19 @@ from paimon_magics.coordinator.group.loading import Loading
 from paimon_magics.coordinator.group.logs import DeadLetter, Log
 from paimon_magics.coordinator.group.places import Places
 from paimon_magics.coordinator.group.queue_events import Closed, Event, FlushAsked, Ticked
-from paimon_magics.coordinator.group.queue_thread import Asked, Insert, Loader, QueueThread
+from paimon_magics.coordinator.group.queue_thread import Asked, Insert, Loader, QueueThread, Work
 from paimon_magics.coordinator.group.queue_values import Answer, Thresholds
 from paimon_magics.coordinator.group.table_queues import TableQueue, TableQueues
 from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.faults import reach
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.committing import latest_snapshot_id
 from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.schema_history import identity_of
 
 __all__ = ["Buffered", "GroupCommit"]
 
@@ -54,6 +56,14 @@ class Buffered:
     published: int
     acknowledged: int
     segments: tuple[tuple[int, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _TakenAway:
+    """A table that a statement drops, or gives another name."""
+
+    facts: Facts
+    renamed_to: TableName | None
 
 
 class GroupCommit:
@@ -84,7 +94,7 @@ class GroupCommit:
         self._flusher = Flusher()
         self._refusing = False
         self._forgot_at_ms = 0
-        self._taken_away: dict[str, Facts] = {}
+        self._taken_away: dict[str, _TakenAway] = {}
         self.on_failure: Callable[[], None] = lambda: None
         """Called once when nothing can be taken any more before another start reads the log."""
         flushing = Flushing(
@@ -96,6 +106,7 @@ class GroupCommit:
             log,
             witness,
             flushing.settle,
+            self._identity_at,
             own,
             thresholds,
             lambda: self._loading.soon(self._flusher.warm_up),
@@ -193,6 +204,14 @@ class GroupCommit:
             return
         self._thread.put(insert)
 
+    def queue_of(self, facts: Facts) -> TableQueue | None:
+        """The table's queue, None where nothing was ever inserted; may wait for a look at it."""
+        if facts.location not in self.tables:
+            if all(one.moving != facts.name for one in list(self.tables.values())):
+                return None
+            self._work(lambda: self._queues.known(facts))
+        return self.tables.get(facts.location)
+
     def flush(self, location: str) -> Future[Answer]:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
         return self._ask(location, lambda ask: FlushAsked(ask, self._clock()), None)
@@ -200,7 +219,7 @@ class GroupCommit:
     def buffered(self, facts: Facts) -> Buffered:
         """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
         loaded while both are looked at. Raises CommitConflictError where that can't be told."""
-        if facts.location not in self.tables:
+        if self.queue_of(facts) is None:
             return Buffered(latest_snapshot_id(self._catalog.load(facts.name)), 0, 0)
         with self.places.of_look(facts) as published:
             acknowledged = self.tables[facts.location].queue.acknowledged
@@ -208,25 +227,39 @@ class GroupCommit:
             segments = self._log.read(facts.location, published + 1, acknowledged)
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
 
-    def begin_change(self, facts: Facts, *, takes_away: bool) -> str:
-        """The place of a statement that changes a table, or `takes_away` what has its name: then no
-        inserts are taken until its end. Raises CommitConflictError when it does not come in time.
+    def begin_change(
+        self, facts: Facts, *, takes_away: bool, renamed_to: TableName | None = None
+    ) -> str:
+        """The place of a statement that changes a table, or `takes_away` what has its name (giving
+        it another one, where that is given): then no inserts are taken until its end.
+
+        Raises CommitConflictError when it does not come in time.
         """
+        takes_away = takes_away or renamed_to is not None
         id = self.places.of_statement(facts, refuses=takes_away)
+        if renamed_to is not None:
+            try:
+                self._work(lambda: self._queues.begin_move(facts.location, renamed_to))
+            except BaseException:
+                self.places.end(id)
+                raise
+            reach("rename.noted")
         if takes_away:
-            self._taken_away[id] = facts
+            self._taken_away[id] = _TakenAway(facts, renamed_to)
         return id
 
     def end_change(self, id: str, *, done: bool) -> bool:
         """The statement has ended, and has done it or has failed; whether its place was kept."""
-        facts = self._taken_away.pop(id, None)
-        if facts is not None and done:
-            self.known_tables.forget(facts.name)
-            gone: Future[Answer] = Future()
-            ticked = Ticked(self._clock())
-            self._thread.put(Asked(facts.location, lambda _: ticked, gone, is_gone=True))
-            with contextlib.suppress(PaimonMagicsError):
-                gone.result()
+        taken = self._taken_away.pop(id, None)
+        if taken is not None:
+            location = taken.facts.location
+            self.known_tables.forget(taken.facts.name)
+            with contextlib.suppress(PaimonMagicsError, OSError):
+                if taken.renamed_to is not None:
+                    reach("rename.done")
+                    self._work(lambda: self._queues.end_move(location, done=done))
+                elif done:
+                    self._work(lambda: self._queues.forget(location))
         return self.places.end(id)
 
     def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
@@ -234,10 +267,12 @@ class GroupCommit:
         return self.places.of_commit(name, who)
 
     @contextlib.contextmanager
-    def change(self, name: TableName, *, takes_away: bool) -> Iterator[None]:
+    def change(
+        self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
+    ) -> Iterator[None]:
         """The place of a statement that is carried out here; see `begin_change`."""
         facts = self.known_tables.load(name.database or "", name.table)
-        id = self.begin_change(facts, takes_away=takes_away)
+        id = self.begin_change(facts, takes_away=takes_away, renamed_to=renamed_to)
         done = False
         try:
             yield
@@ -274,6 +309,20 @@ class GroupCommit:
         else:
             self._thread.put(Asked(location, make, future, facts))
         return future
+
+    def _work(self, do: Callable[[], object]) -> None:
+        """Do something in the queues' thread, and wait for its end."""
+        done: Future[None] = Future()
+        if self._thread.failure is not None:
+            raise self._thread.gone()
+        self._thread.put(Work(do, done))
+        done.result()
+
+    def _identity_at(self, name: TableName) -> str | None:
+        try:
+            return identity_of(self._catalog.load(name))
+        except UnknownNameError:
+            return None
 
     def _tell(self, location: str, event: Event) -> None:
         self._thread.put(Asked(location, lambda _: event))

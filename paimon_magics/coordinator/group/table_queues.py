@@ -1,12 +1,19 @@
 """The queues of all tables, as the log and the warehouse have them: found again at the start, made
-at a table's first insert, closed and opened by an administrator. For one thread.
+at a table's first insert, closed and opened by an administrator, moved when a table is renamed. For
+one thread.
+
+A table that is renamed keeps its queue, its labels and its dead letters. The name that it is being
+given is noted in the log first; whoever finds a table of that name that was made when the queue's
+table was, and that one gone, moves the queue to it. So it does not matter who renames, and whether
+anybody lives to tell of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.group.facts import Facts
 from paimon_magics.coordinator.group.flushing import StuckError
@@ -16,7 +23,8 @@ from paimon_magics.coordinator.group.queue_values import Mode, Queue, Thresholds
 from paimon_magics.coordinator.group.queueing import step
 from paimon_magics.coordinator.group.recovery import recovered, stored_name, table_name
 from paimon_magics.coordinator.group.witness import Witness
-from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
+from paimon_magics.faults import reach
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["TableQueue", "TableQueues"]
@@ -27,7 +35,8 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class TableQueue:
     """One table: its queue, a value; and the chain of the last record in its log. `is_open` tells
-    that the warehouse knows which log that is; `mode` is the table's own, None before an insert."""
+    that the warehouse knows which log that is; `mode` is the table's own, None before an insert;
+    `moving` the name that it is being given."""
 
     location: str
     name: TableName
@@ -35,6 +44,7 @@ class TableQueue:
     chain: int
     is_open: bool = False
     mode: Mode | None = None
+    moving: TableName | None = None
 
     @classmethod
     def empty(cls, location: str, name: TableName) -> TableQueue:
@@ -45,8 +55,9 @@ class TableQueue:
 class TableQueues:
     """`all` has them by their tables' identities.
 
-    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `own` makes
-    sure that the warehouse is ours, `on_open` is called at the first insert of a table.
+    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `identity_at`
+    tells which table has a name (None: none), `own` makes sure that the warehouse is ours,
+    `on_open` is called at the first insert of a table.
     """
 
     def __init__(
@@ -54,6 +65,7 @@ class TableQueues:
         log: Log,
         witness: Witness,
         settle: Callable[[StoredTable, TableName], bool],
+        identity_at: Callable[[TableName], str | None],
         own: Callable[[], object],
         defaults: Thresholds,
         on_open: Callable[[], None],
@@ -62,6 +74,7 @@ class TableQueues:
         self._log = log
         self._witness = witness
         self._settle = settle
+        self._identity_at = identity_at
         self._own = own
         self._defaults = defaults
         self._on_open = on_open
@@ -69,6 +82,16 @@ class TableQueues:
 
     def recover(self, now_ms: int) -> None:
         """Read the log: every table's records, each checked."""
+        for stored in self._log.tables():
+            if stored.moving:
+                # A store that does not answer now is asked again when an insert comes.
+                with contextlib.suppress(PaimonMagicsError, OSError):
+                    self._move_if_renamed(
+                        stored.location,
+                        table_name(stored.name),
+                        table_name(stored.moving),
+                        stored.acknowledged,
+                    )
         for stored in self._log.tables():
             self.all[stored.location] = self._recovered(stored, now_ms)
 
@@ -83,7 +106,7 @@ class TableQueues:
             raise UnknownNameError(
                 f"`{facts.name}` was dropped or renamed.", hint="SHOW TABLES lists what is there."
             )
-        table = self.all.get(facts.location)
+        table = self.known(facts)
         if table is None:
             table = TableQueue(facts.location, facts.name, Queue(facts.thresholds), 0)
             self.all[facts.location] = table
@@ -104,14 +127,59 @@ class TableQueues:
                 self._on_open()
         return table, effects
 
+    def known(self, facts: Facts) -> TableQueue | None:
+        """The table's queue, if it has or had inserts: maybe under the name before this one."""
+        if facts.location not in self.all:
+            for one in list(self.all.values()):
+                if one.moving == facts.name and _made(one.location) == _made(facts.location):
+                    self.settle_move(one)
+        return self.all.get(facts.location)
+
     def forget(self, location: str) -> None:
-        """The table was dropped or renamed, with nothing waiting: no insert of it is taken any
-        more, whoever still thinks that it is there."""
+        """The table was dropped, with nothing waiting: no insert of it is taken any more, whoever
+        still thinks that it is there."""
         self._gone.add(location)
         table = self.all.get(location)
         if table is not None and not table.queue.batches:
             del self.all[location]
             self._log.drop_table(location)
+            self._witness.forget(location)
+
+    def begin_move(self, location: str, target: TableName) -> None:
+        """A table is going to be renamed: noted, so that its new name is found whatever happens."""
+        table = self.all[location]
+        self._log.begin_move(location, stored_name(target))
+        table.moving = table_name(stored_name(target))
+
+    def end_move(self, location: str, *, done: bool) -> None:
+        """It was renamed, or (not `done`) that has failed, as far as who has tried it can tell."""
+        table = self.all.get(location)
+        if table is None or table.moving is None or self.settle_move(table):
+            return
+        if done:  # its new name can't be looked at now: the first insert there finds it
+            self._gone.add(location)
+        elif self._identity_at(table.name) == location:
+            self._log.begin_move(location, "")
+            table.moving = None
+
+    def settle_move(self, table: TableQueue) -> bool:
+        """Find out whether a table has the name that it is being given; its queue moves there."""
+        if table.moving is None:
+            return False
+        if table.queue.flushing is not None:
+            raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
+        location, target = table.location, table.moving
+        to_location = self._move_if_renamed(location, table.name, target, table.queue.acknowledged)
+        if to_location is None:
+            return False
+        del self.all[location]
+        self._gone.add(location)
+        self._gone.discard(to_location)
+        # Whoever had a place has seen its statement done: nothing keeps the table any more.
+        table.queue = replace(table.queue, holds=())
+        table.location, table.name, table.moving = to_location, target, None
+        self.all[to_location] = table
+        return True
 
     def open_again(self, table: TableQueue, now_ms: int, *, accept_loss: bool) -> None:
         """Let a closed table's state be that of the log, with `accept_loss` without the records
@@ -142,6 +210,23 @@ class TableQueues:
             if one.is_open and not one.queue.batches:
                 self._witness.clean(one.location, one.queue.acknowledged)
 
+    def _move_if_renamed(
+        self, location: str, name: TableName, target: TableName, acknowledged: int
+    ) -> str | None:
+        """Have the log know a table by its new name, if that is the same table; its identity."""
+        to_location = self._identity_at(target)
+        if to_location is None or _made(to_location) != _made(location):
+            return None
+        if to_location != location and self._identity_at(name) == location:
+            return None
+        # First, so that what the log has is missed under the new name, too, should it be lost.
+        self._witness.open(to_location, acknowledged + 1)
+        self._log.move_table(location, to_location, stored_name(target))
+        reach("rename.moved")
+        if to_location != location:
+            self._witness.forget(location)
+        return to_location
+
     def _recovered(self, stored: StoredTable, now_ms: int) -> TableQueue:
         name = table_name(stored.name)
         if stored.flush is not None and not stored.closed:
@@ -158,4 +243,10 @@ class TableQueues:
             queue = step(queue, Closed(missing, 0))[0] if missing else queue
         if queue.closed and not stored.closed:
             _log.error("`%s` takes no inserts: %s", name, queue.closed)
-        return TableQueue(stored.location, name, queue, found.chain)
+        moving = table_name(stored.moving) if stored.moving else None
+        return TableQueue(stored.location, name, queue, found.chain, moving=moving)
+
+
+def _made(location: str) -> str:
+    """When the table of that identity was made, which a new name does not change."""
+    return location.rpartition("@")[2]

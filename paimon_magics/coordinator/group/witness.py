@@ -11,10 +11,12 @@ If the process dies the note stays open, which is right.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import asdict, dataclass
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores import Store
 
 __all__ = ["Note", "Witness"]
@@ -84,6 +86,12 @@ class Witness:
     def clean(self, location: str, acknowledged: int) -> None:
         """Note that all records up to `acknowledged` are in the table."""
         self._write(location, acknowledged + 1, is_open=False)
+
+    def forget(self, location: str) -> None:
+        """The table is gone, with nothing in the log. A note that can't be removed hurts nobody:
+        no other table has that identity."""
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            self._store.delete([self._path(location)])
 
     def _write(self, location: str, first: int, *, is_open: bool) -> None:
         note = Note(location, self._log, self._name, self._who, first, is_open)

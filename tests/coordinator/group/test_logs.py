@@ -187,6 +187,26 @@ def test_a_dropped_table_is_forgotten_but_for_its_dead_letters(log: Log) -> None
     assert log.dead_letters() == [dead]
 
 
+def test_a_table_that_is_moved_is_known_by_its_new_name_with_all_that_it_has(log: Log) -> None:
+    segments = fill(log, 3, keys=[Keyed("l:a", -1, 1, b"xx")])
+    dead = DeadLetter(PLACE, 2, "no such column", 9, b"body")
+    log.publish(PLACE, 2, 7, 4, [dead])
+    log.begin_move(PLACE, "default.u")
+    assert log.tables() == [
+        StoredTable(PLACE, "default.t", 2, 7, 3, snapshot_id=4, moving="default.u")
+    ]
+    log.begin_move(PLACE, "")
+    assert log.tables()[0].moving == ""
+    log.begin_move(PLACE, "default.u")
+    for _ in range(2):
+        log.move_table(PLACE, OTHER, "default.u")
+        assert log.tables() == [StoredTable(OTHER, "default.u", 2, 7, 3, snapshot_id=4)]
+        assert log.read(OTHER, 1, 3) == [(s.first, s.body) for s in segments]
+        assert log.remembered(PLACE, ["l:a"]) == {}
+        assert log.remembered(OTHER, ["l:a"])["l:a"].inserts == {-1: (1, b"xx")}
+        assert [letter.location for letter in log.dead_letters()] == [OTHER]
+
+
 def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -> None:
     fill(log, 3)
     log.close_table(PLACE, "lost")

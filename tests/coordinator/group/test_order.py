@@ -123,7 +123,7 @@ class TestEnginesOverRest:
             before, served.name = served.name, TableName("moved", "default")
             served.path = "/v1/inserts/default/moved"
             assert served.ids() == [1]
-            assert served.insert([[3, "c"]]).json()["lsn"] == 1
+            assert served.insert([[3, "c"]]).json()["lsn"] == 2
             catalog.drop_table("default.moved")
             assert served.insert([[4, "d"]]).status_code == 404
             shown = served.call("GET", "/v1/inserts").json()["tables"]

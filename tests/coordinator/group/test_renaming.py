@@ -1,0 +1,199 @@
+"""Labels, channels and dead letters of a table that is renamed, dropped, or made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.statements.statement import TableName
+from tests.coordinator.group.serving import SLOW, Served, table_sql
+from tests.coordinator.group.test_order import rest_catalog
+from tests.coordinator.postgres import PostgresServer
+from tests.coordinator.process import create_table
+
+NEW = TableName("renamed", "default")
+LOGS = ("store", "postgres", "warehouse")
+
+
+def serve(folder: Path, log: str, request: pytest.FixtureRequest, faults: str = "") -> Served:
+    """A coordinator with its log in SQLite, in PostgreSQL, or in the warehouse."""
+    if log != "postgres":
+        return Served(folder, table_sql(options=SLOW), f"--log={log}", faults=faults)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    address = server.empty_database()
+    return Served(folder, table_sql(options=SLOW), f"--store={address}", faults=faults)
+
+
+def named(served: Served, name: TableName) -> None:
+    """Speak of a table by this name from now on."""
+    served.name, served.path = name, f"/v1/inserts/default/{name.table}"
+
+
+def filled(served: Served) -> None:
+    """A label, a channel, and a row that is not loaded."""
+    served.insert([[1, "a"]], idempotency_key="one")
+    served.insert([[2, "b"]], paimon_channel="c", paimon_offset="7")
+
+
+def knows_what_was_inserted(served: Served) -> None:
+    """What was inserted under the table's old name is answered as it was then, under the new."""
+    again = served.insert([[1, "a"]], idempotency_key="one")
+    assert again.json() == {"lsn": 1, "label": "one", "mode": "async_mode", "duplicate": True}
+    assert served.insert([[9, "x"]], idempotency_key="one").status_code == 422
+    assert served.insert([[2, "b"]], paimon_channel="c", paimon_offset="7").json()["duplicate"]
+    assert served.insert([[5, "x"]], paimon_channel="c", paimon_offset="9").status_code == 416
+    assert served.insert([[3, "c"]], paimon_channel="c", paimon_offset="8").json()["lsn"] == 3
+    served.flush()
+    assert served.ids() == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log", LOGS)
+def test_labels_and_channels_survive_renaming_and_a_death_at_each_of_its_steps(
+    tmp_path: Path, log: str, request: pytest.FixtureRequest
+) -> None:
+    fault = tmp_path / "fault"
+    with serve(tmp_path, log, request, f"@{fault}") as served:
+        filled(served)
+        for number, step in enumerate(["rename.noted", "rename.done", "rename.moved"]):
+            old, new = str(served.name), f"default.renamed{number}"
+            fault.write_text(f"{step}=kill")
+            with pytest.raises(Exception, match=r"."):
+                rest_catalog(served).rename_table(old, new)
+            assert served.process.has_died()
+            served.process.start(f"@{fault}")
+            if step == "rename.noted":  # it has its old name, and is asked again
+                assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
+                rest_catalog(served).rename_table(old, new)
+                assert served.insert([[1, "a"]], idempotency_key="one").status_code == 404
+            named(served, TableName(f"renamed{number}", "default"))
+            assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
+        knows_what_was_inserted(served)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A coordinator for all tests that leave it alone."""
+    with Served(tmp_path_factory.mktemp("renaming"), table_sql()) as served:
+        yield served
+
+
+@pytest.fixture
+def served(shared: Served) -> Iterator[Served]:
+    with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
+        yield served
+
+
+def other(served: Served) -> TableName:
+    return TableName(f"{served.name.table}_renamed", "default")
+
+
+def begin(served: Served, to: TableName) -> str:
+    """Begin to rename it, as a session does that renames by itself."""
+    queues = served.process.client().administration().queues
+    return queues.begin_change(served.name, takes_away=True, renamed_to=to)
+
+
+def test_a_session_that_dies_after_its_renaming_need_not_tell_of_it(served: Served) -> None:
+    filled(served)
+    begin(served, other(served))
+    served.catalog.rename_table(served.name, other(served))
+    named(served, other(served))
+    knows_what_was_inserted(served)
+
+
+def test_one_that_fails_leaves_the_table_as_it_was(served: Served) -> None:
+    filled(served)
+    id = begin(served, other(served))
+    assert served.insert([[3, "c"]]).status_code == 503
+    served.process.client().administration().queues.end_change(served.name, id, done=False)
+    knows_what_was_inserted(served)
+
+
+def test_a_table_that_is_made_by_the_new_name_instead_is_another(served: Served) -> None:
+    filled(served)
+    before, to = served.name, other(served)
+    begin(served, to)
+    sql = table_sql(options=SLOW).replace("TABLE t ", f"TABLE {to.table} ")
+    create_table(served.process.warehouse, sql)  # type: ignore[arg-type]
+    named(served, to)
+    assert served.insert([[1, "a"]], idempotency_key="one").json()["lsn"] == 1
+    assert "duplicate" not in served.insert([[2, "a"]], idempotency_key="two").json()
+    named(served, before)
+    assert served.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("taken", ["renamed", "dropped"])
+def test_labels_do_not_answer_for_a_table_that_is_made_by_the_old_name(
+    served: Served, taken: str
+) -> None:
+    filled(served)
+    catalog, name = rest_catalog(served), served.name
+    if taken == "renamed":
+        catalog.rename_table(f"default.{name.table}", f"default.{other(served).table}")
+    else:
+        catalog.drop_table(f"default.{name.table}")
+    sql = table_sql(options=SLOW).replace("TABLE t ", f"TABLE {name.table} ")
+    create_table(served.process.warehouse, sql)  # type: ignore[arg-type]
+    answer = served.insert([[1, "new"]], idempotency_key="one").json()
+    assert answer == {"lsn": 1, "label": "one", "mode": "async_mode"}
+    served.flush()
+    assert served.ids() == [1]
+
+
+def test_there_and_back_again(served: Served) -> None:
+    filled(served)
+    catalog, name, to = rest_catalog(served), served.name, other(served)
+    catalog.rename_table(f"default.{name.table}", f"default.{to.table}")
+    named(served, to)
+    assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
+    catalog.rename_table(f"default.{to.table}", f"default.{name.table}")
+    named(served, name)
+    knows_what_was_inserted(served)
+
+
+def test_dead_letters_go_along(served: Served) -> None:
+    from paimon_magics.statements.parsing import parse_statement
+    from paimon_magics.statements.statement import AlterTable
+
+    def alter(change: str) -> None:
+        statement = parse_statement(f"ALTER TABLE t {change}")
+        assert isinstance(statement, AlterTable)
+        served.catalog.alter_table(served.name, statement.changes)
+
+    alter("SET TBLPROPERTIES ('alter-column-null-to-not-null.disabled' = 'false')")
+    served.insert([[1, None]])
+    alter("ALTER COLUMN name SET NOT NULL")
+    served.flush()
+    to = other(served)
+    rest_catalog(served).rename_table(f"default.{served.name.table}", f"default.{to.table}")
+    named(served, to)
+    (letter,) = served.call("GET", "/dead-letters").json()["dead_letters"]
+    assert letter["lsn"] == 1
+    alter("ALTER COLUMN name DROP NOT NULL")
+    assert served.call("POST", "/dead-letters/1/retry").json()["lsn"] == 2
+    served.flush()
+    assert served.ids() == [1]
+
+
+def test_rows_that_came_before_a_late_renaming_are_loaded_under_the_new_name(
+    tmp_path: Path,
+) -> None:
+    """The coordinator was started anew after a session had begun to rename, and before it did."""
+    with Served(tmp_path, table_sql(options=SLOW)) as served:
+        filled(served)
+        begin(served, NEW)
+        served.process.kill()
+        served.process.start()
+        assert served.insert([[3, "c"]]).json()["lsn"] == 3
+        served.catalog.rename_table(served.name, NEW)
+        assert served.call("POST", "/flush").status_code == 404
+        named(served, NEW)
+        assert served.flush()["lsn"] == 3
+        assert served.ids() == [1, 2, 3]
+        assert served.insert([[1, "a"]], idempotency_key="one").json()["duplicate"]
