@@ -181,25 +181,36 @@ class Killed:
             time.sleep(0.02)
         raise AssertionError(f"{label} was not acknowledged")
 
-    def kill(self, kills: int, wait: tuple[float, float]) -> None:
-        while self.kills < kills and not self.done.wait(self.chance.uniform(*wait)):
-            with self.served._turn:
-                running = self.served.process.running
-                assert running is not None
-                if running.poll() is not None:
-                    continue
-                victim = running.pid
-                if self.chance.random() < 0.5:
-                    children = Path(f"/proc/{victim}/task/{victim}/children").read_text().split()
-                    victim = int(children[0]) if children else victim
-                os.kill(victim, signal.SIGKILL)
-                self.kills += 1
-            if self.chance.random() < 0.5:
-                self.served.start_if_dead()
+    def kill(self, kills: int) -> None:
+        """So many of them, at random places among the rows."""
+        each = self.rows / self.rows_each / kills
+        places = [(number + self.chance.random()) * each for number in range(kills)]
+        for place in places:
+            while sum(map(len, self.acknowledged)) < place and not self.done.wait(0.005):
+                pass
+            while not self.done.wait(self.chance.uniform(0, 0.2)) and not self.kill_one():
+                pass
 
-    def run(self, kills: int, wait: tuple[float, float]) -> None:
+    def kill_one(self) -> bool:
+        """Kill the coordinator or its flusher; whether there was one."""
+        with self.served._turn:
+            running = self.served.process.running
+            assert running is not None
+            if running.poll() is not None:
+                return False
+            victim = running.pid
+            if self.chance.random() < 0.5:
+                children = Path(f"/proc/{victim}/task/{victim}/children").read_text().split()
+                victim = int(children[0]) if children else victim
+            os.kill(victim, signal.SIGKILL)
+            self.kills += 1
+        if self.chance.random() < 0.5:
+            self.served.start_if_dead()
+        return True
+
+    def run(self, kills: int) -> None:
         threads = [threading.Thread(target=self.insert, args=(n,)) for n in range(self.clients)]
-        killer = threading.Thread(target=self.kill, args=(kills, wait))
+        killer = threading.Thread(target=self.kill, args=(kills,))
         for thread in [*threads, killer]:
             thread.start()
         for thread in threads:
@@ -236,15 +247,13 @@ class Killed:
 def test_kills_of_coordinator_and_flusher_lose_and_double_nothing(
     tmp_path: Path, log: str, rows: int, kills: int
 ) -> None:
-    wait = (0.1, 0.5)
     if rows >= 100_000:
         rows = int(os.environ.get("PAIMON_MAGICS_ROWS", rows))
         kills = int(os.environ.get("PAIMON_MAGICS_KILLS", kills))
-        wait = (0.5, 3.0)
     with Lived(tmp_path, "append", f"--log={log}") as served:
         each = 250 if rows >= 100_000 else 10
         killed = Killed(served, rows, clients=4, seed=20261122, rows_each=each)
-        killed.run(kills, wait)
+        killed.run(kills)
         killed.check()
         print(f"{rows} rows, {killed.kills} kills: acknowledged = visible = distinct, in order")
-        assert killed.kills
+        assert killed.kills == kills

@@ -45,7 +45,7 @@ from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest,
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.committing import committed_files, find_commit
+from paimon_magics.tables.committing import committed_files, find_commit, latest_snapshot_id
 from paimon_magics.tables.fencing import DeposedError
 from paimon_magics.tables.log_positions import log_position, log_properties
 from paimon_magics.tables.provenance import PREFIX
@@ -58,6 +58,7 @@ ENGINE = "auto_batch_load"
 """What writes the batches, as transactions and snapshots name it."""
 
 _POLL_SECONDS = 0.2
+_NEWEST_MAX = 100
 _OVER = (Phase.ABORTING, Phase.ABORTED)
 
 _log = logging.getLogger(__name__)
@@ -158,6 +159,14 @@ class Flushing:
         self._published(location, batch.last, result.chain, receipt.snapshot_id)
         reach("flush.forgotten")
         return Loaded(receipt.snapshot_id, dead)
+
+    def last_in(self, name: TableName, location: str, above: int) -> int:
+        """The last record of the table's log that its newest snapshots, those with ids above
+        `above`, name; 0 where none does."""
+        table = self._catalog.load(name)
+        above = max(above, latest_snapshot_id(table) - _NEWEST_MAX)
+        found = log_position(table, _queue_id(self._log, location), above)
+        return 0 if found is None else found.last
 
     def settle(self, table: StoredTable, name: TableName) -> bool:
         """Find out what became of the flush that a stored table names; whether it is loaded.

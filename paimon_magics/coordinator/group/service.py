@@ -9,6 +9,7 @@ If the process dies: what was answered is in the log, and the next start goes on
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +45,10 @@ __all__ = ["Buffered", "GroupCommit"]
 
 _TICK_SECONDS = 0.05
 _FORGET_EVERY_MS = 60_000
+_NOTE_EVERY_MS = 5_000
 _STOP_SECONDS = 20.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,7 @@ class GroupCommit:
         self._flusher = Flusher()
         self._refusing = False
         self._forgot_at_ms = 0
+        self._noted_at_ms = clock()
         self._taken_away: dict[str, _TakenAway] = {}
         self.on_failure: Callable[[], None] = lambda: None
         """Called once when nothing can be taken any more before another start reads the log."""
@@ -106,6 +111,7 @@ class GroupCommit:
             log,
             witness,
             flushing.settle,
+            flushing.last_in,
             self._identity_at,
             own,
             thresholds,
@@ -150,6 +156,7 @@ class GroupCommit:
             with contextlib.suppress(Exception):
                 future.result(max(0.0, deadline - time.monotonic()))
         self._thread.stopping = True
+        self._ticker.join()
         self._loading.end()
         self._thread.end()
         if self._thread.failure is None:
@@ -349,6 +356,14 @@ class GroupCommit:
             if found:
                 self._letters.tell([Told(o, names.get(o.location, o.location)) for o in found])
 
+    def _note_ends(self) -> None:
+        try:
+            self._queues.note_ends()
+        except DeposedError:
+            pass  # everybody is told of it elsewhere
+        except (PaimonMagicsError, OSError) as error:  # the warehouse's store: the next time, then
+            _log.warning("What was acknowledged is not noted in the warehouse: %s", error)
+
     def _may_commit(self, transaction_id: str) -> bool:
         held = self._coordinator.state.held.get(transaction_id)
         return held is not None and held.phase.value in ("active", "committing", "unclear")
@@ -367,6 +382,9 @@ class GroupCommit:
             for table in list(self.tables.values()):
                 if table.queue.batches or table.queue.holds:
                     self._tell(table.location, Ticked(at_ms))
+            if at_ms - self._noted_at_ms > _NOTE_EVERY_MS:
+                self._noted_at_ms = at_ms
+                self._loading.soon(self._note_ends)
             if at_ms - self._forgot_at_ms > _FORGET_EVERY_MS:
                 self._forgot_at_ms = at_ms
                 self._loading.soon(self._letters.tell_again)

@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 class TableQueue:
     """One table: its queue, a value; and the chain of the last record in its log. `is_open` tells
     that the warehouse knows which log that is; `mode` is the table's own, None before an insert;
-    `moving` the name that it is being given."""
+    `moving` the name that it is being given; `noted` the last record that the warehouse was told
+    of."""
 
     location: str
     name: TableName
@@ -45,6 +46,7 @@ class TableQueue:
     is_open: bool = False
     mode: Mode | None = None
     moving: TableName | None = None
+    noted: int = 0
 
     @classmethod
     def empty(cls, location: str, name: TableName) -> TableQueue:
@@ -55,9 +57,10 @@ class TableQueue:
 class TableQueues:
     """`all` has them by their tables' identities.
 
-    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `identity_at`
-    tells which table has a name (None: none), `own` makes sure that the warehouse is ours,
-    `on_open` is called at the first insert of a table.
+    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `last_in`
+    which records a table has (`Flushing.last_in`), `identity_at` tells which table has a name
+    (None: none), `own` makes sure that the warehouse is ours, `on_open` is called at the first
+    insert of a table.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class TableQueues:
         log: Log,
         witness: Witness,
         settle: Callable[[StoredTable, TableName], bool],
+        last_in: Callable[[TableName, str, int], int],
         identity_at: Callable[[TableName], str | None],
         own: Callable[[], object],
         defaults: Thresholds,
@@ -74,6 +78,7 @@ class TableQueues:
         self._log = log
         self._witness = witness
         self._settle = settle
+        self._last_in = last_in
         self._identity_at = identity_at
         self._own = own
         self._defaults = defaults
@@ -116,14 +121,11 @@ class TableQueues:
         if table.queue.thresholds != facts.thresholds:
             table.queue, effects = step(table.queue, Ticked(now_ms, facts.thresholds))
         if not table.is_open and not table.queue.closed:
-            missing = self._witness.missing(
-                table.location, table.queue.acknowledged, self._log.damage
-            )
+            missing = self._missing(table)
             if missing:
                 table.queue = step(table.queue, Closed(missing, now_ms))[0]
             else:
-                self._witness.open(table.location, table.queue.next_lsn)
-                table.is_open = True
+                self._open(table)
                 self._on_open()
         return table, effects
 
@@ -186,29 +188,82 @@ class TableQueues:
         that are missing or damaged. Raises SetupError while something is missing."""
         if table.queue.flushing is not None:
             raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
-        acknowledged = table.queue.acknowledged
-        if accept_loss:
-            note = self._witness.note(table.location)
-            above = max(acknowledged, 0 if note is None else note.first)
-            self._log.accept_loss(table.location, stored_name(table.name), above)
-            self._witness.open(table.location, above + 1)
-            table.is_open = True
+        missing = self._missing(table)
+        if not missing and not table.queue.closed:
+            return  # there is nothing to accept, and what waits is loaded
+        if missing and not accept_loss:
+            raise SetupError(f"`{table.name}` stays closed: {missing}.")
+        if accept_loss and not (missing and self._goes_on(table)):
+            self._begin_anew(table)
         else:
-            missing = self._witness.missing(table.location, acknowledged, self._log.damage)
-            if missing:
-                raise SetupError(f"`{table.name}` stays closed: {missing}.")
             self._log.close_table(table.location, "")
-        stored = next(s for s in self._log.tables() if s.location == table.location)
+        stored = self._stored(table.location)
+        assert stored is not None  # it was closed for its records, or has begun anew
+        if accept_loss:
+            self._witness.open(table.location, stored.acknowledged + 1)
         again = self._recovered(stored, now_ms)
         if again.queue.closed:
             raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
         table.queue, table.chain = again.queue, again.chain
+        table.is_open = table.is_open or accept_loss
+
+    def note_ends(self) -> None:
+        """Tell the warehouse which records have been acknowledged since it was told, so that they
+        are missed if the log loses them. May be called from another thread."""
+        for one in list(self.all.values()):
+            acknowledged = one.queue.acknowledged
+            if one.is_open and one.noted < acknowledged:
+                self._own()
+                self._witness.open(one.location, acknowledged + 1)
+                one.noted = acknowledged
 
     def note_clean(self) -> None:
         """Tell the warehouse of which tables nothing is left in the log."""
         for one in self.all.values():
             if one.is_open and not one.queue.batches:
                 self._witness.clean(one.location, one.queue.acknowledged)
+
+    def _stored(self, location: str) -> StoredTable | None:
+        return next((s for s in self._log.tables() if s.location == location), None)
+
+    def _open(self, table: TableQueue) -> None:
+        """Tell the warehouse that this log has the table's records."""
+        self._witness.open(table.location, table.queue.next_lsn)
+        table.is_open, table.noted = True, table.queue.acknowledged
+
+    def _missing(self, table: TableQueue) -> str:
+        """Why acknowledged rows are missing in this log; "" when they are not."""
+        acknowledged = table.queue.acknowledged
+        found = self._witness.missing(table.location, acknowledged, self._log.damage)
+        if found:
+            return found
+        last = self._last_in(table.name, table.location, table.queue.snapshot_id or 0)
+        if last > acknowledged:
+            return (
+                f"The log {self._log.name} ends with record {acknowledged}, but the table has "
+                f"records up to {last}"
+            )
+        return ""
+
+    def _goes_on(self, table: TableQueue) -> bool:
+        """Whether a log that has lost its last records can go on where it ends now: those that it
+        has are whole, and what it has lost is not in the table."""
+        stored = self._stored(table.location)
+        if stored is None or stored.flush is not None:
+            return False
+        last = self._last_in(table.name, table.location, stored.snapshot_id or 0)
+        whole = recovered(self._log, replace(stored, closed=""), self._defaults, 0)
+        return last <= stored.acknowledged and not whole.queue.closed
+
+    def _begin_anew(self, table: TableQueue) -> None:
+        """Give up what the log has of the table's records, and go on above all that were given."""
+        note = self._witness.note(table.location)
+        above = max(
+            table.queue.acknowledged,
+            0 if note is None else note.first,
+            self._last_in(table.name, table.location, table.queue.snapshot_id or 0),
+        )
+        self._log.accept_loss(table.location, stored_name(table.name), above)
 
     def _move_if_renamed(
         self, location: str, name: TableName, target: TableName, acknowledged: int
@@ -235,16 +290,19 @@ class TableQueues:
                 self._settle(stored, name)
             except StuckError as error:
                 self._log.close_table(stored.location, str(error))
-            stored = next(s for s in self._log.tables() if s.location == stored.location)
+            stored = self._stored(stored.location) or stored
         found = recovered(self._log, stored, self._defaults, now_ms)
         queue = found.queue
-        if queue.batches and not queue.closed:
-            missing = self._witness.missing(stored.location, queue.acknowledged)
-            queue = step(queue, Closed(missing, 0))[0] if missing else queue
-        if queue.closed and not stored.closed:
-            _log.error("`%s` takes no inserts: %s", name, queue.closed)
         moving = table_name(stored.moving) if stored.moving else None
-        return TableQueue(stored.location, name, queue, found.chain, moving=moving)
+        table = TableQueue(stored.location, name, queue, found.chain, moving=moving)
+        if queue.batches and not queue.closed:
+            # Where the table can't be looked at now, who loads the first batch looks again.
+            with contextlib.suppress(PaimonMagicsError, OSError):
+                missing = self._missing(table)
+                table.queue = step(queue, Closed(missing, 0))[0] if missing else queue
+        if table.queue.closed and not stored.closed:
+            _log.error("`%s` takes no inserts: %s", name, table.queue.closed)
+        return table
 
 
 def _made(location: str) -> str:

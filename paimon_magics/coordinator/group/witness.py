@@ -4,7 +4,9 @@ A log on a local disk can be lost with its machine, or be out of reach of the co
 over. So before the first row of a table is acknowledged its log is noted as open, and as clean when
 nothing is left in it. Who finds another log open, or its own without records that must be there,
 knows that acknowledged rows are missing, and leaves the table closed until an administrator accepts
-the loss, or the log comes back.
+the loss, or the log comes back. The note is renewed while rows are acknowledged: so a log that has
+lost its last records, or was put back to a copy of its own, is noticed, but for what was
+acknowledged since the last renewal.
 
 If the process dies the note stays open, which is right.
 """

@@ -1,0 +1,263 @@
+"""Logs that have lost their last records: a backup that was restored, objects that are gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.database import Change
+from paimon_magics.coordinator.group.database_log import DatabaseLog
+from paimon_magics.coordinator.group.logs import Log
+from paimon_magics.coordinator.group.object_log import ObjectLog
+from paimon_magics.coordinator.group.queue_thread import Insert
+from paimon_magics.coordinator.group.queue_values import (
+    Accepted,
+    Answer,
+    Mode,
+    Reason,
+    Refused,
+    Thresholds,
+)
+from paimon_magics.coordinator.group.requests import digest_of
+from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.witness import Witness
+from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.coordinator.store import open_store
+from paimon_magics.errors import SetupError
+from paimon_magics.settings import Settings
+from paimon_magics.tables.stores import LocalStore
+from tests.coordinator.group.serving import SLOW, TABLE, table_sql
+from tests.coordinator.postgres import PostgresServer
+from tests.coordinator.process import create_table, read, wait_until
+
+_TABLES = ("log_tables", "log_segments", "log_keys")
+
+
+class Kept:
+    """A warehouse whose log is opened again and again, and may be put back to what it was."""
+
+    def __init__(self, folder: Path, open_log: Callable[[], Log]) -> None:
+        self.folder = folder
+        self.open_log = open_log
+        self.catalog = create_table(folder / "warehouse", table_sql(options=SLOW))
+        self.now_ms = 1_800_000_000_000
+        self.starts = 0
+        self.running = False
+
+    def start(self) -> None:
+        state = self.folder / f"state{self.starts}"
+        state.mkdir()
+        self.starts += 1
+        limits = Limits(receipt_retention_ms=1_000)
+        self.coordinator = Coordinator(self.catalog, open_store(state), Settings(), limits)
+        self.coordinator.start()
+        log = self.open_log()
+        self.witness = Witness(LocalStore(), self.catalog.warehouse, log.id, log.name, "a test")
+        self.group = GroupCommit(
+            self.catalog,
+            self.coordinator,
+            log,
+            self.witness,
+            Settings(),
+            own=lambda: None,
+            may_answer=lambda: None,
+            thresholds=Thresholds(),
+            label_retention_ms=3_600_000,
+            clock=lambda: self.now_ms,
+        )
+        self.group.start()
+        self.running = True
+
+    def end(self) -> None:
+        """Leave it as a death would: what waits is not loaded, and nothing is noted."""
+        if self.running:
+            self.running = False
+            self.group._refusing = True
+            self.group._thread.stopping = True
+            self.group._ticker.join()
+            self.group._loading.end()
+            self.group._thread.end()
+            self.group._flusher.close()
+            self.group._log.close()
+            self.coordinator.stop()
+
+    def insert(self, id: int, label: str = "") -> Answer:
+        facts = self.group.known_tables.load("default", "t")
+        admitted = facts.door.json(json.dumps({"rows": [[id, "a"]]}).encode())
+        answer: Future[Answer] = Future()
+        key = f"l:{label}" if label else ""
+        digest = digest_of(admitted) if label else b""
+        self.group.submit(Insert(facts, admitted, Mode.ASYNC, answer, key, -1, digest))
+        return answer.result(30)
+
+    def flush(self) -> Answer:
+        facts = self.group.known_tables.load("default", "t")
+        return self.group.flush(facts.location).result(30)
+
+    def note(self) -> None:
+        """Let the time come at which the warehouse is told what was acknowledged."""
+        facts = self.group.known_tables.load("default", "t")
+        self.now_ms += 10_000
+        table = self.group.tables[facts.location]
+        wait_until(lambda: table.noted == table.queue.acknowledged)
+
+    def reopen(self, *, accept_loss: bool) -> None:
+        facts = self.group.known_tables.load("default", "t")
+        self.group.reopen(facts, accept_loss=accept_loss)
+
+    def ids(self) -> list[object]:
+        return [row["id"] for row in read(self.catalog, TABLE)]
+
+
+class Backup:
+    """A log as it was, kept aside."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+
+    def save(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+
+class FileBackup(Backup):
+    """A copy of an SQLite file, or of a folder of objects."""
+
+    path = "log.sqlite"
+
+    def save(self) -> None:
+        source, target = self.kept.folder / self.path, self.kept.folder / "saved"
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copy(source, target)
+
+    def restore(self) -> None:
+        source, target = self.kept.folder / "saved", self.kept.folder / self.path
+        if source.is_dir():
+            shutil.rmtree(target)
+            shutil.copytree(source, target)
+        else:
+            for file in self.kept.folder.glob("log.sqlite*"):
+                file.unlink()
+            shutil.copy(source, target)
+
+
+class ObjectsBackup(FileBackup):
+    path = "warehouse/.paimon-magics/log"
+
+
+class PostgresBackup(Backup):
+    """The rows of the log's tables, kept in others."""
+
+    def _all(self, statements: list[str]) -> None:
+        log = self.kept.open_log()
+        assert isinstance(log, DatabaseLog)
+        log._database.write([Change(one.format(t)) for one in statements for t in _TABLES])
+        log.close()
+
+    def save(self) -> None:
+        self._all(["CREATE TABLE saved_{0} AS SELECT * FROM {0}"])
+
+    def restore(self) -> None:
+        self._all(["DELETE FROM {0}", "INSERT INTO {0} SELECT * FROM saved_{0}"])
+
+
+@pytest.fixture(params=["sqlite", "postgres", "objects"])
+def backup(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Backup]:
+    made: Backup
+    match request.param:
+        case "sqlite":
+            database = tmp_path / "log.sqlite"
+            made = FileBackup(Kept(tmp_path, lambda: DatabaseLog(SqliteDatabase(database))))
+        case "objects":
+            warehouse = str(tmp_path / "warehouse")
+            made = ObjectsBackup(Kept(tmp_path, lambda: ObjectLog(LocalStore(), warehouse, "me")))
+        case _:
+            from paimon_magics.coordinator.postgres_database import PostgresDatabase
+
+            server: PostgresServer = request.getfixturevalue("postgres")
+            for name, value in server.environment.items():
+                monkeypatch.setenv(name, value)
+            address = server.empty_database()
+            made = PostgresBackup(Kept(tmp_path, lambda: DatabaseLog(PostgresDatabase(address))))
+    made.kept.start()
+    yield made
+    made.kept.end()
+
+
+def put_back(backup: Backup, whatever: Callable[[], object]) -> Kept:
+    """A log with a row that is loaded and one that waits, put back to that after `whatever`."""
+    kept = backup.kept
+    kept.insert(1, "one")
+    kept.flush()
+    kept.insert(2, "two")
+    kept.end()
+    backup.save()
+    kept.start()
+    kept.insert(3, "three")
+    whatever()
+    kept.end()
+    backup.restore()
+    kept.start()
+    return kept
+
+
+def test_records_that_were_noted_are_missed_and_those_that_are_there_are_loaded(
+    backup: Backup,
+) -> None:
+    kept = put_back(backup, lambda: kept_note(backup))
+    answer = kept.insert(4)
+    assert isinstance(answer, Refused)
+    assert answer.reason is Reason.CLOSED
+    assert "ends with record 2, but record 3 was acknowledged" in answer.message
+    with pytest.raises(SetupError, match="stays closed"):
+        kept.reopen(accept_loss=False)
+    kept.reopen(accept_loss=True)
+    assert kept.insert(1, "one") == Accepted(1, Mode.ASYNC, duplicate=True)
+    assert kept.insert(2, "two") == Accepted(2, Mode.ASYNC, duplicate=True)
+    assert kept.insert(3, "three") == Accepted(3, Mode.ASYNC)  # its sender may still come again
+    kept.flush()
+    assert kept.ids() == [1, 2, 3]
+    kept.end()
+    kept.start()
+    assert kept.insert(4) == Accepted(4, Mode.ASYNC)
+
+
+def kept_note(backup: Backup) -> None:
+    backup.kept.note()
+
+
+def test_records_that_the_table_has_and_the_log_does_not_are_missed(backup: Backup) -> None:
+    kept = put_back(backup, backup.kept.flush)
+    answer = kept.insert(4)
+    assert isinstance(answer, Refused)
+    assert "ends with record 2, but the table has records up to 3" in answer.message
+    kept.reopen(accept_loss=True)
+    assert kept.insert(4) == Accepted(4, Mode.ASYNC)
+    kept.flush()
+    assert kept.ids() == [1, 2, 3, 4]
+
+
+def test_accepting_a_loss_where_nothing_is_lost_loses_nothing(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, lambda: DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite")))
+    kept.start()
+    kept.insert(1)
+    kept.reopen(accept_loss=True)
+    kept.end()
+    kept.start()
+    kept.reopen(accept_loss=True)
+    kept.flush()
+    assert kept.ids() == [1]
+    kept.end()
