@@ -43,8 +43,9 @@ from paimon_magics.coordinator.guard import (
 )
 from paimon_magics.coordinator.lease_routes import lease_routes
 from paimon_magics.coordinator.metrics import Metrics
+from paimon_magics.coordinator.pages import HEADERS
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.status_page import HEADERS, status_page
+from paimon_magics.coordinator.status_page import status_page
 from paimon_magics.coordinator.table_routes import stopped_document, table_routes
 from paimon_magics.coordinator.transaction_routes import transaction_routes
 from paimon_magics.errors import PaimonMagicsError

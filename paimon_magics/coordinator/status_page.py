@@ -6,9 +6,7 @@ Every text comes from somebody else, and is escaped.
 
 from __future__ import annotations
 
-import base64
 import datetime
-import hashlib
 import html
 import time
 from collections.abc import Iterable, Sequence
@@ -16,45 +14,20 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.administration_routes import about
 from paimon_magics.coordinator.core import Held, Phase, State, pending_transactions
-from paimon_magics.coordinator.group.dead_letter_forms import LETTER_COLUMNS, Markup
+from paimon_magics.coordinator.group.dead_letter_forms import LETTER_COLUMNS
 from paimon_magics.coordinator.group.reporting import QUEUE_COLUMNS, queue_rows
 from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.pages import Markup, page
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.planning.publications import Publication
 from paimon_magics.tables.provenance import noted
 
-__all__ = ["HEADERS", "status_page"]
+__all__ = ["status_page"]
 
 _Cells = tuple[object, ...]
 
 _COMMITS_SHOWN = 50
 _FINISHED_SHOWN = 200
-
-_STYLE = """
-:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
-body { margin: 2rem auto; max-width: 80rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: .2rem; }
-h2 { font-size: 1.1rem; margin-top: 2rem; }
-section { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
-th, td { border-bottom: 1px solid #8886; padding: .3rem .6rem; text-align: left;
-  vertical-align: top; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-code { font-size: .9em; overflow-wrap: anywhere; }
-.bad { border-left: 4px solid #d33; padding-left: .6rem; }
-.none { opacity: .7; }
-"""
-
-_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-
-# Nothing is loaded or run by the page, it is shown in no other site's, and kept by nobody.
-HEADERS = {
-    "cache-control": "no-store",
-    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; "
-    "base-uri 'none'; frame-ancestors 'self'; form-action 'self'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 
 
 def status_page(
@@ -69,29 +42,29 @@ def status_page(
     state = coordinator.state
     finished = coordinator.recently_finished(_FINISHED_SHOWN)
     commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))
-    return "".join(
+    return page(
         [
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width">'
-            f"<title>Paimon coordinator</title><style>{_STYLE}</style></head><body>",
             _head(coordinator, warehouse, state),
             _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
             _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
             _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
-            _section("Dead letters", LETTER_COLUMNS, letters, "There are none."),
+            _section("Dead letters", LETTER_COLUMNS, letters, "There are none.", _LETTERS),
             _section(
                 "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."
             ),
             _section("Ended without a commit", _ENDED, _ended(finished), "There are none."),
             _section("Recent errors", _ERRORS, _errors(coordinator), "There are none."),
-            "</body></html>",
         ]
     )
 
 
 # ---- the parts ----
 
-_TABLES = ("table", "#snapshot", "committed", "#open", "state")
+_LETTERS = (
+    "Rows that were acknowledged and could not be loaded. Retry inserts them anew; discard takes "
+    "them off this list. The table paimon_magics.dead_letters keeps what they were."
+)
+_TABLES = ("table", "#snapshot", "@committed", "#open", "state")
 _OPEN = (
     "id",
     "table",
@@ -103,9 +76,9 @@ _OPEN = (
     "#age",
     "#lease left",
 )
-_COMMITS = ("time", "table", "#snapshot", "kind", "user", "notebook", "#rows", "#files", "through")
-_ENDED = ("time", "table", "outcome", "whose", "reason", "id")
-_ERRORS = ("last time", "#times", "message")
+_COMMITS = ("@time", "table", "#snapshot", "kind", "user", "notebook", "#rows", "#files", "through")
+_ENDED = ("@time", "table", "outcome", "whose", "reason", "id")
+_ERRORS = ("@last time", "#times", "message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +229,17 @@ def _errors(coordinator: Coordinator) -> list[_Cells]:
 # ---- HTML ----
 
 
-def _section(title: str, headings: Sequence[str], rows: Sequence[_Cells], none: str) -> str:
-    """A heading and a table; columns whose heading begins with `#` are numbers."""
+def _section(
+    title: str, headings: Sequence[str], rows: Sequence[_Cells], none: str, about: str = ""
+) -> str:
+    """A heading and a table; columns whose heading begins with `#` are numbers, with `@` moments.
+    `about` is said where there are rows."""
     if not rows:
         return f'<h2>{title}</h2><p class="none">{none}</p>'
-    classes = [' class="n"' if heading.startswith("#") else "" for heading in headings]
+    kinds = {"#": ' class="n"', "@": ' class="t"'}
+    classes = [kinds.get(heading[:1], "") for heading in headings]
     head = "".join(
-        f'<th scope="col"{c}>{h.lstrip("#")}</th>' for c, h in zip(classes, headings, strict=True)
+        f'<th scope="col"{c}>{h.lstrip("#@")}</th>' for c, h in zip(classes, headings, strict=True)
     )
     body = "".join(
         "<tr>"
@@ -270,9 +247,10 @@ def _section(title: str, headings: Sequence[str], rows: Sequence[_Cells], none: 
         + "</tr>"
         for row in rows
     )
+    told = f"<p>{html.escape(about)}</p>" if about else ""
     return (
-        f"<h2>{title}</h2><section><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-        "</table></section>"
+        f"<h2>{title}</h2>{told}<section><table><thead><tr>{head}</tr></thead><tbody>{body}"
+        "</tbody></table></section>"
     )
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from paimon_magics.coordinator.core import Origin, Stopped
 from paimon_magics.coordinator.metrics import Metrics
+from paimon_magics.coordinator.pages import HEADERS
 from paimon_magics.coordinator.recent_errors import RecentErrors
 from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.status_page import HEADERS, status_page
+from paimon_magics.coordinator.status_page import status_page
 from paimon_magics.coordinator.store import open_store
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.planning.publications import Publication

@@ -188,8 +188,9 @@ class Killed:
         for place in places:
             while sum(map(len, self.acknowledged)) < place and not self.done.wait(0.005):
                 pass
-            while not self.done.wait(self.chance.uniform(0, 0.2)) and not self.kill_one():
-                pass
+            self.done.wait(self.chance.uniform(0, 0.2))
+            while not self.kill_one():
+                self.served.start_if_dead()
 
     def kill_one(self) -> bool:
         """Kill the coordinator or its flusher; whether there was one."""

@@ -11,6 +11,7 @@ import datetime
 import hashlib
 import hmac
 import html
+import json
 import secrets
 import time
 from collections.abc import Sequence
@@ -20,24 +21,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.answers import error_answer
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
 from paimon_magics.coordinator.group.records import read_segment
 from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.pages import Markup, notice
+from paimon_magics.errors import PaimonMagicsError
 
-__all__ = ["LETTER_COLUMNS", "DeadLetterForms", "Markup"]
+__all__ = ["LETTER_COLUMNS", "DeadLetterForms"]
 
-LETTER_COLUMNS = ("table", "#record", "#rows", "why", "since", "")
+LETTER_COLUMNS = ("table", "#record", "#rows", "why", "@since", "")
 
 _PATH = "/dead-letters"
 _GOOD_SECONDS = 900
 _SHOWN_MAX = 200
-
-
-class Markup(str):
-    """HTML that was made here, of texts that were escaped."""
-
-    __slots__ = ()
 
 
 class DeadLetterForms:
@@ -79,17 +75,24 @@ class DeadLetterForms:
         proof = fields.get("proof", "")
         is_good = hmac.compare_digest(proof.encode(), self._proof(what).encode())
         if not is_good or not what[-1].isdigit() or int(what[-1]) < time.time() or not action:
-            return error_answer(
-                403, "Forbidden", "The button is too old, or was made by another page.",
-                "Load the page again.",
-            )  # fmt: skip
+            return notice(
+                403, "The button is too old, or was made by another page.", "Load the page again."
+            )
+        try:
+            answer = await self._do(action, fields)
+        except PaimonMagicsError as error:
+            return notice(400, error.message, error.hint)
+        if answer.status_code == 200:
+            return RedirectResponse("./", 303)
+        told = json.loads(bytes(answer.body))["error"]
+        return notice(answer.status_code, told["message"], told["hint"])
+
+    async def _do(self, action: str, fields: dict[str, str]) -> Response:
         facts = await self._inserts.facts_of(fields["database"], fields["table"])
         lsn = int(fields["record"])
         if action == "retry":
-            answer = await self._inserts.retry_letter(facts, lsn)
-        else:
-            answer = await self._inserts.discard_letter(facts, lsn)
-        return RedirectResponse("./", 303) if answer.status_code == 200 else answer
+            return await self._inserts.retry_letter(facts, lsn)
+        return await self._inserts.discard_letter(facts, lsn)
 
     def _form(self, who: str, database: str, table: str, lsn: int) -> Markup:
         what = [who, database, table, str(lsn), str(int(time.time()) + _GOOD_SECONDS)]

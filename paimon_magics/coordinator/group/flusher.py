@@ -27,6 +27,9 @@ __all__ = ["FlushJob", "FlushResult", "Flusher", "FlusherDiedError", "WriteFaile
 _LENGTH_BYTES = 8
 _POLL_SECONDS = 0.5  # much shorter than any lease
 _END_SECONDS = 5.0
+_OF_THE_STORE = "Paimon hitting "
+"""So begin the native writer's errors that the rows are not the reason of: a store that does not
+answer, is full, or forbids it; a config that it does not understand. All are ValueErrors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ def _done(job: FlushJob) -> FlushResult | tuple[str, bool, bool]:
     except DamagedError as error:
         return f"The log is damaged: {error}.", False, True
     except (StatementError, ValueError) as error:
-        return str(error), True, False
+        return str(error), not str(error).startswith(_OF_THE_STORE), False
     except Exception as error:
         return f"{type(error).__name__}: {error}", False, False
 
