@@ -186,7 +186,7 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
     partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
     estimated = None
     if definition.bucket_mode == "BUCKET_UNAWARE":
-        estimated = estimated_bytes(connection.spark, prepared.frame)
+        estimated = estimated_bytes(prepared.frame)
     return distribution_of(
         definition,
         slots=connection.slots,

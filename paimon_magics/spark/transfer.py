@@ -20,8 +20,7 @@ __all__ = ["small_batches"]
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _UNLIMITED = str(2**31 - 1)  # what Spark itself takes for no limit
-_BATCH_ROWS = 4096
-_BATCH_ROWS_OF_TEXTS = 1024  # with a page of text in each some megabytes, and 10 % dearer to send
+_BATCH_ROWS = 4096  # with a page of text in each some megabytes
 
 _lock = threading.Lock()
 _open: WeakKeyDictionary[SparkSession, tuple[int, dict[str, str | None]]] = WeakKeyDictionary()
@@ -34,20 +33,17 @@ def small_batches(spark: SparkSession, schema: spark_types.StructType) -> Iterat
 
     Never of more rows than the session's own `spark.sql.execution.arrow.maxRecordsPerBatch`. Rows
     of binary or nested columns can be of any size, and keep Spark's own bounds. A text column whose
-    values take more than 2 MB on average over a batch fails, as an Arrow column holds 2 GiB at
+    values take more than 512 KiB on average over a batch fails, as an Arrow column holds 2 GiB at
     most; see `is_oversized`.
     """
-    types = [field.dataType for field in schema.fields]
-    if any(map(_is_wide, types)):
+    if any(_is_wide(field.dataType) for field in schema.fields):
         yield
         return
-    has_texts = any(isinstance(one, spark_types.StringType) for one in types)
-    rows_max = _BATCH_ROWS_OF_TEXTS if has_texts else _BATCH_ROWS
     with _lock:
         users, before = _open.get(spark, (0, {}))
         if not users:
             before = {key: _value(spark, key) for key in (_ROWS, _BYTES)}
-            _set(spark, {_ROWS: str(_fewer(before[_ROWS], rows_max)), _BYTES: _UNLIMITED})
+            _set(spark, {_ROWS: str(_fewer(before[_ROWS])), _BYTES: _UNLIMITED})
         _open[spark] = users + 1, before
     try:
         yield
@@ -93,7 +89,7 @@ def _set(spark: SparkSession, values: dict[str, str | None]) -> None:
             spark.conf.set(key, value)
 
 
-def _fewer(rows: str | None, rows_max: int) -> int:
+def _fewer(rows: str | None) -> int:
     """The session's own rows of a batch, where they are fewer; 0 and less mean any number."""
     given = int(rows or 0)
-    return min(given, rows_max) if given > 0 else rows_max
+    return min(given, _BATCH_ROWS) if given > 0 else _BATCH_ROWS

@@ -22,6 +22,9 @@ Rows = npt.NDArray[np.int64]
 """Positions of rows in a batch, ascending."""
 
 
+_SMALL = 1 << 16
+
+
 @dataclass(frozen=True, slots=True)
 class BucketRule:
     """How a row's bucket follows from its key columns. `function` is default or mod.
@@ -59,14 +62,24 @@ def row_groups(columns: Sequence[pa.Array]) -> list[Rows]:
     """The positions of the rows with equal values, in their order, for each such value."""
     if not len(columns[0]):
         return []
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        encoded = pc.dictionary_encode(column, null_encoding="encode")
-        codes = codes * (len(encoded.dictionary) + 1) + np.asarray(encoded.indices)
-        codes = np.unique(codes, return_inverse=True)[1]
+    codes, count = _codes(columns[0])
+    for column in columns[1:]:
+        more, count_of_more = _codes(column)
+        codes, count = codes * count_of_more + more, count * count_of_more
+        if count > _SMALL:  # without gaps again, so that products of many columns fit
+            values, codes = np.unique(codes, return_inverse=True)
+            count = len(values)
+    if count <= _SMALL:
+        codes = codes.astype(np.uint16)  # which NumPy sorts by their digits
     order = np.argsort(codes, kind="stable")
     edges = np.flatnonzero(np.diff(codes[order])) + 1
     return np.split(order, edges)
+
+
+def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
+    """A number below the second result for each value, NULL among them."""
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    return np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
 
 
 def values_at(columns: Sequence[pa.Array], row: int) -> Partition:

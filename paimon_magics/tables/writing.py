@@ -42,7 +42,7 @@ GROUP_SHIFT = 53
 GROUP_BITS = 10
 """The bits of a group's number: those of a positive LONG that are left."""
 
-_BATCH_ROWS = 65_536
+_BATCH_ROWS = 131_072
 _BATCH_BYTES = 16 * 2**20
 _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
 _OPEN_BYTES_MAX = 128 * 2**20  # and may hold so much until it is finished
@@ -314,16 +314,15 @@ class _Groups:
             buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
         elif task.bucket_rule is not None:
             buckets = task.bucket_rule.owners(conformed, task.partition_keys)
-        if self._running is not None:
-            # The files of a table without buckets lie in bucket 0.
-            where = np.zeros(len(conformed), dtype=np.int32) if buckets is None else buckets
-            self._running.note(keys, pa.array(where))
-            reach("attempt.noted")
         owners = keys.columns if buckets is None else [pa.array(buckets), *keys.columns]
         if task.single_writer_rows_max is not None or not owners:
+            self._note(keys, buckets)
             yield 0, None, None, conformed
             return
-        for rows in sorted(row_groups(owners), key=lambda rows: int(rows[0])):
+        groups = sorted(row_groups(owners), key=lambda rows: int(rows[0]))
+        firsts = np.array([rows[0] for rows in groups], dtype=np.int64)
+        self._note(keys.take(pa.array(firsts)), None if buckets is None else buckets[firsts])
+        for rows in groups:
             contiguous = rows[-1] - rows[0] + 1 == len(rows)
             group = (
                 conformed.slice(rows[0], len(rows))
@@ -335,6 +334,15 @@ class _Groups:
             if self._index is not None and hashes is not None and bucket is not None:
                 self._index.add(partition, bucket, hashes[rows], keys.slice(rows[0], 1))
             yield int(rows[0]), partition, bucket, group
+
+    def _note(self, keys: pa.RecordBatch, buckets: npt.NDArray[np.int32] | None) -> None:
+        """Say where files will be created; the rows name each folder at least once."""
+        if self._running is None:
+            return
+        # The files of a table without buckets lie in bucket 0.
+        where = np.zeros(len(keys), dtype=np.int32) if buckets is None else buckets
+        self._running.note(keys, pa.array(where))
+        reach("attempt.noted")
 
     def write_index(self) -> tuple[IndexWritten, ...]:
         """The index files of the buckets that got new keys."""

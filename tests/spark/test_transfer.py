@@ -39,7 +39,7 @@ def largest(spark: SparkSession, query: str) -> int:
 
 @pytest.mark.parametrize(
     ("columns", "rows"),
-    [("id", 4096), ("id, string(id) AS v", 1024), ("id, binary(string(id)) AS v", 6000)],
+    [("id", 4096), ("id, string(id) AS v", 4096), ("id, binary(string(id)) AS v", 6000)],
 )
 def test_batches_have_few_rows_fewer_with_texts_and_spark_bounds_what_is_wide(
     spark: SparkSession, columns: str, rows: int
