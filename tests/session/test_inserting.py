@@ -382,3 +382,38 @@ def test_a_database_that_is_dropped_takes_its_tables_out_of_the_queues(events: S
     events.insert("gone.t", [(1,)])
     events.run("DROP DATABASE gone CASCADE")
     assert "gone.t" not in queue_names(events)
+
+
+def test_a_job_upserts_what_was_acknowledged_before_it_and_not_what_comes_meanwhile(
+    events: Session,
+) -> None:
+    events.run(
+        "DROP TABLE IF EXISTS keyed; CREATE TABLE keyed (id BIGINT NOT NULL, name STRING) "
+        f"TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'auto_batch_load' = 'true', {SLOW})"
+    )
+    done = threading.Event()
+    last = ""
+
+    def insert() -> None:
+        nonlocal last
+        for number in range(1_000_000):
+            if done.is_set():
+                return
+            events.insert("keyed", [(1, str(number))])
+            last = str(number)
+
+    events.insert("keyed", [(1, "before")])
+    thread = threading.Thread(target=insert)
+    thread.start()
+    outcome = events.run("INSERT INTO keyed SELECT id, 'job' FROM range(1, 3)")
+    time.sleep(0.1)  # something comes after it, too
+    done.set()
+    thread.join()
+
+    def found(query: str) -> dict[int, str]:
+        return {row["id"]: row["name"] for row in events.run(query).to_arrow().to_pylist()}
+
+    query = f"SELECT id, name FROM keyed VERSION AS OF {outcome.snapshot_id}"
+    assert found(query) == {1: "job", 2: "job"}
+    events.flush("keyed")
+    assert found("SELECT id, name FROM keyed") == {1: last, 2: "job"}

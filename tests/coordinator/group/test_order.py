@@ -199,6 +199,60 @@ class TestDeletesThroughTheCore:
                 time.sleep(0.01)
 
 
+class TestUpsertsWithoutASequenceField:
+    """Of two rows of one key that wins which came later in the order of the table."""
+
+    def values_at(self, served: Served, snapshot_id: int) -> dict[object, object]:
+        table = served.catalog.load(served.name).paimon
+        table = table.copy({"scan.snapshot-id": str(snapshot_id)})
+        builder = table.new_read_builder()
+        rows = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+        return {row["id"]: row["name"] for row in rows.to_pylist()}
+
+    def test_a_statement_comes_after_what_was_acknowledged_before_it_began_and_before_the_rest(
+        self, shared: Served
+    ) -> None:
+        with Served(shared.folder, table_sql(KEYED, BY_KEY), shared=shared) as served:
+            client = served.process.client()
+            for number in range(3):
+                served.insert([[1, f"before {number}"], [2, f"before {number}"]])
+                transaction = client.begin(served.name)
+                served.insert([[2, "while"], [3, "while"]])
+                ours = [{"id": id, "name": f"statement {number}"} for id in (1, 2, 3)]
+                served.insert([[3, "later"]])
+                messages = write(served.catalog, transaction, ours)
+                receipt = client.commit(CommitRequest(transaction, Append(), messages))
+                at_once = self.values_at(served, receipt.snapshot_id or 0)
+                assert at_once == dict.fromkeys((1, 2, 3), f"statement {number}")
+                served.flush()
+                found = {row["id"]: row["name"] for row in served.rows()}
+                assert found == {1: f"statement {number}", 2: "while", 3: "later"}
+
+    def test_an_engine_over_rest_has_given_its_numbers_before_it_has_a_place(
+        self, shared: Served
+    ) -> None:
+        """Paimon's numbers decide, which it gave while it wrote: a row that was acknowledged then
+        may win or lose. What was loaded before the job began loses, what is acknowledged after its
+        commit wins."""
+        with Served(shared.folder, table_sql(KEYED, BY_KEY), shared=shared) as served:
+            table = rest_catalog(served).get_table(str(served.name))
+            schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
+            served.insert([[id, "before"] for id in range(4)])
+            served.flush()
+            builder = table.new_batch_write_builder()
+            writer, committer = builder.new_write(), builder.new_commit()
+            rows = {"id": list(range(4)), "name": ["engine"] * 4}
+            writer.write_arrow(pa.table(rows, schema=schema))
+            messages = writer.prepare_commit()
+            served.insert([[3, "while"], *([[9, "while"]] * 10), [0, "while"]])
+            committer.commit(messages)
+            found = {row["id"]: row["name"] for row in served.rows()}
+            assert found == {0: "while", 1: "engine", 2: "engine", 3: "engine", 9: "while"}
+            served.insert([[2, "after"]])
+            served.flush()
+            assert {row["id"]: row["name"] for row in served.rows()}[2] == "after"
+
+
 def test_draining_loads_what_waits(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         served.insert([[1, "a"]])
