@@ -73,7 +73,8 @@ python:  ## print the interpreter that `make env` would make .venv with
 .PHONY: lab
 lab: $(STAMP)  ## open the notebooks in JupyterLab, on this machine only
 	@$(BIN)/python -m jupyter lab --ServerApp.ip=127.0.0.1 $$(test "$$(id -u)" != 0 || echo --allow-root) \
-	  --ServerApp.root_dir=notebooks $(LAB_ARGS)
+	  --ServerApp.root_dir=notebooks --LabApp.news_url=None \
+	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(LAB_ARGS)
 
 .PHONY: check
 check: $(STAMP)  ## style, types and the ladder of imports: seconds

@@ -198,7 +198,9 @@ def _health(magics: PaimonMagics, argument: str) -> object:
     if fails is not None and fails(health):
         raise HealthError(
             f"Layouts are not as `--fail-on {limit}` asks for.\n{health}",
-            hint="The statements above would help.",
+            hint="The statements above would help."
+            if any(f.statement for found in health.findings.values() for f in found)
+            else f"%paimon health {name or ''}".rstrip() + " shows how large the files are.",
         )
     return None if as_json else health
 

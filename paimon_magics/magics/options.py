@@ -22,6 +22,7 @@ __all__ = [
     "split_words",
 ]
 
+_BACK_QUOTED = re.compile(r"`(?:[^`]|``)+`")
 RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
 
 
@@ -117,16 +118,23 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line; quotes hold a word together. Backslashes mean themselves.
+    """The words of a line; quotes hold a word together, and so do back-quotes, which stay: they are
+    part of a name. Backslashes mean themselves.
 
     Raises StatementSyntaxError for a quote that is never closed.
     """
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
+    names: list[str] = []
+
+    def kept(found: re.Match[str]) -> str:
+        names.append(found.group())
+        return f"`{len(names) - 1}`"
+
+    lexer = shlex.shlex(_BACK_QUOTED.sub(kept, line), posix=True, punctuation_chars=False)
     lexer.whitespace_split = True
     lexer.commenters = ""
     lexer.escape = ""
     try:
-        return list(lexer)
+        return [_BACK_QUOTED.sub(lambda n: names[int(n.group()[1:-1])], one) for one in lexer]
     except ValueError:
         raise StatementSyntaxError(
             f"A quote is not closed: {line.strip()}", hint="Close it on the same line."

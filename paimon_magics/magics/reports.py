@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import StatementSyntaxError, UnknownNameError
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import split_words
-from paimon_magics.magics.verb import Verb, one_name
+from paimon_magics.magics.verb import Verb, name_and_rest, one_name
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -23,7 +23,7 @@ def _snapshots(magics: PaimonMagics, argument: str) -> object:
 
 
 def _diff(magics: PaimonMagics, argument: str) -> object:
-    name, span = _name_and_rest(argument, "diff")
+    name, span = name_and_rest(argument, "diff", _TABLE)
     if span is None:
         raise StatementSyntaxError(
             "`%paimon diff` lacks the two states to compare.",
@@ -35,7 +35,7 @@ def _diff(magics: PaimonMagics, argument: str) -> object:
 
 
 def _changes(magics: PaimonMagics, argument: str) -> object:
-    name, span = _name_and_rest(argument, "changes")
+    name, span = name_and_rest(argument, "changes", _TABLE)
     ends = (None, None) if span is None else _span(span, "changes")
     return magics.session().reports.changes(name, *ends)
 
@@ -88,11 +88,6 @@ def _explain(magics: PaimonMagics, argument: str) -> object:
             "`%paimon explain` lacks its query.", hint="As in: %paimon explain SELECT * FROM orders"
         )
     return magics.session().reports.explain(argument, Variables(magics.namespace_shell))
-
-
-def _name_and_rest(argument: str, verb: str) -> tuple[str, str | None]:
-    name, _, rest = argument.partition(" ")
-    return one_name(name, verb, _TABLE), rest.strip() or None
 
 
 def _span(text: str, verb: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from paimon_magics.errors import StatementSyntaxError
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
 
-__all__ = ["Verb", "one_name"]
+__all__ = ["Verb", "name_and_rest", "one_name"]
 
 _NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+))*")
 
@@ -25,6 +25,17 @@ class Verb:
     usage: str
     purpose: str
     run: Callable[[PaimonMagics, str], object]
+
+
+def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]:
+    """The name that a line begins with, which may have spaces between its back-quotes, and what
+    follows. Raises StatementSyntaxError."""
+    found = _NAME.match(argument)
+    name = found.group() if found else ""
+    rest = argument[len(name) :]
+    if not name or not (rest == "" or rest[0].isspace()):
+        return one_name(argument.partition(" ")[0], verb, what), None
+    return name, rest.strip() or None
 
 
 def one_name(argument: str, verb: str, what: str) -> str:

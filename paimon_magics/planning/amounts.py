@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["count_text", "size_text"]
+__all__ = ["age_text", "count_text", "size_text"]
 
 
 def count_text(number: int, what: str) -> str:
     """So many of something: `1 file`, `1,204 files`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def age_text(seconds: int) -> str:
+    """An age in the largest unit that it has two of: `0 s`, `119 s`, `5 min`, `47 h`, `2 days`."""
+    for unit_seconds, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit_seconds:
+            return f"{seconds // unit_seconds:,} {unit}"
+    return f"{seconds} s"
 
 
 def size_text(size_bytes: int) -> str:

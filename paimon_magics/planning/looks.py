@@ -31,6 +31,8 @@ _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _TEXT_OPERATORS = ("contains",)
 _NULL_OPERATORS = ("is null", "is not null")
 OPERATORS = (*_COMPARISONS, *_TEXT_OPERATORS, *_NULL_OPERATORS)
+_PART = r"(?:`(?:[^`]|``)+`|[^\s`.]+)"
+_TABLE = re.compile(rf"{_PART}(?:\.{_PART})*")
 _QUERY = re.compile(r"(?i)\s*(?:select|with|values|from|table|\()(?![\w$.])")
 
 
@@ -95,7 +97,7 @@ def look_sql(rows: str, look: Look, kinds: Mapping[str, Kind]) -> str:
                 f"Rows can't be sorted by `{order.column}`.", hint="Choose another column."
             )
     is_query = _QUERY.match(rows) is not None
-    is_table = not is_query and " " not in rows and rows != ""
+    is_table = not is_query and _TABLE.fullmatch(rows) is not None
     if not look.orders and not look.conditions:
         return f"SELECT * FROM {rows}" if is_table else rows
     parts = [f"SELECT * FROM {rows}" if is_table else f"SELECT * FROM ({rows})"]

@@ -81,7 +81,7 @@ class Progress:
             parts.append(f"{size_text(int(size / self.seconds))}/s")
         elif rows and self.seconds >= 1:
             parts.append(f"{rows / self.seconds:,.0f} rows/s")
-        parts.append(duration_text(self.seconds))
+        parts.append(f"{duration_text(self.seconds)} so far")
         left = self.seconds_left
         if left is not None:
             parts.append(f"about {duration_text(max(left, 1))} left in this stage")

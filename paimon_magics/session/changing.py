@@ -12,6 +12,7 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.naming import table_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_table
 from paimon_magics.session.reports import Report, Section
@@ -22,7 +23,7 @@ from paimon_magics.tables.system_tables import table_view
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["changes_of", "latest_range", "table_text"]
+__all__ = ["changes_of", "latest_range"]
 
 _ROWS_MAX = 1_000
 _SNAPSHOTS = 10
@@ -65,14 +66,23 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
     if definition.is_primary_key_table and definition.changelog_producer == "none":
         notes.append(
             "The table has no changelog-producer: an update is stored as the row after it alone. "
-            f"%paimon diff {replace(name, system_table=None)} {start}..{end} shows what was before."
+            f"%paimon diff {table_text(replace(name, system_table=None))} "
+            f"{_first_state(connection, name, start)}..{end} shows what was before."
         )
-    section = Section("", rows, query, changed=changed_columns(rows), note=note)
+    field = definition.option("rowkind.field")  # has the kind once more, which is no change
+    changed = tuple(tuple(one for one in names if one != field) for names in changed_columns(rows))
+    section = Section("", rows, query, changed=changed, note=note)
     summary = (
         f"{name}, after {start} up to {end}: {count_text(rows.num_rows, 'row')}"
         f"{' at least' if follow else ''}{f' ({said})' if said else ''}"
     )
     return Report("CHANGES", summary, (section,), tuple(notes))
+
+
+def _first_state(connection: Connection, name: TableName, start: str) -> str:
+    """The state to compare from: the one that changes were read after, where it is there."""
+    ids = snapshot_ids(table_view(connection.catalog, replace(name, system_table=None)).table)
+    return str(ids[0]) if start.isdigit() and ids and int(start) < ids[0] else start
 
 
 def _steps(start: str, end: str) -> list[tuple[str, str]]:
@@ -96,12 +106,3 @@ def latest_range(connection: Connection, name: TableName) -> tuple[str, str]:
             f"`{view.table.name}` has no snapshot, and so no changes.", hint="Insert something."
         )
     return str(ids[0] - 1), str(ids[-1])
-
-
-def table_text(name: TableName) -> str:
-    """The name in SQL; parts of other characters stand in back-quotes."""
-    parts = [part for part in (name.database, name.object_name) if part is not None]
-    return ".".join(
-        part if part.replace("$", "").isidentifier() and part.isascii() else f"`{part}`"
-        for part in parts
-    )

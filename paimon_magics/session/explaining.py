@@ -10,6 +10,7 @@ from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.alterations import plan_alter_table
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
+from paimon_magics.planning.condition_texts import condition_text
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.planning.reads import ReadPlan
@@ -309,15 +310,15 @@ def _reasons(plan: ReadPlan) -> str:
 
 def _conditions(read: DataRead, relation: Relation) -> list[str]:
     """By which conditions files were left out, and which Spark applies alone."""
-    used = [f"{one.column} {one.operator}" for one in read.predicates]
-    names = {one.column.lower(): one.column for one in read.predicates}
+    used = {(one.column.lower(), one.operator) for one in read.predicates}
+    chosen = [condition_text(one) for one in read.predicates]
     others = [
-        f"{one.column} {one.operator}"
+        condition_text(one)
         for one in relation.filters
-        if f"{names.get(one.column.lower())} {one.operator}" not in used
+        if (one.column.lower(), one.operator) not in used
     ]
-    lines = [f"files were chosen by: {', '.join(used)}"] if used else []
-    return lines + ([f"left to Spark alone: {', '.join(others)}"] if others else [])
+    lines = [f"files are chosen by {' AND '.join(chosen)}"] if chosen else []
+    return lines + ([f"left to Spark alone: {' AND '.join(others)}"] if others else [])
 
 
 def _snapshots(target: Target, ids: Sequence[int]) -> str:

@@ -8,10 +8,12 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.layouts import size_histogram
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.health import LayoutRules, findings
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.layouts import histogram_chart, layout_of
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section
+from paimon_magics.statements.names import system_table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.file_layouts import named_files
 from paimon_magics.tables.system_tables import table_view
@@ -41,7 +43,8 @@ def files_of(
     order = [("partition", "ascending"), ("bucket", "ascending"), ("level", "ascending"),
              ("file_size_in_bytes", "descending")]  # fmt: skip
     files = files.sort_by(order)
-    rules = LayoutRules.of(connection.catalog.load(name).definition)
+    definition = connection.catalog.load(name).definition
+    rules = LayoutRules.of(definition)
     small = pc.sum(pc.less(files.column("file_size_in_bytes"), rules.small_below_bytes)).as_py()
     total = pc.sum(files.column("file_size_in_bytes")).as_py() or 0
     where = f", {partition}" if partition else ""
@@ -51,8 +54,9 @@ def files_of(
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
     section = Section(
-        "", files, f"{shown}$files", _FILES_SHOWN, charts=(chart,) if chart.bars else ()
-    )
+        "", files, system_table_text(shown, "files"), _FILES_SHOWN,
+        charts=(chart,) if chart.bars else (), hidden=_hidden(definition),
+    )  # fmt: skip
     return Report("FILES", summary, (section,))
 
 
@@ -60,6 +64,7 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
     """The partitions of the latest snapshot with their sums, those with the most small files drawn,
     and what is to be said of them. Raises UnknownNameError."""
     layout = layout_of(connection.catalog, name, shown)
+    hidden = _hidden(connection.catalog.load(name).definition)
     found = layout.partitions()
     share = pc.divide(
         found.column("small_file_count").cast(pa.float64()),
@@ -85,14 +90,22 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
         "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
     )
     section = Section(
-        "", found, f"{shown}$partitions", _PARTITIONS_SHOWN, charts=(chart,) if bars else (),
-        actions=(action,) if found.num_rows > 1 else (),
+        "", found, system_table_text(shown, "partitions"), _PARTITIONS_SHOWN,
+        charts=(chart,) if bars else (), actions=(action,) if found.num_rows > 1 else (),
+        hidden=hidden,
     )  # fmt: skip
     said = [
         f"{one.severity.word}: {one.text}" + (f"\n    {one.statement}" if one.statement else "")
         for one in findings(shown, layout.rules, layout.figures)
     ]
+    if hidden:
+        said.insert(0, "The table is not partitioned.")
     return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
+
+
+def _hidden(definition: TableDefinition) -> tuple[str, ...]:
+    """The column that says nothing of a table without partitions."""
+    return () if definition.partition_keys else ("partition",)
 
 
 def _of_partition(files: pa.Table, partition: str, shown: str) -> pa.Table:

@@ -58,6 +58,8 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
     summary = (
         f"{count_text(len(reads), 'table')}; {left:,} of {count_text(everything, 'file')} would be "
         "read"
+        if reads
+        else "The query reads no table."
     )
     notes = ("Spark's own plan: %%paimon --explain",)
     return Report("FUNNEL", summary, tuple(_section(read, statement.text) for read in reads), notes)
@@ -76,9 +78,9 @@ def _section(read: TableRead, query: str) -> Section:
     ]
     bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.funnel)
     charts = (Chart("Files left after each step", bars),) if bars else ()
-    note = f"{read.road}. " + "; ".join(read.conditions)
+    note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.road, *read.conditions))
     found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
-    return Section(read.name, found, query, charts=charts, note=note.strip())
+    return Section(read.name, found, query, charts=charts, note=note)
 
 
 def _amount(one: FunnelStep) -> str:

@@ -33,6 +33,7 @@ from paimon_magics.planning.health import (
 )
 from paimon_magics.session.reports import Bar, Chart, bar_lines
 from paimon_magics.session.text import render_text
+from paimon_magics.statements.names import spelled, system_table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.file_layouts import layout_files
@@ -62,7 +63,7 @@ class Layout:
     @property
     def sql(self) -> str:
         """The query that shows the sums of each bucket."""
-        return f"SELECT * FROM {self.name}$buckets ORDER BY partition, bucket"
+        return f"SELECT * FROM {system_table_text(self.name, 'buckets')} ORDER BY partition, bucket"
 
     @property
     def small_share(self) -> float:
@@ -95,7 +96,20 @@ class Layout:
             f"{self.name}, {at}: {count_text(f.partitions, 'partition')}, "
             f"{count_text(f.cells, 'bucket')}, {count_text(f.files, 'file')}, "
             f"{count_text(f.rows, 'row')}, {size_text(f.total_bytes)}; "
-            f"{f.small_files:,} small files (below {size_text(self.rules.small_below_bytes)})"
+            f"{count_text(f.small_files, 'small file')} "
+            f"(below {size_text(self.rules.small_below_bytes)})"
+        )
+
+    def skew(self) -> str:
+        """How far the buckets of a partition are from each other, of the one where they are
+        farthest; "" where no partition has two."""
+        f = self.figures
+        if f.cells == f.partitions:
+            return ""
+        place = f" of {f.skewed_partition}" if f.skewed_partition else ""
+        return (
+            f"skew: the largest bucket{place} has {size_text(f.bytes_max)}, "
+            f"{f.bytes_max / max(f.bytes_median, 1):.1f} × the median one"
         )
 
     def __str__(self) -> str:
@@ -104,7 +118,8 @@ class Layout:
         shown = self.largest().select([name for name in CELLS.names if name != "last_update_time"])
         rest = self.data.num_rows - shown.num_rows
         more = f"\n{count_text(rest, 'more bucket')} with fewer bytes" if rest else ""
-        return f"{self.summary()}\n\n{render_text(shown, _SHOWN_CELLS)}{more}"
+        lines = "\n".join(filter(None, (self.summary(), self.skew())))
+        return f"{lines}\n\n{render_text(shown, _SHOWN_CELLS)}{more}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -141,7 +156,9 @@ class Health:
     @property
     def sql(self) -> str:
         """The query whose rows the findings are drawn from."""
-        return " UNION ALL ".join(f"SELECT * FROM {one.name}$files" for one in self.layouts)
+        return " UNION ALL ".join(
+            f"SELECT * FROM {system_table_text(one.name, 'files')}" for one in self.layouts
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Findings and sums of each table, for a script."""
@@ -200,7 +217,7 @@ def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
     if text not in (None, "*"):
         assert text is not None
         database = text.removesuffix(".*").strip("`")
-    return [f"{database}.{name}" for name in catalog.list_tables(database)]
+    return [f"{spelled(database)}.{spelled(name)}" for name in catalog.list_tables(database)]
 
 
 def histogram_chart(histogram: SizeHistogram, name: str) -> Chart:

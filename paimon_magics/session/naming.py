@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.statements.names import table_name_of
+from paimon_magics.statements.names import spelled, table_name_of
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["named"]
+__all__ = ["named", "table_text"]
 
 
 def named(name: str) -> TableName:
@@ -18,6 +18,12 @@ def named(name: str) -> TableName:
             f"`{name}` is not a table's name.", hint="Name it as table, or database.table."
         )
     return found
+
+
+def table_text(name: TableName) -> str:
+    """The name in SQL; parts of other characters stand in back-quotes."""
+    parts = (name.database, name.object_name)
+    return ".".join(spelled(part) for part in parts if part is not None)
 
 
 def _parts(name: str) -> list[str]:

@@ -110,7 +110,7 @@ class Outcome:
 
     def _repr_html_(self) -> str:
         if not self.shows_rows:
-            wrapped = "white-space:pre-wrap;word-break:normal"
+            wrapped = "white-space:pre-wrap;word-break:normal;margin:0;font-size:inherit"
             return f'<pre style="{wrapped}">{html.escape(str(self))}</pre>'
         return render_html(self.page(), self.display_rows)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.definitions import Column
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.naming import table_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import Relation, frame_of_table, read_plan
 from paimon_magics.session.reports import Report, Section
@@ -88,14 +89,16 @@ def profile_of(
     count = "an unknown number of rows" if rows is None else count_text(rows, "row")
     notes = []
     if needs_merge:
-        notes.append("Rows of a key are in several files, so statistics of files say too much.")
+        notes.append(
+            "Rows of one key lie in several files: only a job can tell which of them count."
+        )
     if not wants_job and lacking:
         names = ", ".join(one.name for one in lacking)
         notes.append(f"Files do not say all of {names}: a Spark job would.")
-    if effort is not Effort.DISTINCT:
+    if None in found.column("distinct").to_pylist() and effort is not Effort.DISTINCT:
         notes.append(f"Distinct values of all columns are estimated by %paimon profile {shown} "
                      "--distinct.")  # fmt: skip
-    query = f"SELECT {', '.join(_asked(columns))} FROM {shown}"
+    query = f"SELECT {', '.join(_asked(columns))} FROM {table_text(name)}"
     return Report("PROFILE", f"{shown}: {count}, {how}", (Section("", found, query),), tuple(notes))
 
 

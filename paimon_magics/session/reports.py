@@ -64,7 +64,8 @@ class Section:
     for each row the columns whose value is another than in the row before, of an update's rows.
 
     `shown` columns are in the text; the others, of times and paths, differ from run to run, or are
-    too many. `only_live`: it is of this run alone, and left out of text and static pages.
+    too many. `hidden` ones are in no view, but in the data. `only_live`: it is of this run alone,
+    and left out of text and static pages.
     """
 
     heading: str
@@ -76,10 +77,16 @@ class Section:
     charts: tuple[Chart, ...] = ()
     note: str = ""
     only_live: bool = False
+    hidden: tuple[str, ...] = ()
+
+    def text_rows(self) -> pa.Table:
+        """The rows with the columns that stay the same from run to run."""
+        names = self.shown or self.rows.column_names
+        return self.rows.select([name for name in names if name not in self.hidden])
 
     def text(self) -> str:
         """The first rows."""
-        rows = self.rows.select(list(self.shown)) if self.shown else self.rows
+        rows = self.text_rows()
         found = []
         if self.heading:
             found.append(self.heading)

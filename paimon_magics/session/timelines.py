@@ -9,6 +9,7 @@ from paimon_magics.session.changing import changes_of
 from paimon_magics.session.comparing import difference_of
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section, Shape
+from paimon_magics.statements.names import system_table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.system_tables import table_view
 from paimon_magics.tables.timelines import TIMELINE, timeline
@@ -45,8 +46,8 @@ def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
         Action("Changes between", 2, lambda rows: changes_of(connection, name, *_ends(rows))),
     )
     section = Section(
-        "", found, f"{shown}$snapshots", _SHOWN, actions=actions if found.num_rows > 1 else (),
-        charts=(chart,) if bars else (),
+        "", found, system_table_text(shown, "snapshots"), _SHOWN,
+        actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
     )  # fmt: skip
     return Report("TIMELINE", summary, (section,))
 

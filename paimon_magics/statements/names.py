@@ -6,6 +6,7 @@ The object name (the last part) is split as Paimon's `Identifier.splitObjectName
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from paimon_magics.errors import StatementSyntaxError
@@ -16,6 +17,8 @@ from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token
 __all__ = [
     "name_parts",
     "quoted",
+    "spelled",
+    "system_table_text",
     "table_name",
     "table_name_of",
     "text_literal",
@@ -23,11 +26,32 @@ __all__ = [
 ]
 
 _BRANCH_PREFIX = "branch_"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
 
 
 def quoted(name: str) -> str:
     """`name` between back-quotes."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def spelled(name: str) -> str:
+    """`name` as a part of a name in SQL: between back-quotes where it needs them."""
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def system_table_text(table: str, system_table: str) -> str:
+    """The system table of a table whose name is given as one writes it: `shop.orders$files`, or
+    with the back-quotes around both where the name has some."""
+    parts = [
+        part if part.startswith("`") else spelled(part) for part in _PART.findall(table.strip())
+    ]
+    if not parts:
+        return f"{table}${system_table}"
+    last = parts[-1]
+    is_quoted = last.endswith("`")
+    parts[-1] = f"{last[:-1]}${system_table}`" if is_quoted else f"{last}${system_table}"
+    return ".".join(parts)
 
 
 def text_literal(text: str) -> str:

@@ -44,14 +44,6 @@ PICTURES = {
 def main(folder: Path) -> None:
     """Run the notebook, work a little with what it shows, and take the pictures."""
     place = Path(tempfile.mkdtemp(prefix="paimon-gallery-"))
-    settings = place / ".config/lab/user-settings/@jupyterlab"
-    for name, values in {
-        "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-        "notebook-extension/tracker": {"windowingMode": "none"},
-    }.items():
-        file = settings / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(values))
     notebook = json.loads(NOTEBOOK.read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     sources = ["".join(cell["source"]) for cell in cells]

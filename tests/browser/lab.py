@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -19,11 +20,16 @@ import nbformat
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Request
+    from playwright.sync_api import Page, Request, WebSocket
 
 _EXTENSION = Path(__file__).resolve().parents[2] / "labextension"
 _TOKEN = "a-token-of-the-tests"
 _SECONDS_MAX = 90
+_SETTINGS = {
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    # Cells out of sight are on the page, too.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
 _NAMES = ("chromium", "google-chrome")
 
 
@@ -40,6 +46,10 @@ class Lab:
         extensions = folder / ".data" / "labextensions"
         extensions.mkdir(parents=True)
         (extensions / "paimon-magics").symlink_to(_EXTENSION)
+        for name, values in _SETTINGS.items():
+            file = folder / ".config/lab/user-settings/@jupyterlab" / f"{name}.jupyterlab-settings"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(values))
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -118,8 +128,9 @@ class Lab:
 
 @contextlib.contextmanager
 def browser_page() -> Iterator[tuple[Page, list[str]]]:
-    """A page of Debian's Chromium, and the addresses elsewhere that it asked for, which it did not
-    get. Without a browser the test ends here, as a failure where CI=true."""
+    """A page of Debian's Chromium, and the addresses elsewhere that it or anything it opened asked
+    for, by HTTP or as a socket: no other host than this one is found. Without a browser the test
+    ends here, as a failure where CI=true."""
     program = next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         if os.environ.get("CI") == "true":
@@ -129,13 +140,17 @@ def browser_page() -> Iterator[tuple[Page, list[str]]]:
 
     elsewhere: list[str] = []
 
-    def only_here(request: Request) -> None:
-        if urlsplit(request.url).hostname not in ("127.0.0.1", None):
-            elsewhere.append(request.url)
+    def only_here(asked: Request | WebSocket) -> None:
+        if urlsplit(asked.url).hostname not in ("127.0.0.1", None):
+            elsewhere.append(asked.url)
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=program,
+            args=["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
+        )
         page = browser.new_page(viewport={"width": 1300, "height": 900})
-        page.on("request", only_here)
+        page.context.on("request", only_here)
+        page.on("websocket", only_here)
         yield page, elsewhere
         browser.close()

@@ -46,24 +46,20 @@ class Views(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Views]:
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    try:
-        lab.write("views.ipynb", *CELLS)
-        with browser_page() as (page, elsewhere):
-            sent: list[str | bytes] = []
-            page.on(
-                "websocket",
-                lambda socket: socket.on("framesent", lambda data: sent.append(data)),
-            )
-            page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-            page.set_viewport_size({"width": 1300, "height": 3000})
-            lab.open(page, "views.ipynb")
-            lab.run_all(page)
-            page.locator(".paimon-report").nth(2).wait_for(timeout=120_000)
-            yield Views(page, elsewhere, sent, lab.folder)
-    finally:
-        lab.stop()
+def views(lab: Lab) -> Iterator[Views]:
+    lab.write("views.ipynb", *CELLS)
+    with browser_page() as (page, elsewhere):
+        sent: list[str | bytes] = []
+        page.on(
+            "websocket",
+            lambda socket: socket.on("framesent", lambda data: sent.append(data)),
+        )
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.set_viewport_size({"width": 1300, "height": 3000})
+        lab.open(page, "views.ipynb")
+        lab.run_all(page)
+        page.locator(".paimon-report").nth(2).wait_for(timeout=120_000)
+        yield Views(page, elsewhere, sent, lab.folder)
 
 
 def asked(sent: list[str | bytes]) -> list[str | bytes]:
@@ -100,9 +96,27 @@ def test_the_map_is_drawn_and_answers_clicks_and_keys(views: Views) -> None:
     page.keyboard.press("ArrowUp")
     said(view, "day=mon, bucket 1: ")
     page.keyboard.press("Enter")
-    view.locator("caption").get_by_text("Files of day=mon, bucket 1").wait_for(timeout=10_000)
+    caption = view.locator("caption")
+    caption.get_by_text("Files of day=mon, bucket 1").wait_for(timeout=10_000)
     page.keyboard.press("End")
     said(view, "day=tue, bucket 2: ")
+
+    # From the partition to its buckets, and from a bucket to its files.
+    page.keyboard.press("p")
+    caption.get_by_text("Buckets of day=tue").wait_for(timeout=10_000)
+    assert files.count() == 1 + 3
+    files.nth(1).get_by_role("button").click()
+    caption.get_by_text("Files of day=tue, bucket").wait_for(timeout=10_000)
+    view.locator(".names button", has_text="day=mon").click()
+    caption.get_by_text("Buckets of day=mon").wait_for(timeout=10_000)
+
+    wide = canvas.bounding_box()
+    canvas.focus()
+    page.keyboard.press("-")
+    narrow = canvas.bounding_box()
+    page.keyboard.press("+")
+    assert wide is not None and narrow is not None and narrow["width"] < wide["width"]
+    assert canvas.bounding_box() == wide
 
     before = canvas.evaluate("c => c.toDataURL()")
     view.get_by_label("coloured by", exact=True).select_option(label="files")

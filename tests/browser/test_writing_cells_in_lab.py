@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +17,6 @@ CELL = """%%paimon --limit 5
 SELECT id, 'text' AS class FROM orders$files -- a remark
 WHERE day = :day AND amount > 1.5 /* another
 one */ AND import IS NOT NULL"""
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    yield lab
-    lab.stop()
 
 
 def colours(cell: Locator) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import signal
@@ -47,6 +48,7 @@ class Kernel:
                 "PYSPARK_PYTHON": sys.executable,
                 "IPYTHONDIR": str(folder / "ipython"),
                 "PAIMON_COORDINATOR": "in-process",
+                "XDG_STATE_HOME": str(folder / "state"),
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "TMPDIR": str(aside),
                 "SPARK_LOCAL_DIRS": str(aside),
@@ -65,6 +67,11 @@ class Kernel:
         # Its JVM, too, which is not told of a kernel that is killed.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
+
+        # And a coordinator, which outlives what has started it.
+        for announced in self.folder.glob("state/paimon-magics/*/running.json"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(json.loads(announced.read_text())["pid"], signal.SIGTERM)
 
     def interrupt(self) -> None:
         """What the stop button does."""

@@ -1,20 +1,24 @@
-"""Cells in a real kernel, on Spark in the kernel's own JVM and on Spark Connect: they show how far
-they are, one interrupt stops them, and they ask before they take much away."""
+"""Cells in a real kernel, on Spark in the kernel's own JVM with a coordinator in a process of its
+own, and on Spark Connect without one: they show how far they are, one interrupt stops them, and
+they ask before they take much away."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
+from paimon_magics.coordinator.core.values import FINISHED
+from paimon_magics.coordinator.state_folder import StateFolder
 from tests.magics.kernel import Done, Kernel
 from tests.session.evidence import files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 CONNECT = {
-    "classic": "%paimon connect warehouse=lake master=local[2]",
+    "classic": "%paimon connect warehouse=lake master=local[2] coordinator=embedded",
     "Spark Connect": """\
 from pyspark.sql import SparkSession
 server = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -57,9 +61,25 @@ def kernel(
         kernel.stop()
 
 
-def interrupted(kernel: Kernel, code: str) -> tuple[Done, float]:
-    """What a cell came to that is interrupted when it has begun and shown how far it is, and the
-    seconds that it took to end after that."""
+def unfinished(kernel: Kernel) -> list[str] | None:
+    """The transactions that the kernel's coordinator lists as open or being ended; None without a
+    coordinator of its own."""
+    for announced in kernel.folder.glob("state/paimon-magics/*/running.json"):
+        folder = StateFolder(announced.parent)
+        running = folder.running()
+        assert running is not None
+        headers = {"Authorization": f"Bearer {folder.token()}"}
+        answer = httpx.get(f"{running.address}/v1/transactions", headers=headers)
+        answer.raise_for_status()
+        phases = {one["id"]: one["phase"] for one in answer.json()["transactions"]}
+        return [id for id, phase in phases.items() if phase not in FINISHED]
+    return None
+
+
+def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | None]:
+    """What a cell came to that is interrupted when it has begun and shown how far it is, the
+    seconds that it took to end after that, and the `unfinished` transactions before that."""
+    opened: list[list[str] | None] = []
     marker = kernel.folder / "begun"
     marker.unlink(missing_ok=True)
     pressed: list[float] = []
@@ -68,19 +88,23 @@ def interrupted(kernel: Kernel, code: str) -> tuple[Done, float]:
         if not marker.exists():
             return False
         time.sleep(1)  # tasks run, and are told of
+        opened.append(unfinished(kernel))
         pressed.append(time.monotonic())
         kernel.interrupt()
         return True
 
     done = kernel.execute(code, meanwhile=press)
-    return done, time.monotonic() - pressed[0]
+    return done, time.monotonic() - pressed[0], opened[0]
 
 
 @pytest.mark.parametrize("code", [INSERT, SELECT], ids=["INSERT", "SELECT"])
 def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, code: str) -> None:
     before = files(kernel.folder / "lake")
-    done, seconds = interrupted(kernel, code)
+    done, seconds, opened = interrupted(kernel, code)
     assert seconds < SECONDS_MAX
+    if opened is not None:
+        assert len(opened) == (code == INSERT), "a statement that writes is listed while it runs"
+        assert unfinished(kernel) == [], "its transaction has ended at its coordinator, too"
     assert "Traceback" not in done.printed
     assert done.error.startswith("KeyboardInterrupt: the cell was stopped"), done.error
     told = [data["text/plain"] for data in done.updates if data]

@@ -101,6 +101,7 @@ def test_every_option_has_a_field_and_a_purpose() -> None:
         ("warehouse='my lake' x", ["warehouse=my lake", "x"]),
         (r"warehouse=C:\lake", [r"warehouse=C:\lake"]),
         ("key=a#b", ["key=a#b"]),
+        ("`my lake`.`it's` `b` x", ["`my lake`.`it's`", "`b`", "x"]),
         ("", []),
     ],
 )

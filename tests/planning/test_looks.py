@@ -51,6 +51,7 @@ def test_a_condition_has_a_literal_of_its_columns_type(condition: Condition, sql
         ("", Look(), ""),
         ("", Look((Order("id"),)), "ORDER BY `id` ASC NULLS LAST"),
         ("selection", Look(), "SELECT * FROM selection"),
+        ("shop.`a b$files`", Look(), "SELECT * FROM shop.`a b$files`"),
     ],
 )
 def test_a_look_is_a_query_around_the_rows(rows: str, look: Look, sql: str) -> None:

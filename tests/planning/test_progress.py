@@ -12,19 +12,19 @@ DONE = StageProgress(4, 4, rows_read=1_000_000, bytes_read=20 * 2**20, seconds=6
     [
         (Progress(0.6), "Spark is preparing the job, 0 s"),
         (Progress(3, doing="starting"), "Spark is starting, 3 s"),
-        (Progress(2, (StageProgress(200, 2, 2),)), "Spark: stage 1, 2 of 200 tasks, 2 s"),
+        (Progress(2, (StageProgress(200, 2, 2),)), "Spark: stage 1, 2 of 200 tasks, 2 s so far"),
         (
             Progress(10, (DONE, StageProgress(10, 5, 2, seconds=4))),
-            "Spark: stage 2, 5 of 10 tasks, 1,000,000 rows read, 20 MiB read, 2 MiB/s, 10 s, "
-            "about 4 s left in this stage",
+            "Spark: stage 2, 5 of 10 tasks, 1,000,000 rows read, 20 MiB read, 2 MiB/s, "
+            "10 s so far, about 4 s left in this stage",
         ),
         (
             Progress(4, (StageProgress(8, 1, 2, rows_read=4_000, seconds=4),)),
-            "Spark: stage 1, 1 of 8 tasks, 4,000 rows read, 1,000 rows/s, 4 s",
+            "Spark: stage 1, 1 of 8 tasks, 4,000 rows read, 1,000 rows/s, 4 s so far",
         ),
         (
             Progress(9, (DONE,)),
-            "Spark: stage 1, 4 of 4 tasks, 1,000,000 rows read, 20 MiB read, 2.2 MiB/s, 9 s",
+            "Spark: stage 1, 4 of 4 tasks, 1,000,000 rows read, 20 MiB read, 2.2 MiB/s, 9 s so far",
         ),
     ],
 )

@@ -184,7 +184,7 @@ def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
     report = lake.reports.explain("SELECT * FROM orders WHERE day = :day", {"day": "sun"})
     assert [row[:2] for row in rows(report)] == [("all files", 2), ("partitions", 0)]
     assert report.summary == "1 table; 0 of 2 files would be read"
-    assert "files were chosen by: day =" in report.sections[0].note
+    assert "Files are chosen by day = 'sun'." in report.sections[0].note
     assert lake.reports.explain("SELECT * FROM logs$files").data.num_rows == 0
 
 

@@ -105,12 +105,63 @@ def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
     assert told is not None
     assert told["text"].startswith("day=2026-11-20, bucket 0: ")
     assert "8 files, 8 small, 8 at level 0, 8 sorted runs" in told["text"]
-    assert "files" not in told
+    assert "rows" not in told
     assert view.selected is None
     opened = view.answer({"ask": "files", "place": 4})
     assert opened is not None
-    assert len(opened["files"]) == 8
+    assert opened["title"] == "Files of day=2026-11-20, bucket 0"
+    assert len(opened["rows"]) == 8
+    assert {len(row) for row in opened["rows"]} == {len(opened["titles"])}
     assert view.selected == ("day=2026-11-20", 0)
+
+
+def test_the_widget_tells_of_a_partition_and_where_its_buckets_are(layout: Layout) -> None:
+    view = LayoutView(layout)
+    opened = view.answer({"ask": "partition", "place": 6})
+    assert opened is not None
+    assert opened["title"] == "Buckets of day=2026-11-20"
+    assert [row[3:5] for row in opened["rows"]] == [["8", "8"]] * 4
+    for row, place in zip(opened["rows"], opened["places"], strict=True):
+        again = view.answer({"ask": "cell", "place": place})
+        assert again is not None and f"day=2026-11-20, bucket {row[0]}: " in again["text"]
+    json.dumps(opened)
+
+
+def test_what_is_listed_is_never_more_than_a_page_and_says_so(layout: Layout) -> None:
+    data = cells_of([("p=1", bucket) for bucket in range(150)])
+    opened = LayoutView(dataclasses.replace(layout, data=data)).answer(
+        {"ask": "partition", "place": 0}
+    )
+    assert opened is not None
+    assert opened["title"] == "Buckets of p=1, the largest 100 of 150"
+    assert [row[0] for row in opened["rows"][:2]] == ["149", "148"]
+
+
+def test_the_map_has_names_and_its_scale_has_ends(layout: Layout) -> None:
+    view = LayoutView(layout)
+    assert view.rows == [f"day={day}" for day in ("2026-11-19", "2026-11-20", "<b>&")]
+    assert view.columns == [0, 1, 2, 3]
+    ends = {title: (least, most) for title, least, most in view.metrics}
+    assert ends["files"] == ("1", "8")
+    assert ends["bytes"][1].endswith("KiB") and ends["age since the newest"][0] == "0 s"
+    assert "svg" in view.chart
+    many = cells_of([(f"p={n:04}", b) for n in range(1000) for b in range(100)])
+    assert LayoutView(dataclasses.replace(layout, data=many)).rows == []
+
+
+def test_text_and_page_say_how_skewed_the_buckets_are(layout: Layout) -> None:
+    skewed = dataclasses.replace(
+        layout,
+        figures=dataclasses.replace(
+            layout.figures, skewed_partition="day=x", bytes_max=3000, bytes_median=1000
+        ),
+    )
+    said = "skew: the largest bucket of day=x has 2.9 KiB, 3.0 × the median one"
+    assert said in str(skewed)
+    assert said in layout_html(skewed)
+    assert said in LayoutView(skewed).summary
+    lone = dataclasses.replace(layout, figures=dataclasses.replace(layout.figures, cells=3))
+    assert "skew" not in str(lone)
 
 
 @pytest.mark.parametrize(

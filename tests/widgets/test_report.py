@@ -140,6 +140,23 @@ def test_an_action_says_more_about_the_rows_that_were_picked() -> None:
     assert answer["report"]["summary"] == "picked [21, 23]"
 
 
+def test_hidden_columns_are_data_and_in_no_view() -> None:
+    rows = pa.table({"partition": [""], "files": [3]})
+    one = Report("T", "t", (Section("", rows, "t$files", hidden=("partition",)),))
+    assert "partition" not in str(one)
+    assert "partition" not in report_bundle(one)["text/html"]
+    view = ReportView(one)
+    assert [column["name"] for column in view.report["sheets"][0]["columns"]] == ["files"]
+    assert view.report["sheets"][0]["page"]["rows"] == [["3"]]
+    assert one.data.column_names == ["partition", "files"]
+
+
+def test_a_table_without_rows_says_so() -> None:
+    one = Report("T", "t", (Section("Open", ROWS.slice(0, 0), ""),))
+    page = report_bundle(one)["text/html"]
+    assert "<strong>Open</strong>" in page and "no rows" in page and "<table" not in page
+
+
 def test_what_goes_on_is_read_anew_when_it_is_asked_for() -> None:
     view = ReportView(report(refresh=True))
     assert view.seconds == 2.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from paimon_magics.planning.health import Severity
 from paimon_magics.session.layouts import histogram_chart
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.static_pages import amount, paragraph, table
+from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
     from paimon_magics.session.layouts import Health, Layout
@@ -36,7 +36,7 @@ def health_html(health: Health) -> str:
             mark = _MARKS[finding.severity]
             lines.append(
                 f"<li>{mark} <b>{finding.severity.word}</b>: {html.escape(finding.text)}"
-                + (f"<pre>{html.escape(finding.statement)}</pre>" if finding.statement else "")
+                + (code(finding.statement) if finding.statement else "")
                 + "</li>"
             )
         sizes = chart_svg(histogram_chart(layout.histogram, layout.name))

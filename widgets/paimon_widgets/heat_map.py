@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from paimon_magics.planning.amounts import age_text, size_text
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -35,6 +37,16 @@ class Metric:
     column: str
     title: str
 
+    def told(self, number: int) -> str:
+        """A number of it in words."""
+        match self.column:
+            case "file_size_in_bytes":
+                return size_text(number)
+            case "age_seconds":
+                return age_text(number)
+            case _:
+                return f"{number:,}"
+
 
 METRICS = (
     Metric("file_size_in_bytes", "bytes"),
@@ -52,7 +64,8 @@ class PackedCells:
     """A grid of `height` rows and `width` columns.
 
     `places` has for each cell of the layout, in its order, its place in the grid, counted along
-    rows. `values` has the grid once for each of METRICS, `largest` the values that 255 stands for.
+    rows. `values` has the grid once for each of METRICS, `ends` the least and the largest number
+    of each, which its scale of colours goes from and to.
     """
 
     width: int
@@ -60,7 +73,7 @@ class PackedCells:
     is_matrix: bool
     places: npt.NDArray[np.int64]
     values: bytes
-    largest: tuple[int, ...]
+    ends: tuple[tuple[int, int], ...]
 
     @property
     def sent_bytes(self) -> int:
@@ -78,7 +91,7 @@ def packed_cells(layout: Layout) -> PackedCells:
     """The grid of a layout."""
     data = layout.data
     if not data.num_rows:
-        return PackedCells(0, 0, True, np.empty(0, np.int64), b"", (0,) * len(METRICS))
+        return PackedCells(0, 0, True, np.empty(0, np.int64), b"", ((0, 0),) * len(METRICS))
     codes = np.asarray(data.column("partition").combine_chunks().dictionary_encode().indices)
     buckets, columns = np.unique(np.asarray(data.column("bucket")), return_inverse=True)
     height, width = int(codes.max()) + 1, len(buckets)
@@ -90,15 +103,14 @@ def packed_cells(layout: Layout) -> PackedCells:
         width = int(np.ceil(np.sqrt(len(codes))))
         height = -(-len(codes) // width)
         places = np.arange(len(codes))
-    parts, largest = [], []
+    parts, ends = [], []
     for metric in METRICS:
         numbers = _numbers(data, metric)
-        most = int(numbers.max())
         grid = np.zeros(width * height, dtype=np.uint8)
         grid[places] = _scaled(numbers)
         parts.append(grid.tobytes())
-        largest.append(most)
-    return PackedCells(width, height, is_matrix, places, b"".join(parts), tuple(largest))
+        ends.append((int(numbers.min()), int(numbers.max())))
+    return PackedCells(width, height, is_matrix, places, b"".join(parts), tuple(ends))
 
 
 def _scaled(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:

@@ -47,6 +47,7 @@ def layout_html(layout: Layout) -> str:
     left_out = layout.data.num_rows - len(largest)
     parts = [
         paragraph(layout.summary()),
+        *([paragraph(layout.skew())] if layout.skew() else []),
         _map_svg(packed_cells(layout), layout),
         chart_svg(histogram_chart(layout.histogram, layout.name)),
         table(_TITLES, largest, "Buckets, those with the most bytes first"),

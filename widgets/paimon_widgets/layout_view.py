@@ -10,26 +10,33 @@ from typing import TYPE_CHECKING, Any
 
 import anywidget
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import traitlets
 
 from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.session.layouts import histogram_chart
 from paimon_widgets.assets import script, style, with_widget
-from paimon_widgets.heat_map import METRICS, packed_cells
+from paimon_widgets.charts import chart_svg
+from paimon_widgets.heat_map import METRICS, PackedCells, packed_cells
 from paimon_widgets.layout_page import layout_html
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from paimon_magics.session.layouts import Layout
 
 __all__ = ["LayoutView", "layout_bundle"]
 
-_FILES_MAX = 100
+_LISTED_MAX = 100
+_LABELS_MAX = 400
+_QUESTIONS = ("cell", "files", "partition")
+_FILE_TITLES = ("level", "rows", "size", "created")
+_BUCKET_TITLES = ("bucket", "rows", "size", "files", "small", "level 0", "sorted runs")
 
 
 class LayoutView(anywidget.AnyWidget):
     """The widget. `data` and `sql` are the layout's; `selected` is the partition and bucket that
-    were opened last."""
+    were opened last. `rows` and `columns` are the names of partitions and the numbers of buckets
+    beside the map, where they are few enough to be read."""
 
     _esm = script("layout")
     _css = style("layout")
@@ -39,7 +46,10 @@ class LayoutView(anywidget.AnyWidget):
     width = traitlets.Int().tag(sync=True)
     height = traitlets.Int().tag(sync=True)
     is_matrix = traitlets.Bool().tag(sync=True)
-    metrics = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    columns = traitlets.List(traitlets.Int()).tag(sync=True)
+    metrics = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    chart = traitlets.Unicode().tag(sync=True)
     values = traitlets.Bytes().tag(sync=True)
     selected = traitlets.Tuple(allow_none=True, default_value=None)
 
@@ -48,13 +58,21 @@ class LayoutView(anywidget.AnyWidget):
         self.layout_shown = layout
         self._cell_at = np.full(packed.width * packed.height, -1, dtype=np.int64)
         self._cell_at[packed.places] = np.arange(len(packed.places))
+        self._places = packed.places
+        rows, columns = _labels(layout, packed)
         super().__init__(
-            summary=layout.summary(),
+            summary="; ".join(filter(None, (layout.summary(), layout.skew()))),
             sql=layout.sql,
             width=packed.width,
             height=packed.height,
             is_matrix=packed.is_matrix,
-            metrics=[metric.title for metric in METRICS],
+            rows=rows,
+            columns=columns,
+            metrics=[
+                [metric.title, metric.told(least), metric.told(most)]
+                for metric, (least, most) in zip(METRICS, packed.ends, strict=True)
+            ],
+            chart=chart_svg(histogram_chart(layout.histogram, layout.name)),
             values=packed.values,
         )
         self.on_msg(self._asked)
@@ -65,9 +83,9 @@ class LayoutView(anywidget.AnyWidget):
         return self.layout_shown.data
 
     def answer(self, question: Any) -> dict[str, Any] | None:
-        """What is answered to a browser: {"ask": "cell" | "files", "place": N}; None for what is no
-        question or asks for no cell."""
-        if not isinstance(question, dict) or question.get("ask") not in ("cell", "files"):
+        """What is answered to a browser: {"ask": "cell" | "files" | "partition", "place": N}; None
+        for what is no question or asks for no cell."""
+        if not isinstance(question, dict) or question.get("ask") not in _QUESTIONS:
             return None
         place = question.get("place")
         if not isinstance(place, int) or not 0 <= place < len(self._cell_at):
@@ -79,21 +97,50 @@ class LayoutView(anywidget.AnyWidget):
         found = {"place": place, "text": _told(cell)}
         if question["ask"] == "files":
             self.selected = cell["partition"], cell["bucket"]
-            found["title"] = f"Files of {_place(cell)}"
-            found["files"] = self._files(cell)
+            found.update(self._files(cell))
+        elif question["ask"] == "partition":
+            found.update(self._buckets(cell))
         return found
 
-    def _files(self, cell: dict[str, Any]) -> list[list[str]]:
+    def _buckets(self, cell: dict[str, Any]) -> dict[str, Any]:
+        """The buckets of a cell's partition, the largest first, and where they are on the map."""
+        is_there = pc.equal(self.data.column("partition"), cell["partition"])
+        buckets = self.data.append_column("place", pa.array(self._places)).filter(is_there)
+        order = [("file_size_in_bytes", "descending"), ("bucket", "ascending")]
+        listed = buckets.sort_by(order).slice(0, _LISTED_MAX).to_pylist()
+        title = f"Buckets of {cell['partition'] or 'the table'}"
+        return {
+            "title": title + _of_all(len(listed), buckets.num_rows),
+            "titles": _BUCKET_TITLES,
+            "places": [row["place"] for row in listed],
+            "rows": [
+                [
+                    str(row["bucket"]),
+                    f"{row['record_count']:,}",
+                    size_text(row["file_size_in_bytes"]),
+                    f"{row['file_count']:,}",
+                    f"{row['small_file_count']:,}",
+                    f"{row['level_0_file_count']:,}",
+                    f"{row['sorted_run_count']:,}",
+                ]
+                for row in listed
+            ],
+        }
+
+    def _files(self, cell: dict[str, Any]) -> dict[str, Any]:
         files = self.layout_shown.files_of(cell["partition"], cell["bucket"])
-        return [
+        listed = files.slice(0, _LISTED_MAX)
+        title = f"Files of {_place(cell)}{_of_all(listed.num_rows, files.num_rows)}"
+        rows = [
             [
                 str(row["level"]),
                 f"{row['record_count']:,}",
                 size_text(row["file_size_in_bytes"]),
                 str(row["creation_time"].replace(microsecond=0)),
             ]
-            for row in files.slice(0, _FILES_MAX).to_pylist()
+            for row in listed.to_pylist()
         ]
+        return {"title": title, "titles": _FILE_TITLES, "rows": rows}
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         answer = self.answer(question)
@@ -106,6 +153,22 @@ def layout_bundle(layout: Layout, *, live: bool = True) -> dict[str, Any]:
     bundle: dict[str, Any] = {"text/plain": str(layout), "text/html": layout_html(layout)}
     has_cells = layout.data.num_rows > 0
     return with_widget(bundle, LayoutView(layout)) if live and has_cells else bundle
+
+
+def _labels(layout: Layout, packed: PackedCells) -> tuple[list[str], list[int]]:
+    """What stands beside the rows and above the columns of a map."""
+    if not packed.is_matrix:
+        return [], []
+    rows = layout.partitions().column("partition").to_pylist()
+    columns = np.unique(np.asarray(layout.data.column("bucket"))).tolist()
+    return (
+        rows if len(rows) <= _LABELS_MAX and any(rows) else [],
+        columns if len(columns) <= _LABELS_MAX else [],
+    )
+
+
+def _of_all(listed: int, count: int) -> str:
+    return f", the largest {listed:,} of {count:,}" if listed < count else ""
 
 
 def _place(cell: dict[str, Any]) -> str:

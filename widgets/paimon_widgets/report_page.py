@@ -7,7 +7,7 @@ import html
 from paimon_magics.session.reports import Report, Section
 from paimon_magics.session.text import cut_text, is_number, shown_value, shown_values
 from paimon_widgets.charts import chart_svg
-from paimon_widgets.static_pages import Cell, paragraph, table
+from paimon_widgets.static_pages import Cell, code, paragraph, table
 
 __all__ = ["report_html"]
 
@@ -24,14 +24,16 @@ def report_html(report: Report) -> str:
 def _note(note: str) -> str:
     """A sentence, and the statement that would help below it."""
     said, _, statement = note.partition("\n")
-    shown = f"<pre>{html.escape(statement.strip())}</pre>" if statement else ""
-    return paragraph(said) + shown
+    return paragraph(said) + (code(statement.strip()) if statement else "")
 
 
 def _section(section: Section) -> str:
-    rows = section.rows.select(list(section.shown)) if section.shown else section.rows
-    parts = [chart_svg(chart) for chart in section.charts]
-    if rows.num_columns:
+    rows = section.text_rows()
+    parts = [f"<p><strong>{html.escape(section.heading)}</strong></p>"] if section.heading else []
+    parts += [chart_svg(chart) for chart in section.charts]
+    if rows.num_columns and not rows.num_rows:
+        parts.append(paragraph("no rows"))
+    elif rows.num_columns:
         shown = rows.slice(0, _ROWS_MAX)
         columns = [
             [(cut_text(shown_value(value)), right) for value in shown_values(column)]
@@ -46,12 +48,10 @@ def _section(section: Section) -> str:
             ]
             for line, changed in zip(zip(*columns, strict=True), marks, strict=False)
         ]
-        parts.append(table(rows.column_names, lines, section.heading))
+        parts.append(table(rows.column_names, lines))
         left_out = rows.num_rows - shown.num_rows
         if left_out > 0:
             parts.append(paragraph(f"{left_out:,} more rows"))
-    elif section.heading:
-        parts.append(f"<p><b>{html.escape(section.heading)}</b></p>")
     if section.note:
         parts.append(paragraph(section.note))
     return "".join(parts)

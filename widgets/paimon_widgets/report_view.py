@@ -136,7 +136,9 @@ class ReportView(anywidget.AnyWidget):
         }
 
     def _section(self, section: Section) -> dict[str, Any]:
-        rows, names = section.rows, tuple(section.rows.column_names)
+        # Those that are hidden stand behind the others.
+        names = tuple(name for name in section.rows.column_names if name not in section.hidden)
+        rows = section.rows.select([*names, *section.hidden])
         if any(section.changed):
             rows = rows.append_column(_CHANGED, pa.array(section.changed, pa.list_(pa.string())))
         return self._sheet(

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Cell", "amount", "paragraph", "table"]
+__all__ = ["Cell", "amount", "code", "paragraph", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,18 @@ def paragraph(text: str) -> str:
     return f"<p>{html.escape(text)}</p>"
 
 
+def code(text: str) -> str:
+    """A statement, in letters of one width."""
+    font = "font-family:var(--jp-code-font-family, monospace)"
+    return f'<pre style="{font}">{html.escape(text)}</pre>'
+
+
 def table(names: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
     """A table with a header; numbers get separators of thousands and stand to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     sides = [_side(cell) for cell in cells[0]] if cells else ["left"] * len(names)
     head = "".join(
-        f'<th scope="col" style="text-align:{side};padding:0 8px">{html.escape(name)}</th>'
+        f'<th scope="col" style="text-align:{side};padding:2px 8px">{html.escape(name)}</th>'
         for name, side in zip(names, sides, strict=True)
     )
     body = "".join(f"<tr>{''.join(map(_td, row))}</tr>" for row in cells)
@@ -61,4 +67,4 @@ def _side(cell: Cell) -> str:
 def _td(cell: Cell) -> str:
     text = html.escape(cell.text)
     shown = f"<b><u>{text}</u></b>" if cell.marked else text
-    return f'<td style="text-align:{_side(cell)};padding:0 8px;white-space:nowrap">{shown}</td>'
+    return f'<td style="text-align:{_side(cell)};padding:2px 8px;white-space:nowrap">{shown}</td>'

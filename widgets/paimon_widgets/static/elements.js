@@ -7,6 +7,26 @@ function element(name, text = "", attributes = {}) {
   return made;
 }
 
+// A query as it is, or, where it is long, behind a line to open it.
+const QUERY_SHORT = 200;
+
+function queryView() {
+  const box = element("div");
+  const code = element("code", "", { tabindex: "0", "aria-label": "the query" });
+  const folded = element("details");
+  folded.append(element("summary", "the query as SQL"));
+  return {
+    box,
+    say: (text) => {
+      code.textContent = text;
+      if (text.length > QUERY_SHORT) {
+        folded.append(code);
+        box.replaceChildren(folded);
+      } else box.replaceChildren(code);
+    },
+  };
+}
+
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -30,7 +30,8 @@ function sheetView(sheet, ask) {
   const clear = element("button", "Clear", { type: "button" });
   filters.append(column, operator, value, add, clear);
 
-  const sql = element("code", sheet.sql, { tabindex: "0", "aria-label": "the query" });
+  const sql = queryView();
+  sql.say(sheet.sql);
   const rows = element("div", "", { class: "rows" });
   const told = element("div", "", { class: "told", role: "status", "aria-live": "polite" });
   const pager = element("div", "", { class: "bar" });
@@ -51,7 +52,7 @@ function sheetView(sheet, ask) {
   const more = element("div");
   const isLong = sheet.page.follow || sheet.page.rows.length > 1;
   if (columns.length && isLong) box.append(filters);
-  if (sheet.sql) box.append(sql);
+  if (sheet.sql) box.append(sql.box);
   if (columns.length) box.append(rows, pager);
   if (sheet.note) box.append(element("p", sheet.note, { class: "note" }));
   box.append(told, more);
@@ -119,6 +120,7 @@ function sheetView(sheet, ask) {
   }
 
   function draw() {
+    rows.hidden = !page.rows.length && !look.conditions.length;
     const table = element("table", "", { role: "grid", "aria-label": sheet.heading || "result" });
     const body = element("tbody");
     page.rows.forEach((values, row) => {
@@ -150,6 +152,7 @@ function sheetView(sheet, ask) {
     clear.disabled = !look.conditions.length && !look.orders.length;
     const paged = page.offset > 0 || page.follow;
     first.hidden = back.hidden = next.hidden = !paged;
+    copy.hidden = !page.rows.length;
   }
 
   function cells() {
@@ -286,7 +289,7 @@ function sheetView(sheet, ask) {
     } else if (answer.of === "page") {
       const hadFocus = rows.contains(document.activeElement);
       page = answer.page;
-      sql.textContent = answer.sql;
+      sql.say(answer.sql);
       draw();
       if (hadFocus) move(0, 0, false);
     } else if (answer.of === "cell") {
