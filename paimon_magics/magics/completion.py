@@ -25,6 +25,7 @@ from IPython.core.completer import (
 
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
+from paimon_magics.statements.completion_words import FUNCTIONS
 from paimon_magics.statements.names import quoted, text_literal
 
 if TYPE_CHECKING:
@@ -38,12 +39,11 @@ if TYPE_CHECKING:
 __all__ = ["Completer", "Offer"]
 
 _SHOWN_MAX = 500
-_ABOUT_MAX = 50
+_ABOUT_MAX = 90
 # Long enough for the first answers of a local catalog, too short to be felt.
 _WAIT_SECONDS = 0.02
 _LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
-_FLAG = re.compile(r"--[\w-]+")
 _QUOTED_TYPES = ("STRING", "VARCHAR", "CHAR", "DATE", "TIMESTAMP", "BINARY")
 
 
@@ -68,7 +68,12 @@ class Completer:
         def match(context: CompletionContext) -> SimpleMatcherResult:
             lines = context.full_text.split("\n")
             cursor = sum(len(line) + 1 for line in lines[: context.cursor_line])
-            typed, offers = self.offers(context.full_text, cursor + context.cursor_position)
+            place = cursor + context.cursor_position
+            typed, offers = self.offers(context.full_text, place)
+            if not offers and self.is_ours(context.full_text, place):
+                # What is there already, since IPython asks others where nothing is offered, and
+                # Python's names have no place in SQL.
+                offers = [Offer(typed)]
             return {
                 "completions": [
                     SimpleCompletion(offer.text, type=_in_a_menu(offer.about)) for offer in offers
@@ -80,6 +85,14 @@ class Completer:
 
         return match
 
+    def is_ours(self, text: str, cursor: int) -> bool:
+        """Whether the offset `cursor` of a cell is in a `%%paimon` cell, or behind `%paimon`.
+        Folders may be written behind `connect`, which IPython completes."""
+        if text.startswith("%%paimon"):
+            return True
+        line = _verb_line(text, cursor)
+        return line is not None and not line.startswith("connect ")
+
     def offers(self, text: str, cursor: int) -> tuple[str, list[Offer]]:
         """What is typed of a word before the offset `cursor` of a cell, and what it may become."""
         if text.startswith("%%paimon"):
@@ -87,11 +100,8 @@ class Completer:
             if cursor <= len(head):
                 return self._of_options(head[:cursor])
             return self._of_statements(body, cursor - len(head) - len(newline))
-        line_start = text.rfind("\n", 0, cursor) + 1
-        found = _LINE.match(text, line_start)
-        if found is not None and found.end() <= cursor and "\n" not in found[0].strip():
-            return self._of_verbs(text[found.end() : cursor])
-        return "", []
+        line = _verb_line(text, cursor)
+        return ("", []) if line is None else self._of_verbs(line)
 
     # ---- the first line, and verbs ----
 
@@ -102,6 +112,8 @@ class Completer:
             return "", []
         if words[-2] in ("-t", "--type"):
             return typed, _matching(typed, (Offer(name, "type") for name in RESULT_TYPES))
+        if words[-2] in ("-o", "--out", "--limit"):
+            return typed, []  # a name, or a number
         flags = [
             Offer(flag, option.purpose)
             for option in CELL_OPTIONS
@@ -112,34 +124,39 @@ class Completer:
 
     def _of_verbs(self, line: str) -> tuple[str, list[Offer]]:
         from paimon_magics.magics.line import VERBS
+        from paimon_magics.magics.verb_completion import expected_by
 
-        words = line.split(" ")
-        typed = words[-1]
-        if len(words) == 1:
-            return typed, _matching(typed, (Offer(verb.name, verb.purpose) for verb in VERBS))
-        verb = next((verb for verb in VERBS if verb.name == words[0]), None)
+        name, blank, rest = line.partition(" ")
+        if not blank:
+            return name, _matching(name, (Offer(verb.name, verb.purpose) for verb in VERBS))
+        verb = next((verb for verb in VERBS if verb.name == name), None)
         if verb is None:
-            return typed, []
-        if typed.startswith("-"):
-            return typed, _matching(typed, map(Offer, _FLAG.findall(verb.usage)))
+            return rest.rpartition(" ")[2], []
         if verb.name in ("config", "connect"):
-            return self._of_settings(verb.name, typed)
-        if verb.name == "help":
-            from paimon_magics.magics.help import topics
-
-            return typed, _matching(typed, map(Offer, topics()))
-        if "TABLE" in verb.usage or "[NAME]" in verb.usage:
-            return self._of_statements(f"DESCRIBE {typed}", len(typed) + 9)
-        if "DATABASE" in verb.usage:
-            return self._of_statements(f"USE {typed}", len(typed) + 4)
-        return typed, []
+            return self._of_settings(verb.name, rest.rpartition(" ")[2])
+        expected = expected_by(verb, rest)
+        match expected:
+            case str(text):  # as at the end of that statement
+                return self._of_statements(text, len(text))
+            case typed, tuple(offers):
+                return typed, _matching(typed, (Offer(one) for one in offers))
+            case _:
+                return expected.typed, self._known(expected)
 
     def _of_settings(self, verb: str, typed: str) -> tuple[str, list[Offer]]:
         traits = self._magics.traits(config=True)
+        key, equals, value = typed.partition("=")
+        if equals:
+            known = {"coordinator": ("embedded", "in-process"), "result_type": RESULT_TYPES}
+            values = known.get(key, ())
+            if key in traits and isinstance(traits[key].default_value, bool):
+                values = ("True", "False")
+            return value, _matching(value, map(Offer, values))
         end = "=" if verb == "connect" else ""
         names = [Offer(name + end, trait.help) for name, trait in sorted(traits.items())]
         if verb == "connect":
             names.append(Offer("spark=", "the variable with a SparkSession"))
+            names.append(Offer("--close", "closes the open connection first"))
         return typed, _matching(typed, names)
 
     # ---- statements ----
@@ -148,13 +165,16 @@ class Completer:
         from paimon_magics.statements.completing import expected_at
 
         expected = expected_at(text, cursor)
+        return expected.typed, self._known(expected)
+
+    def _known(self, expected: Expected) -> list[Offer]:
         if not expected.wants:
-            return expected.typed, []
+            return []
         names = _Names(_open_session(), Variables(self._magics.namespace_shell), expected)
         found = names.all()
         if names.have_come():
             found = names.all()
-        return expected.typed, found
+        return found
 
 
 class _Names:
@@ -202,6 +222,13 @@ class _Names:
                 return self._names(_starting(found, typed), "database")
             case wants.Columns(relations, with_aliases):
                 return _matching(typed, self._columns(relations, with_aliases))
+            case wants.Fields(relations, path):
+                return _matching(typed, self._fields(relations, path))
+            case wants.Functions():
+                names = (Offer(f"{name}(", "function") for name in FUNCTIONS if typed)
+                return _matching(typed, names)
+            case wants.Partitions(table):
+                return _matching(typed, self._partitions(table))
             case wants.PartitionColumns(table):
                 known = self._table(table)
                 keys = known.partition_keys if known else ()
@@ -246,6 +273,24 @@ class _Names:
         yield from ((name, "column") for name in seen.columns)
         for inner in seen.stars:
             yield from self._columns_of(inner)
+
+    def _fields(self, relations: Sequence[Seen], path: Sequence[str]) -> Iterator[Offer]:
+        for seen in relations:
+            found = dict(self._columns_of(seen))
+            for name in path:
+                kind = next((found[one] for one in found if one.lower() == name.lower()), "")
+                found = _struct_fields(kind)
+            for name, about in found.items():
+                yield Offer(self._written(name), about)
+
+    def _partitions(self, table: TableName) -> Iterator[Offer]:
+        known = self._table(table)
+        if known is None or self._known is None:
+            return
+        for values in self._known.partitions(self._full(table)):
+            pairs = zip(known.partition_keys, values, strict=True)
+            if None not in values:
+                yield Offer("/".join(f"{key}={value}" for key, value in pairs), "partition")
 
     def _partition_values(self, relations: Sequence[Seen], column: str) -> Iterator[Offer]:
         for seen in relations:
@@ -325,6 +370,30 @@ class _Names:
         return replace(name, catalog=None, database=name.database or self._database)
 
 
+def _struct_fields(kind: str) -> dict[str, str]:
+    """The fields of a struct, or of an array of them, with their types; none of another type."""
+    from paimon_magics.errors import PaimonMagicsError
+    from paimon_magics.statements.data_types import ArrayType, RowType
+    from paimon_magics.statements.type_text import from_sql, to_spark_sql
+
+    try:
+        found = from_sql(kind)
+    except PaimonMagicsError:
+        return {}
+    if isinstance(found, ArrayType):
+        found = found.element
+    fields = found.fields if isinstance(found, RowType) else ()
+    return {field.name: to_spark_sql(field.type) for field in fields}
+
+
+def _verb_line(text: str, cursor: int) -> str | None:
+    """What stands between `%paimon` and the cursor, of the line that the cursor is in."""
+    found = _LINE.match(text, text.rfind("\n", 0, cursor) + 1)
+    if found is None or found.end() > cursor or "\n" in found[0].strip():
+        return None
+    return text[found.end() : cursor]
+
+
 def _in_a_menu(about: str) -> str | None:
     """What is said beside a completion: in one line, which JupyterLab's menu breaks at blanks."""
     text = about if len(about) <= _ABOUT_MAX else about[: _ABOUT_MAX - 1] + "…"
@@ -380,13 +449,15 @@ def _system_table(name: str) -> Offer:
 
 
 def _about_option(key: str) -> str:
+    from paimon_magics.planning.option_purposes import OPTION_PURPOSES
     from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
 
     option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
     if option is None:
         return "option"
     default = "no default" if option.default is None else f"default {option.default or 'empty'}"
-    return f"{option.type}, {default}"
+    purpose = OPTION_PURPOSES.get(key)
+    return f"{option.type}, {default}" + (f": {purpose}" if purpose else "")
 
 
 def _procedures(is_qualified: bool) -> Iterator[Offer]:

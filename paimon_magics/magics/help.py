@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
+from paimon_magics.planning.option_purposes import OPTION_PURPOSES
 from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
 from paimon_magics.planning.procedures import PROCEDURES
 
@@ -210,7 +211,9 @@ def _option(option: OptionDefinition) -> str:
     values = f"one of {', '.join(option.choices)}" if option.choices else f"a {option.type}"
     default = "no default" if option.default is None else f"default '{option.default}'"
     fixed = "\n    It can't change once the table has a snapshot." if option.immutable else ""
-    return f"'{option.key}': {values}, {default}{fixed}"
+    purpose = OPTION_PURPOSES.get(option.key)
+    said = f"\n    {purpose}" if purpose else ""
+    return f"'{option.key}': {values}, {default}{said}{fixed}"
 
 
 def _statement(statement: StatementHelp) -> str:

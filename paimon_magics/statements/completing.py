@@ -32,11 +32,14 @@ __all__ = [
     "Columns",
     "Databases",
     "Expected",
+    "Fields",
+    "Functions",
     "Keywords",
     "OptionValues",
     "Options",
     "PartitionColumns",
     "PartitionValues",
+    "Partitions",
     "ProcedureParameters",
     "Procedures",
     "SystemTables",
@@ -81,8 +84,28 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a struct: a column of one of the relations, and fields within it, by name."""
+
+    relations: tuple[Seen, ...]
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """Functions of Spark's that are written often."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionColumns:
     """The partition columns of a table."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The partitions of a table by their names, as `day=2026-11-20/region=eu`."""
 
     table: TableName
 
@@ -142,7 +165,10 @@ Want = (
     | Tables
     | SystemTables
     | Columns
+    | Fields
+    | Functions
     | PartitionColumns
+    | Partitions
     | PartitionValues
     | Versions
     | Options
@@ -197,8 +223,19 @@ def expected_at(text: str, cursor: int) -> Expected:
     place = _Place((*tokens, marker, *_tokens_after(text[cursor:], quote)), qualifiers, bool(quote))
     wants = place.wants()
     if quote:
-        wants = tuple(want for want in wants if not isinstance(want, Keywords | Columns))
+        wants = tuple(_quoted(want) for want in wants if _is_quotable(want, quote))
     return Expected(start, typed, wants, quote)
+
+
+def _is_quotable(want: Want, quote: str) -> bool:
+    """Whether it may stand in that quote: names of columns only in back-quotes."""
+    if isinstance(want, Columns | Fields):
+        return quote == "`"
+    return not isinstance(want, Keywords | Functions)
+
+
+def _quoted(want: Want) -> Want:
+    return Columns(want.relations) if isinstance(want, Columns) else want
 
 
 class _Place:
@@ -254,6 +291,12 @@ class _Place:
             return ()
         if self.first == "CALL":
             return self._in_call()
+        if last in words.TABLE_FUNCTIONS:
+            return self._in_table_function()
+        if last == "USING" and not self.qualifiers:
+            return (Columns(self._scope()),)
+        if said[-2:] == ["PARTITIONED", "BY"] and self.first == "CREATE":
+            return (Columns((Seen("", None, _defined(items[:index])),)),)
         is_top = len(self.levels) == 2
         if is_top and self.first == "INSERT" and not set(said) & {"SELECT", "VALUES", "FROM"}:
             return (Columns((Seen("", target),)),) if target is not None else ()
@@ -291,6 +334,12 @@ class _Place:
             return (Versions(table),) if table is not None and self.last == "," else ()
         return (ProcedureParameters(procedure),) if self.last in ("", ",") else ()
 
+    def _in_table_function(self) -> tuple[Want, ...]:
+        if not self.before:
+            return (Tables(None), Databases()) if self.in_string else ()
+        table = self._called_table()
+        return (Versions(table),) if table is not None and self.last == "," else ()
+
     def _called_table(self) -> TableName | None:
         """The table that a CALL is about: its first text."""
         first = next((t for t in self.before if _kind(t) == "string"), None)
@@ -311,7 +360,7 @@ class _Place:
                 return (Databases(),)
             case ["CALL"]:
                 return (Procedures(bool(self.qualifiers)),)
-            case ["INSERT", *rest] if set(rest) & {"SELECT", "FROM", "WITH"} - {rest[0]}:
+            case ["INSERT", _, *rest] if set(rest) & {"SELECT", "FROM", "WITH"}:
                 return None
             case ["CREATE", *rest] if "AS" in rest:
                 return None
@@ -412,11 +461,20 @@ class _Place:
 
     def _columns(self, scope: Sequence[Seen], clause: str = "") -> list[Want]:
         if self.qualifiers:
-            wanted = self.qualifiers[-1].lower()
-            return [Columns(tuple(seen for seen in scope if seen.alias.lower() == wanted))]
+            return [self._qualified(scope)]
         if clause in ("FROM", "LIMIT") or _ends_operand(self.before):
             return []
-        return [Columns(tuple(scope), with_aliases=True)]
+        return [Columns(tuple(scope), with_aliases=True), Functions()]
+
+    def _qualified(self, scope: Sequence[Seen]) -> Want:
+        """What stands behind the dots: columns of a relation, or fields of a struct."""
+        for place in reversed(range(len(self.qualifiers))):
+            wanted = self.qualifiers[place].lower()
+            named = tuple(seen for seen in scope if seen.alias.lower() == wanted)
+            if named:
+                path = self.qualifiers[place + 1 :]
+                return Fields(named, path) if path else Columns(named)
+        return Fields(tuple(scope), self.qualifiers)
 
     def _scope(self) -> tuple[Seen, ...]:
         """The relations of the cursor's level, then those around it."""
@@ -484,7 +542,9 @@ def _tokens_before(text: str) -> tuple[str, tuple[Token, ...] | None, str]:
 def _tokens_after(text: str, quote: str) -> tuple[Token, ...]:
     """The tokens of the statement's rest behind the word or text that the cursor is in."""
     if quote:
-        text = text.partition(quote)[2] if quote in text.partition("\n")[0] else text
+        # Where the line's other quotes are pairs, the one that is open has none of its own yet.
+        is_closed = text.partition("\n")[0].count(quote) % 2 == 1
+        text = text.partition(quote)[2] if is_closed else text
     else:
         text = re.sub(r"\A[\w$]+`?", "", text)
     try:
@@ -515,6 +575,17 @@ def _path_to_cursor(group: Group) -> list[tuple[tuple[Item, ...], int]]:
         elif item.kind == _CURSOR:
             return [(group.items, index)]
     return []
+
+
+def _defined(items: Sequence[Item]) -> tuple[str, ...]:
+    """The columns that a CREATE TABLE names in its first brackets."""
+    definition = next((one for one in items if isinstance(one, Group)), Group(()))
+    found, is_name = [], True
+    for item in definition.items:
+        if is_name and isinstance(item, Token) and item.kind in IDENTIFIER_KINDS:
+            found.append(item.name)
+        is_name = _word(item) == ","
+    return tuple(found)
 
 
 def _clause(said: Sequence[str]) -> str:

@@ -14,7 +14,9 @@ __all__ = [
     "AFTER_TABLE",
     "BEFORE_OPERANDS",
     "CLAUSES",
+    "FUNCTIONS",
     "STATEMENTS",
+    "TABLE_FUNCTIONS",
     "TYPES",
     "following",
     "in_clause",
@@ -33,6 +35,28 @@ TYPES = (
     "ARRAY<STRING>", "MAP<STRING, STRING>", "STRUCT<a: INT>", "NOT NULL", "COMMENT", "DEFAULT",
 )  # fmt: skip
 """What follows a column's name in a definition."""
+
+FUNCTIONS = (
+    "abs", "approx_count_distinct", "array", "array_contains", "avg", "bool_and", "bool_or", "ceil",
+    "coalesce", "collect_list", "collect_set", "concat", "concat_ws", "contains", "count",
+    "count_if", "current_date", "current_timestamp", "date_add", "date_format", "date_sub",
+    "date_trunc", "datediff", "day", "dayofweek", "dense_rank", "element_at", "endswith", "explode",
+    "first_value", "floor", "from_json", "from_unixtime", "get_json_object", "greatest", "hash",
+    "hour", "if", "ifnull", "initcap", "lag", "last_value", "lead", "least", "length", "lower",
+    "make_date", "map_keys", "map_values", "max", "max_by", "md5", "mean", "median", "min",
+    "min_by", "minute", "month", "months_between", "named_struct", "nullif", "nvl", "percentile",
+    "percentile_approx", "pow", "quarter", "rand", "rank", "regexp_extract", "regexp_replace",
+    "replace", "round", "row_number", "second", "sha2", "size", "split", "sqrt", "startswith",
+    "stddev", "struct", "substring", "sum", "to_date", "to_json", "to_timestamp",
+    "transform", "trim", "trunc", "try_cast", "try_divide", "unix_timestamp", "upper", "uuid",
+    "variance", "weekofyear", "year",
+)  # fmt: skip
+"""Functions of Spark's that are written often."""
+
+TABLE_FUNCTIONS = word_set(
+    "PAIMON_INCREMENTAL_QUERY PAIMON_INCREMENTAL_BETWEEN_TIMESTAMP PAIMON_INCREMENTAL_TO_AUTO_TAG"
+)
+"""Paimon's functions that give a table, whose first argument names it."""
 
 CLAUSES = word_set("SELECT FROM WHERE ON USING GROUP ORDER SORT HAVING LIMIT VALUES JOIN QUALIFY")
 """Words that say which clause of a query one is in."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
 from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.options import CELL_OPTIONS
+from paimon_magics.planning.option_purposes import OPTION_PURPOSES
+from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
 from paimon_magics.session.opening import active_session
 from tests.magics.conftest import Run
 
@@ -34,6 +38,19 @@ def completed(shell: InteractiveShell, text: str) -> list[str]:
         ("%paimon config disp|", "%paimon config display_rows"),
         ("%paimon connect ware|", "%paimon connect warehouse="),
         ("%paimon health --fa|", "%paimon health --fail-on"),
+        ("%paimon health --fail-on ser|", "%paimon health --fail-on serious"),
+        ("%paimon config confirm=F|", "%paimon config confirm=False"),
+        ("%paimon connect coordinator=em|", "%paimon connect coordinator=embedded"),
+        ("%paimon connect --cl|", "%paimon connect --close"),
+        ("%paimon coordinator dr|", "%paimon coordinator drain"),
+        ("%paimon queue shop.t acc|", "%paimon queue shop.t accept-loss"),
+        ("%paimon explain SELECT 1 FR|", "%paimon explain SELECT 1 FROM"),
+        ("%%paimon\nINSERT O|", "%%paimon\nINSERT OVERWRITE"),
+        ("%%paimon\nSELECT count_i|", "%%paimon\nSELECT count_if("),
+        (
+            "%%paimon\nCREATE TABLE t (a INT, b STRING) PARTITIONED BY (|",
+            "%%paimon\nCREATE TABLE t (a INT, b STRING) PARTITIONED BY (b",
+        ),
         ("%paimon help trunc|", "%paimon help TRUNCATE TABLE"),
         ("%%paimon\nCALL sys.create_t|", "%%paimon\nCALL sys.create_tag("),
         (
@@ -62,10 +79,33 @@ def test_an_option_tells_its_type_and_default(shell: InteractiveShell) -> None:
     cell = "%%paimon\nALTER TABLE t SET TBLPROPERTIES ('snapshot.num-retained.mi"
     with provisionalcompleter():
         (found,) = shell.Completer.completions(cell, len(cell))
-    assert (found.text, found.type) == (
-        "snapshot.num-retained.min",
-        "integer,\u00a0default\u00a010",
-    )
+    about = found.type.replace("\u00a0", " ")
+    assert found.text == "snapshot.num-retained.min"
+    assert about == "integer, default 10: snapshots that are kept at least"
+
+
+def test_options_that_are_explained_are_options() -> None:
+    known = {*CORE_OPTIONS, *OWN_OPTIONS, "primary-key"}
+    assert {key for key in OPTION_PURPOSES if key not in known} == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["%%paimon\nUPDATE |", "%%paimon\nSELECT * FROM t TIMESTAMP AS OF |", "%%paimon -o |\nSELECT 1",
+     "%paimon coordinator pause |", "%paimon snapshots t |"],
+)  # fmt: skip
+def test_where_nothing_can_be_offered_nothing_of_pythons_is(
+    shell: InteractiveShell, text: str
+) -> None:
+    assert completed(shell, text) == [text.split("|")[0]]
+
+
+def test_folders_are_completed_behind_connect(
+    shell: InteractiveShell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lakehouse").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "%paimon connect lakehouse/" in completed(shell, "%paimon connect lakeh|")
 
 
 def test_a_cell_of_python_is_left_to_python(shell: InteractiveShell) -> None:
@@ -83,7 +123,9 @@ def test_a_second_loading_offers_nothing_twice(shell: InteractiveShell) -> None:
 @pytest.mark.spark
 def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Run) -> None:
     run(
-        "%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.`order items` (id INT, `unit price` INT)"
+        "%%paimon\nCREATE DATABASE shop; "
+        "CREATE TABLE shop.`order items` (id INT, `unit price` INT); "
+        "CREATE TABLE places (place STRUCT<city: STRING, near: ARRAY<STRUCT<zip: INT>>>)"
     )
     run(
         "%%paimon\nALTER TABLE orders CREATE TAG opening; INSERT INTO orders VALUES (9, 'x', 'wed')"
@@ -104,6 +146,12 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         "WITH w AS (SELECT id AS number, day FROM orders) SELECT nu| FROM w": "number",
         "SELECT rowk| FROM orders$audit_log": "rowkind",
         "SELECT file_p| FROM orders$files": "file_path",
+        "SELECT o.place.ci| FROM places o": "city",
+        "SELECT place.near.z| FROM places": "zip",
+        "SELECT `unit p| FROM shop.`order items`": "unit price",
+        "SELECT * FROM orders JOIN orders o USING (it|": "item",
+        "SELECT * FROM paimon_incremental_query('ord|": "orders",
+        "SELECT * FROM paimon_incremental_query('orders', |": "'opening'",
         "SELECT * FROM orders WHERE day = |": "'tue'",
         "SELECT * FROM orders WHERE day IN ('mon', 'tu|')": "tue",
         "INSERT OVERWRITE orders PARTITION (|": "day",
@@ -125,6 +173,15 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         ends = [done for done in completed(connected, cell) if done.endswith(expected)]
         assert ends, (text, completed(connected, cell))
         assert ends[0].startswith("%%paimon\n" + before[: len(before) - len(expected)])
+    for line, expected in {
+        "%paimon diff orders op|": "%paimon diff orders opening",
+        "%paimon diff orders 1..o|": "%paimon diff orders 1..opening",
+        "%paimon files orders --partition |": "%paimon files orders --partition day=wed",
+        "%paimon explain SELECT * FROM ord|": "%paimon explain SELECT * FROM orders",
+    }.items():
+        completed(connected, line)
+        assert session.known_names.wait(30)
+        assert expected in completed(connected, line)
     magics = connected.magics_manager.registry["PaimonMagics"]
     assert isinstance(magics, PaimonMagics)
     cell = "%%paimon\nSELECT :un"

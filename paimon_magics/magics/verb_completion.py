@@ -1,0 +1,73 @@
+"""What may come behind a verb of `%paimon`: told by the verb's own usage, but for the few whose
+words mean something else than their usage says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.magics.verb import Verb
+
+if TYPE_CHECKING:
+    from paimon_magics.statements.completing import Expected
+    from paimon_magics.statements.statement import TableName
+
+__all__ = ["expected_by"]
+
+_FLAG = re.compile(r"--[\w-]+")
+_NAME = re.compile(r"((?:`[^`]+`|[^\s`])+)\s+")
+_LIMITS = ("notice", "serious", "small=0.3")
+_WORDS = {
+    "coordinator": ("status", "pause", "resume", "drain"),
+    "queue": ("dead", "retry", "discard", "reopen", "accept-loss"),
+    "tail": ("from=", "consumer=", "snapshots="),
+}
+
+
+def expected_by(verb: Verb, rest: str) -> str | tuple[str, tuple[str, ...]] | Expected:
+    """What may come at the end of `rest`, a verb's line: a statement, at whose end the same may
+    come; or what is typed, and words for it; or names of a table that is named before."""
+    from paimon_magics.statements.completing import Expected, Partitions, Versions
+
+    typed = rest.rpartition(" ")[2]
+    if verb.name == "explain":
+        return rest
+    if verb.name == "help":
+        from paimon_magics.magics.help import topics
+
+        return typed, tuple(topics())
+    if verb.name == "health" and re.search(r"--fail-on\s+\S*\Z", rest):
+        return typed, _LIMITS
+    if typed.startswith("-") and "=" not in typed:
+        return typed, tuple(_FLAG.findall(verb.usage))
+    if verb.name == "coordinator":
+        return typed, _WORDS["coordinator"] if rest == typed else ()
+    named = _NAME.match(rest)
+    if named is not None and verb.name == "files":
+        value = re.search(r"--partition[\s=]([^\s]*)\Z", rest)
+        if value is None:
+            return typed, ()
+        table = _table(named[1])
+        return Expected(0, value[1], (Partitions(table),), "'") if table else (typed, ())
+    if named is not None and verb.name in ("diff", "changes"):
+        typed = rest[named.end() :].rpartition("..")[2]
+        table = _table(named[1])
+        return Expected(0, typed, (Versions(table),), "'") if table else (typed, ())
+    if named is not None:
+        return typed, _WORDS.get(verb.name, ())
+    if "TABLE" in verb.usage or "[NAME]" in verb.usage:
+        return f"DESCRIBE {rest}"
+    if "DATABASE" in verb.usage:
+        return f"USE {rest}"
+    return typed, ()
+
+
+def _table(text: str) -> TableName | None:
+    from paimon_magics.session.naming import named
+
+    try:
+        return replace(named(text), system_table=None)
+    except UnsupportedStatementError:
+        return None
