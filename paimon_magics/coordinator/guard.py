@@ -172,5 +172,5 @@ def _too_large(bytes_max: int) -> Response:
         413,
         "TooLarge",
         f"The request has more than {bytes_max:,} bytes.",
-        "Commit fewer files at once, or raise the coordinator's limit.",
+        "Send less at once, or raise the coordinator's limit: --request-bytes-max.",
     )

@@ -91,6 +91,8 @@ def _check_value(definition: OptionDefinition, key: str, value: str) -> None:
             values.integer_value(key, value)
         case "long":
             values.integer_value(key, value, bits=64)
+        case "positive":
+            values.positive_value(key, value)
         case "double":
             values.double_value(key, value)
         case "memory size":

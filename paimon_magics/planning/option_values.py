@@ -18,6 +18,7 @@ __all__ = [
     "duration_ms",
     "integer_value",
     "memory_size_bytes",
+    "positive_value",
 ]
 
 _INT = (-(2**31), 2**31 - 1)
@@ -70,6 +71,13 @@ def integer_value(key: str, text: str, *, bits: int = 32) -> int:
     if re.fullmatch(r"[+-]?[0-9]+", text) and low <= int(text) <= high:
         return int(text)
     raise _unreadable(key, text, f"a whole number between {low} and {high}")
+
+
+def positive_value(key: str, text: str) -> int:
+    """A whole number of 64 bits above 0."""
+    if re.fullmatch(r"\+?[0-9]+", text) and 0 < int(text) <= _LONG[1]:
+        return int(text)
+    raise _unreadable(key, text, "a whole number above 0")
 
 
 def double_value(key: str, text: str) -> float:

@@ -22,7 +22,16 @@ __all__ = [
 ]
 
 OptionType = Literal[
-    "string", "integer", "long", "double", "boolean", "memory size", "duration", "map", "choice"
+    "string",
+    "integer",
+    "long",
+    "positive",
+    "double",
+    "boolean",
+    "memory size",
+    "duration",
+    "map",
+    "choice",
 ]
 
 
@@ -49,6 +58,7 @@ def default_value(key: str) -> str | None:
 STRING: OptionType = "string"
 INTEGER: OptionType = "integer"
 LONG: OptionType = "long"
+POSITIVE: OptionType = "positive"
 DOUBLE: OptionType = "double"
 BOOLEAN: OptionType = "boolean"
 MEMORY_SIZE: OptionType = "memory size"
@@ -462,9 +472,9 @@ _CORE: tuple[_Row, ...] = (
 # Options of this project's own, kept with the table like any other.
 _OWN: tuple[_Row, ...] = (
     ("auto_batch_load", BOOLEAN, None),
-    ("group_commit_rows", LONG, None),
+    ("group_commit_rows", POSITIVE, None),
     ("group_commit_data_bytes", MEMORY_SIZE, None),
-    ("group_commit_interval_ms", LONG, None),
+    ("group_commit_interval_ms", POSITIVE, None),
     ("group_commit_mode", ("async_mode", "sync_mode", "off_mode"), None),
 )
 

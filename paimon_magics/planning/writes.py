@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from paimon_magics.errors import (
     InvalidValueError,
+    StatementError,
     UnknownNameError,
     UnsupportedStatementError,
     nearest,
@@ -29,6 +30,7 @@ __all__ = [
     "match_columns",
     "rows_hidden_by",
     "static_partition_columns",
+    "takes_small_inserts",
 ]
 
 
@@ -145,6 +147,19 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
                 "engines do not agree on the names of such partitions' folders.",
                 hint="Partition by a string, integer, decimal or date column.",
             )
+
+
+def takes_small_inserts(definition: TableDefinition) -> bool:
+    """Whether the table's option `auto_batch_load` is true, and its layout one that small inserts
+    can be loaded into: not one that sessions do not write, nor one whose keys can move between
+    partitions, where a single row must be looked up among all."""
+    if not definition.flag("auto_batch_load") or definition.bucket_mode == "KEY_DYNAMIC":
+        return False
+    try:
+        check_writable(TableName("table"), definition)
+    except StatementError:
+        return False
+    return True
 
 
 def _check_layout(name: TableName, definition: TableDefinition) -> None:

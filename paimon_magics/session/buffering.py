@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.group.records import DamagedError, Record, read_segments
 from paimon_magics.errors import CommitConflictError, InvalidValueError
+from paimon_magics.planning.writes import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.spark.combining import rows_with_keys, with_rows, without_keys
 from paimon_magics.tables.catalog import Table
@@ -42,7 +43,7 @@ def frame_with_buffer(
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
     table = connection.catalog.load(name)
-    if not table.definition.flag("auto_batch_load"):
+    if not takes_small_inserts(table.definition):
         return None
     if connection.committer.inserts() is None:
         raise InvalidValueError(

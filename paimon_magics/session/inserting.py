@@ -15,6 +15,7 @@ from typing import Any, Literal
 from paimon_magics.coordinator.inserting import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.writes import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frames import write_frame_to
 from paimon_magics.session.outcome import Outcome
@@ -92,10 +93,10 @@ def insert_rows(
         if label is not None:
             raise InvalidValueError(
                 f"`{name}` takes no small inserts here, and labels belong to them.",
-                hint=_why_not(connection, table),
+                hint=f"This is why: {_why_not(connection, table)}",
             )
         outcome = write_frame_to(connection, given, name, "append")
-        outcome.notes = (*outcome.notes, f"Committed at once: {_why_not(connection, table)}")
+        outcome.notes = (*outcome.notes, _at_once(connection, table))
         return outcome
     mode = "async_mode" if wait is not None else None
     version = version_of(identity_of(table), table.definition)
@@ -110,7 +111,11 @@ def run_insert_statement(
     prepared = prepare_insert(connection, insert, parameters)
     inserts = None if insert.overwrite else _taker(connection, prepared.table)
     if inserts is None or not insert.source.is_values:
-        return run_prepared(connection, insert, prepared)
+        outcome = run_prepared(connection, insert, prepared)
+        asked = insert.source.is_values and not insert.overwrite
+        if asked and prepared.table.definition.flag("auto_batch_load"):
+            outcome.notes = (*outcome.notes, _at_once(connection, prepared.table))
+        return outcome
     from paimon_magics.tables.conforming import conform
 
     rows = fetched_values(prepared, insert.text)
@@ -167,7 +172,7 @@ def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
             except PaimonMagicsError:
                 continue  # the statement tells it better
             connection.inserted.pop(table.name, None)
-            if not table.definition.flag("auto_batch_load") or table.name.branch is not None:
+            if not takes_small_inserts(table.definition) or table.name.branch is not None:
                 continue
             if _takes_away(statement):
                 target = _new_name(connection, statement)
@@ -227,9 +232,13 @@ def _changed_by(connection: Connection, statement: Statement) -> Sequence[TableN
 
 def _taker(connection: Connection, table: Table) -> SmallInserts | None:
     """Who takes small inserts of the table."""
-    if not table.definition.flag("auto_batch_load") or table.name.branch is not None:
+    if not takes_small_inserts(table.definition) or table.name.branch is not None:
         return None
     return connection.committer.inserts()
+
+
+def _at_once(connection: Connection, table: Table) -> str:
+    return f"Committed at once: {_why_not(connection, table)}"
 
 
 def _why_not(connection: Connection, table: Table) -> str:
@@ -237,6 +246,8 @@ def _why_not(connection: Connection, table: Table) -> str:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:
         return "branches take no small inserts."
+    if table.definition.flag("auto_batch_load"):
+        return f"the layout of `{table.name}` takes none, as its keys can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."
 
 
@@ -275,7 +286,7 @@ def _arrow(rows: Any, definition: TableDefinition) -> Any:
     # Nullability is the coordinator's to judge: it names the column.
     schema = pa.schema([field.with_nullable(True) for field in schema])
     try:
-        if all(isinstance(row, Mapping) for row in rows):
+        if rows and all(isinstance(row, Mapping) for row in rows):
             names = dict.fromkeys(key for row in rows for key in row)
             wanted = [definition.column(str(key)).name for key in names]
             return pa.Table.from_pylist([dict(row) for row in rows], schema=_of(schema, wanted))

@@ -114,6 +114,8 @@ def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
         ([(1,)], "1 values, but the table has 2 columns"),
         ([(None, "a")], "`id` is NOT NULL"),
         ("text", "can't be inserted"),
+        ({"id": 2**70}, "do not fit"),
+        (pa.table({"id": ["five"]}), "column `id`"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(events: Session, given: object, said: str) -> None:
@@ -417,3 +419,28 @@ def test_a_job_upserts_what_was_acknowledged_before_it_and_not_what_comes_meanwh
     assert found(query) == {1: "job", 2: "job"}
     events.flush("keyed")
     assert found("SELECT id, name FROM keyed") == {1: last, 2: "job"}
+
+
+def test_no_rows_are_an_insert_of_none(events: Session) -> None:
+    assert "0 rows acknowledged" in str(events.insert("events", []))
+
+
+def test_a_layout_that_takes_no_small_inserts_is_written_at_once_and_says_so(
+    events: Session,
+) -> None:
+    events.run(
+        "DROP TABLE IF EXISTS moving; CREATE TABLE moving (id BIGINT NOT NULL, p STRING) "
+        "PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'id', 'auto_batch_load' = 'true')"
+    )
+    for outcome in (
+        events.run("INSERT INTO moving VALUES (1, 'a')"),
+        events.insert("moving", [(1, "b"), (2, "b")]),
+    ):
+        (note,) = [one for one in outcome.notes if one.startswith("Committed at once")]
+        assert "its keys can move between partitions" in note
+    events.run("INSERT OVERWRITE moving PARTITION (p = 'b') VALUES (3)")
+    found = events.run("SELECT id, p FROM moving").to_arrow().to_pylist()
+    assert found == [{"id": 3, "p": "b"}]
+    events.run("ALTER TABLE moving SET TBLPROPERTIES ('auto_batch_load' = 'false')")
+    events.run("ALTER TABLE moving SET TBLPROPERTIES ('auto_batch_load' = 'true')")
+    events.run("DROP TABLE moving")

@@ -13,7 +13,7 @@ from typing import Any
 from paimon_magics.coordinator.bodies import json_value
 from paimon_magics.coordinator.group.records import Format
 from paimon_magics.coordinator.group.values import ColumnReader, column_reader, default_value
-from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.errors import InvalidValueError, nearest
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import as_nullable
 from paimon_magics.statements.statement import TableName
@@ -106,7 +106,7 @@ class Door:
     def given(self, names: Any) -> Given:
         """The plan for the columns that a statement names, None for all of them.
 
-        Raises UnknownNameError and InvalidValueError for what no row can be written with.
+        Raises InvalidValueError for what no row can be written with.
         """
         if names is not None and (
             type(names) is not list or not all(type(name) is str for name in names)
@@ -143,7 +143,7 @@ def given_columns(
 ) -> Given:
     """The columns of those names, None for all; names match without regard to case, as in SQL.
 
-    Raises UnknownNameError for one that is not there, InvalidValueError for one that is given
+    Raises InvalidValueError for one that is not there (the table is), for one that is given
     twice, for one that must be given and is not, and `in_json` for one whose values have no form
     there (otherwise there are no readers).
     """
@@ -178,7 +178,7 @@ def _column(name: TableName, definition: TableDefinition, wanted: str) -> Column
     same = [c for c in definition.columns if c.name.lower() == wanted.lower()]
     if len(same) == 1:
         return same[0]
-    raise UnknownNameError(
+    raise InvalidValueError(
         f"There is no column `{wanted}` in `{name}`.",
         hint=nearest(wanted, definition.column_names, what="columns"),
     )

@@ -18,13 +18,13 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.option_values import memory_size_bytes
+from paimon_magics.planning.option_values import memory_size_bytes, positive_value
 from paimon_magics.planning.writes import check_writable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.schema_history import identity_of, version_of
 
-__all__ = ["Facts", "KnownTables", "mode_of", "takes_small_inserts", "thresholds_of"]
+__all__ = ["Facts", "KnownTables", "mode_of", "thresholds_of"]
 
 _FRESH_SECONDS = 1.0
 _TABLES_MAX = 4_096
@@ -121,15 +121,17 @@ class KnownTables:
             self._known[database, table] = facts
         return facts
 
+    def find(self, name: TableName) -> Facts | None:
+        """The same; None for a table that takes no small inserts."""
+        try:
+            return self.load(name.database or "", name.table)
+        except (InvalidTableError, UnsupportedStatementError):
+            return None
+
     def forget(self, name: TableName) -> None:
         """Look at the table again before the next insert."""
         with self._turn:
             self._known.pop((name.database or "", name.table), None)
-
-
-def takes_small_inserts(definition: TableDefinition) -> bool:
-    """Whether the table's option `auto_batch_load` is true."""
-    return definition.flag("auto_batch_load")
 
 
 def thresholds_of(definition: TableDefinition, defaults: Thresholds) -> Thresholds:
@@ -139,13 +141,17 @@ def thresholds_of(definition: TableDefinition, defaults: Thresholds) -> Threshol
     interval = definition.option("group_commit_interval_ms")
     return replace(
         defaults,
-        rows=defaults.rows if rows is None else int(rows),
+        rows=defaults.rows if rows is None else positive_value("group_commit_rows", rows),
         data_bytes=(
             defaults.data_bytes
             if size is None
             else memory_size_bytes("group_commit_data_bytes", size)
         ),
-        interval_ms=defaults.interval_ms if interval is None else int(interval),
+        interval_ms=(
+            defaults.interval_ms
+            if interval is None
+            else positive_value("group_commit_interval_ms", interval)
+        ),
     )
 
 
@@ -162,7 +168,7 @@ def mode_of(text: str | None, default: Mode) -> Mode:
 
 
 def _check(name: TableName, definition: TableDefinition) -> None:
-    if not takes_small_inserts(definition):
+    if not definition.flag("auto_batch_load"):
         raise InvalidTableError(
             f"Table `{name}` does not take small inserts: its option 'auto_batch_load' is not "
             "true.",

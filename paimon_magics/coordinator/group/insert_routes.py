@@ -339,13 +339,13 @@ class InsertRoutes:
 def admitted_stream(facts: Facts, body: bytes) -> Admitted:
     """An Arrow stream that fits the table. Raises StatementErrors."""
     try:
-        rows, payload = conformed_stream(body, facts.definition)
+        rows, payload = conformed_stream(facts.name, body, facts.definition)
     except StatementError:
         raise
     except ValueError as error:  # Arrow's own are such
         raise InvalidValueError(
-            f"The Arrow stream does not fit `{facts.name}`: {error}.",
-            hint="Cast its columns to the table's types first.",
+            f"The rows do not fit `{facts.name}`: {error}.",
+            hint="Nothing of the insert was taken. DESCRIBE shows the columns.",
         ) from error
     return Admitted(Format.ARROW, facts.definition.schema_id, rows, payload)
 

@@ -81,7 +81,10 @@ class Places:
 
         Raises CommitConflictError when the place does not come in time.
         """
-        id, _ = self._take(self._facts(table.name))
+        facts = self._known_tables.find(table.name)
+        if facts is None:
+            return lambda _: None
+        id, _ = self._take(facts)
 
         def taken_by(transaction_id: str | None) -> None:
             if transaction_id is None:
@@ -98,7 +101,10 @@ class Places:
 
         Raises CommitConflictError when the place does not come in time.
         """
-        facts = self._facts(name)
+        facts = self._known_tables.find(name)
+        if facts is None:
+            yield lambda: None
+            return
         key = facts.location, who
         with self._turn:
             id = self._kept.pop(key, "")
@@ -197,6 +203,3 @@ class Places:
             f"loaded in time: {why}.",
             hint="Nothing was written. `%paimon queue` shows what waits.",
         )
-
-    def _facts(self, name: TableName) -> Facts:
-        return self._known_tables.load(name.database or "", name.table)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from paimon_magics.coordinator.group.door import given_columns, statements_of
 from paimon_magics.coordinator.group.records import Format, Record
 from paimon_magics.coordinator.group.values import column_reader, default_value
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.types import arrow_schema, arrow_type
@@ -65,21 +65,25 @@ def batches_of(
     return batches, unfit
 
 
-def conformed_stream(body: bytes, definition: TableDefinition) -> tuple[int, bytes]:
+def conformed_stream(
+    name: TableName, body: bytes, definition: TableDefinition
+) -> tuple[int, bytes]:
     """An Arrow stream whose columns are the table's, by name: how many rows, and the same rows as a
     stream in the table's exact types, without the columns that were left out.
 
-    Raises StatementErrors and ValueError (of Arrow: what does not fit, or is no stream).
+    Raises StatementErrors, for what is no stream too, and ValueError for what does not fit.
     """
-    with pa.ipc.open_stream(body) as reader:
-        given = given_columns(_NAME, definition, tuple(reader.schema.names), in_json=False)
-        table = reader.read_all()
-    columns = [
-        _with_default(_padded(_cast(table.column(number), arrow_type(column.type)), column), column)
-        for number, column in enumerate(given.columns)
-    ]
-    for column, values in zip(given.columns, columns, strict=True):
-        _check_arrow(column, values)
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            names = tuple(reader.schema.names)
+            table = reader.read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidValueError(
+            f"The body is no Arrow stream that can be read: {error}.",
+            hint="Send what pyarrow.ipc.new_stream writes, or JSON without that content type.",
+        ) from error
+    given = given_columns(name, definition, names, in_json=False)
+    columns = [_given(column, table.column(number)) for number, column in enumerate(given.columns)]
     schema = pa.schema(
         [pa.field(c.name, arrow_type(c.type), nullable=c.type.nullable) for c in given.columns]
     )
@@ -206,11 +210,17 @@ def _padded(values: Any, column: Column) -> Any:
     return pc.utf8_rpad(values, width=column.type.parameters[0])  # type: ignore[union-attr]
 
 
-def _check_arrow(column: Column, values: Any) -> None:
-    """What Arrow's types leave open: NULL, and lengths. Nested NULLs are Arrow's to check."""
+def _given(column: Column, values: Any) -> Any:
+    """Values as the column takes them; checked for what Arrow's types leave open: NULL, and
+    lengths. Nested NULLs are Arrow's to check."""
+    try:
+        values = _with_default(_padded(_cast(values, arrow_type(column.type)), column), column)
+    except (pa.ArrowException, ValueError) as error:
+        raise ValueError(f"column `{column.name}`: {error}") from error
     if not column.type.nullable and values.null_count:
         raise ValueError(f"column `{column.name}` is NOT NULL, and {values.null_count} NULL given")
     _check_length(column, values)
+    return values
 
 
 def _check_length(column: Column, values: Any) -> None:

@@ -278,7 +278,10 @@ class GroupCommit:
         self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
     ) -> Iterator[None]:
         """The place of a statement that is carried out here; see `begin_change`."""
-        facts = self.known_tables.load(name.database or "", name.table)
+        facts = self.known_tables.find(name)
+        if facts is None:
+            yield
+            return
         id = self.begin_change(facts, takes_away=takes_away, renamed_to=renamed_to)
         done = False
         try:

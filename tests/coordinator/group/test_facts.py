@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from paimon_magics.coordinator.group.facts import KnownTables
+import pytest
+
+from paimon_magics.coordinator.group.facts import KnownTables, thresholds_of
 from paimon_magics.coordinator.group.queue_values import Thresholds
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.definitions import TableDefinition
 from tests.coordinator.group.serving import table_sql
 from tests.coordinator.process import create_table
 
@@ -27,3 +31,11 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
     assert len(looked) >= 2
     time.sleep(1.1)
     assert known.fresh("default", "t") is None  # nobody asked meanwhile
+
+
+@pytest.mark.parametrize("key", ["group_commit_rows", "group_commit_interval_ms"])
+@pytest.mark.parametrize("value", ["0", "-5", "many"])
+def test_options_that_another_engine_has_set_wrongly_are_named(key: str, value: str) -> None:
+    definition = TableDefinition((), options=(("auto_batch_load", "true"), (key, value)))
+    with pytest.raises(InvalidTableError, match=key):
+        thresholds_of(definition, Thresholds())

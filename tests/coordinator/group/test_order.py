@@ -253,6 +253,24 @@ class TestUpsertsWithoutASequenceField:
             assert {row["id"]: row["name"] for row in served.rows()}[2] == "after"
 
 
+def test_a_table_whose_layout_takes_no_small_inserts_is_nobodys_concern(shared: Served) -> None:
+    """It has the option, and is written and dropped like any other."""
+    sql = (
+        "CREATE TABLE t (id BIGINT NOT NULL, p STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'auto_batch_load' = 'true')"
+    )
+    with Served(shared.folder, sql, shared=shared) as served:
+        refused = served.insert([[1, "a"]])
+        assert (refused.status_code, refused.json()["error"]["type"]) == (
+            400,
+            "UnsupportedStatementError",
+        )
+        client = served.process.client()
+        client.abort(client.begin(served.name))
+        rest_catalog(served).drop_table(str(served.name))
+        assert not served.catalog.table_exists(served.name)
+
+
 def test_draining_loads_what_waits(tmp_path: Path) -> None:
     with Served(tmp_path, table_sql(options=SLOW)) as served:
         served.insert([[1, "a"]])

@@ -144,6 +144,8 @@ def test_what_does_not_fit_is_refused_and_takes_nothing_with_it(shared: Served) 
         served.insert([[1, "a"]])
         assert error(served.insert([[2, "a"], ["x", "a"]])) == "InvalidValueError"
         assert error(served.call("POST", "", b"{")) == "InvalidValueError"
+        unknown = served.call("POST", "", {"columns": ["id", "nme"], "rows": [[2, "a"]]})
+        assert (unknown.status_code, "Did you mean `name`?" in unknown.text) == (400, True)
         assert served.call("POST", "/v1/inserts/default/u", {"rows": []}).status_code == 404
         assert served.insert([[3, "a"]], idempotency_key="x" * 129).status_code == 400
         served.flush()
