@@ -8,6 +8,7 @@ mode. Nothing here waits for anything but the rows' check.
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -23,6 +24,7 @@ from paimon_magics.coordinator.group.queue_values import (
     Reason,
     Refused,
 )
+from paimon_magics.coordinator.group.records import Format
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 
@@ -128,8 +130,12 @@ def named_table(document: Any) -> TableName:
 
 
 def digest_of(admitted: Admitted) -> bytes:
-    """What tells an insert from another one under the same name."""
-    return hashlib.blake2b(admitted.payload, digest_size=_DIGEST_BYTES).digest()
+    """What tells an insert from another one under the same name: whoever repeats it may write the
+    same JSON with other spaces, or its members in another order."""
+    payload = admitted.payload
+    if admitted.format is Format.JSON:
+        payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest()
 
 
 def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:

@@ -117,6 +117,9 @@ def test_a_repeated_label_or_offset_gets_the_first_answer(tmp_path: Path) -> Non
         first = served.insert([[1, "a"]], idempotency_key="one")
         again = served.insert([[1, "a"]], idempotency_key="one")
         assert again.json() == {**first.json(), "duplicate": True}
+        spaced = b'{ "rows" :[[1,"a"]] }'  # as another library writes it
+        again = served.call("POST", "", spaced, {"idempotency-key": "one"})
+        assert again.json()["duplicate"]
         other = served.insert([[2, "a"]], idempotency_key="one")
         assert (other.status_code, error(other)) == (422, "LabelUsed")
         served.insert([[2, "a"]], paimon_channel="c", paimon_offset="7")
