@@ -21,7 +21,7 @@ import pytest
 
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.queue_thread import Insert
+from paimon_magics.coordinator.group.queue_items import Insert
 from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode, Thresholds
 from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.group.witness import Witness

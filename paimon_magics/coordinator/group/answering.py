@@ -36,10 +36,10 @@ def _set_results(replies: Sequence[tuple[asyncio.Future[Answer], Answer]]) -> No
 
 
 def fail(futures: Sequence[Answered | Future[None]], error: Exception) -> None:
-    """Tell everybody of an error."""
+    """Tell everybody of an error who has had no answer yet."""
     for future in futures:
         if isinstance(future, Future):
-            if not future.cancelled():
+            if not future.done():
                 future.set_exception(error)
         else:
             with contextlib.suppress(RuntimeError):

@@ -16,7 +16,7 @@ from paimon_magics.coordinator.answers import RESUME_HINT, PausedError, error_an
 from paimon_magics.coordinator.bodies import json_body
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
-from paimon_magics.coordinator.group.queue_thread import Insert
+from paimon_magics.coordinator.group.queue_items import Insert
 from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode, backlog
 from paimon_magics.coordinator.group.records import Format, read_segment
 from paimon_magics.coordinator.group.requests import (

@@ -25,10 +25,15 @@ from typing import Any
 
 from paimon_magics.coordinator.database import Change, StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.group.database_log import DatabaseLog
+from paimon_magics.coordinator.group.log_changes import (
+    append_document,
+    apply,
+    letters_document,
+    replay,
+)
 from paimon_magics.coordinator.group.log_objects import (
     Checkpoint,
     DamagedObjectError,
-    Entry,
     open_checkpoint,
     open_entry,
     seal_checkpoint,
@@ -37,12 +42,10 @@ from paimon_magics.coordinator.group.log_objects import (
 from paimon_magics.coordinator.group.logs import (
     Appended,
     DeadLetter,
-    Keyed,
     Remembered,
     StoredFlush,
     StoredTable,
 )
-from paimon_magics.coordinator.group.records import Segment
 from paimon_magics.coordinator.sqlite_database import MemoryDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores import Store
@@ -89,22 +92,7 @@ class ObjectLog:
 
     def append(self, groups: Sequence[Appended]) -> None:
         """See `Log.append`."""
-        document = {
-            "change": "append",
-            "groups": [
-                {
-                    "location": group.location,
-                    "name": group.name,
-                    "at_ms": group.at_ms,
-                    "first": group.segment.first,
-                    "last": group.segment.last,
-                    "chain": group.segment.chain,
-                    "keys": [[k.key, k.offset, k.lsn, k.digest.hex()] for k in group.keys],
-                }
-                for group in groups
-            ],
-        }
-        self._write(document, [group.segment.body for group in groups])
+        self._write(append_document(groups), [group.segment.body for group in groups])
 
     def begin_flush(self, location: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
         """See `Log.begin_flush`."""
@@ -113,7 +101,7 @@ class ObjectLog:
                 "change": "begin_flush",
                 "location": location,
                 "flush": asdict(flush),
-                "dead": _letters(dead),
+                "dead": letters_document(dead),
             },
             [one.body for one in dead],
         )
@@ -138,7 +126,7 @@ class ObjectLog:
                 "last": last,
                 "chain": chain,
                 "snapshot_id": snapshot_id,
-                "dead": _letters(dead),
+                "dead": letters_document(dead),
             },
             [one.body for one in dead],
         )
@@ -253,7 +241,7 @@ class ObjectLog:
                 unclear=True,
             ) from error
         self._unclear = None
-        _apply(self._inner, change.document, change.parts)
+        apply(self._inner, change.document, change.parts)
         self._number, self._check = number, check
         self._entries += 1
         self._entry_bytes += len(content)
@@ -336,7 +324,7 @@ class ObjectLog:
                     if check not in (-1, entry.before):
                         troubles.append(f"entry {number} does not follow the one before")
                     check = entry.check
-                    _replay(self._inner, entry)
+                    replay(self._inner, entry)
                 except DamagedObjectError as error:
                     troubles.append(f"entry {number}: {error}")
                     check = -1
@@ -390,49 +378,3 @@ class ObjectLog:
 
     def _checkpoint_path(self, number: int) -> str:
         return f"{self._folder}/checkpoint-{number:020d}"
-
-
-def _letters(dead: Sequence[DeadLetter]) -> list[list[object]]:
-    return [[one.location, one.lsn, one.why, one.at_ms] for one in dead]
-
-
-def _replay(log: DatabaseLog, entry: Entry) -> None:
-    try:
-        _apply(log, entry.document, entry.parts)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DamagedObjectError(f"it can't be carried out: {error!r}") from error
-
-
-def _apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]) -> None:
-    """Do to a log in a database what an entry says."""
-    rest = {key: value for key, value in document.items() if key not in ("change", "id")}
-    match document["change"]:
-        case "append":
-            groups = zip(document["groups"], parts, strict=True)
-            log.append([_appended(group, body) for group, body in groups])
-        case "begin_flush":
-            flush = StoredFlush(**document["flush"])
-            log.begin_flush(document["location"], flush, _dead(document["dead"], parts))
-        case "publish":
-            log.publish(**{**rest, "dead": _dead(document["dead"], parts)})
-        case "open":
-            pass
-        case "drop_flush" | "close_table" | "accept_loss" | "drop_table" as change:
-            getattr(log, change)(**rest)
-        case "drop_dead_letter" | "forget" | "begin_move" | "move_table" as change:
-            getattr(log, change)(**rest)
-        case change:
-            raise ValueError(f"no such change: {change}")
-
-
-def _appended(group: Mapping[str, Any], body: bytes) -> Appended:
-    keys = (Keyed(key, offset, lsn, bytes.fromhex(d)) for key, offset, lsn, d in group["keys"])
-    segment = Segment(group["first"], group["last"], group["chain"], body)
-    return Appended(group["location"], group["name"], segment, tuple(keys), group["at_ms"])
-
-
-def _dead(letters: Sequence[Any], parts: Sequence[bytes]) -> list[DeadLetter]:
-    return [
-        DeadLetter(location, lsn, why, at_ms, body)
-        for (location, lsn, why, at_ms), body in zip(letters, parts, strict=True)
-    ]

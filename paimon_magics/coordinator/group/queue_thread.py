@@ -17,46 +17,39 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.group.answering import Answered, deliver, fail
 from paimon_magics.coordinator.group.clock import Clock
-from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts
-from paimon_magics.coordinator.group.logs import Appended, Keyed, Log
+from paimon_magics.coordinator.group.logs import Log
 from paimon_magics.coordinator.group.queue_events import (
-    Append,
-    Arrived,
     BeginFlush,
     Bury,
     Closed,
     Effect,
-    Event,
     FlushFailed,
     Published,
     Reply,
     Ticked,
 )
+from paimon_magics.coordinator.group.queue_items import Asked, Insert, Item, Work
 from paimon_magics.coordinator.group.queue_values import (
     Accepted,
     Answer,
-    Arrival,
     Batch,
-    Known,
     Mode,
-    Queue,
     Refused,
 )
 from paimon_magics.coordinator.group.queueing import step
-from paimon_magics.coordinator.group.records import Record, seal
-from paimon_magics.coordinator.group.recovery import stored_name
 from paimon_magics.coordinator.group.table_queues import TableQueue, TableQueues
+from paimon_magics.coordinator.group.turns import Turn
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.faults import reach
 from paimon_magics.tables.fencing import DeposedError
 
-__all__ = ["Asked", "Insert", "Loader", "QueueThread", "Work"]
+__all__ = ["Loader", "QueueThread"]
 
 _GROUP_MAX = 4_096
 _RETRY_SECONDS = 0.5
@@ -65,59 +58,12 @@ _STOPPED = "The coordinator is stopping."
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Insert:
-    """An insert that the door has let in, and who waits for its answer."""
-
-    facts: Facts
-    admitted: Admitted
-    mode: Mode
-    answer: Answered
-    key: str = ""
-    offset: int = -1
-    digest: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Something but inserts, for one table; of `make` what is asked is numbered. `facts` where the
-    table may have no queue yet, `accept_loss` for opening one."""
-
-    location: str
-    make: Callable[[int], Event]
-    answer: Answered | None = None
-    facts: Facts | None = None
-    accept_loss: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Something to be done to the tables themselves, in its order among all else; `answer` has its
-    end."""
-
-    do: Callable[[], object]
-    answer: Future[None]
-
-
-_Item = Insert | Asked | Work
-
-
 @dataclass(frozen=True, slots=True)
 class Loader:
     """Who does what takes time: `load` a batch, in another thread; `bury` a record, at once."""
 
     load: Callable[[TableQueue, Batch], None]
     bury: Callable[[TableQueue, int, str], None]
-
-
-@dataclass(slots=True)
-class _Turn:
-    """What one turn of the thread has decided, before it is done."""
-
-    states: dict[str, tuple[Queue, int]] = field(default_factory=dict)
-    groups: list[Appended] = field(default_factory=list)
-    effects: list[tuple[TableQueue, Effect]] = field(default_factory=list)
-    asks: list[int] = field(default_factory=list)
 
 
 class QueueThread:
@@ -148,8 +94,9 @@ class QueueThread:
         self.deposed: DeposedError | None = None
         self.stopping = False
         self.ready = threading.Event()
-        self._inbox: queues.SimpleQueue[_Item | None] = queues.SimpleQueue()
+        self._inbox: queues.SimpleQueue[Item | None] = queues.SimpleQueue()
         self._asks: dict[int, Answered] = {}
+        self._taken: list[Item] = []
         self._numbers = itertools.count(1)
         self._thread = threading.Thread(target=self._work, name="group-commit", daemon=True)
 
@@ -157,7 +104,7 @@ class QueueThread:
         """Read the log, and begin to work. What arrives meanwhile waits."""
         self._thread.start()
 
-    def put(self, item: _Item) -> None:
+    def put(self, item: Item) -> None:
         """Hand something over."""
         self._inbox.put(item)
 
@@ -192,6 +139,7 @@ class QueueThread:
                 items = self._next()
                 if items is None:
                     return
+                self._taken = items
                 if self.deposed is not None:
                     for item in items:
                         if item.answer is not None:
@@ -207,12 +155,12 @@ class QueueThread:
             self._fail_all()
             self._on_failure(error)
 
-    def _next(self) -> list[_Item] | None:
+    def _next(self) -> list[Item] | None:
         """What has come since; None at the end."""
         first = self._inbox.get()
         if first is None:
             return None
-        items: list[_Item] = [first]
+        items: list[Item] = [first]
         with contextlib.suppress(queues.Empty):
             while len(items) < _GROUP_MAX:
                 item = self._inbox.get_nowait()
@@ -222,7 +170,7 @@ class QueueThread:
                 items.append(item)
         return items
 
-    def _take(self, items: Sequence[_Item]) -> None:
+    def _take(self, items: Sequence[Item]) -> None:
         """Everything in the order in which it came; inserts that follow each other together."""
         together: list[Insert] = []
         for item in items:
@@ -240,7 +188,7 @@ class QueueThread:
             self._take_together(together)
 
     def _take_together(self, items: Sequence[Insert]) -> None:
-        turn = _Turn()
+        turn = Turn()
         inserts: dict[str, list[Insert]] = {}
         for item in items:
             inserts.setdefault(item.facts.location, []).append(item)
@@ -248,15 +196,12 @@ class QueueThread:
             for some in inserts.values():
                 self._take_inserts(turn, some)
             self._append(turn)
-        except StoreUnavailableError as error:
-            for ask in turn.asks:
-                future = self._asks.pop(ask, None)
-                if future is not None:
-                    fail([future], error)
-            turn = _Turn()
+        except StoreUnavailableError as error:  # nothing has happened
+            fail([item.answer for item in items], error)
+            return
         self._carry_out(turn)
 
-    def _take_inserts(self, turn: _Turn, inserts: Sequence[Insert]) -> None:
+    def _take_inserts(self, turn: Turn, inserts: Sequence[Insert]) -> None:
         """Have one table's queue decide about inserts; nothing is done yet."""
         now_ms = self._clock()
         try:
@@ -266,62 +211,9 @@ class QueueThread:
         except (PaimonMagicsError, OSError) as error:  # the warehouse's store, not the log
             fail([insert.answer for insert in inserts], error)
             return
-        known = self._known_of(table, inserts)
-        arrivals = []
-        by_ask: dict[int, Insert] = {}
-        for insert in inserts:
-            ask = next(self._numbers)
-            self._asks[ask] = insert.answer
-            turn.asks.append(ask)
-            by_ask[ask] = insert
-            same, last_offset = known.get((insert.key, insert.offset), (None, None))
-            admitted = insert.admitted
-            arrivals.append(
-                Arrival(
-                    ask,
-                    admitted.rows,
-                    len(admitted.payload),
-                    insert.mode,
-                    insert.key,
-                    insert.offset,
-                    insert.digest,
-                    same,
-                    last_offset,
-                )
-            )
-        queue, effects = step(table.queue, Arrived(tuple(arrivals), now_ms))
-        chain = table.chain
-        for effect in effects:
-            if isinstance(effect, Append):
-                group = _group(table, effect, by_ask, chain, now_ms)
-                turn.groups.append(group)
-                chain = group.segment.chain
-                self.counts["records"] += len(effect.inserts)
-                self.counts["rows"] += sum(arrival.rows for _, arrival in effect.inserts)
-            else:
-                turn.effects.append((table, effect))
-        turn.states[table.location] = (queue, chain)
+        turn.take(table, inserts, self._log, self._numbers, now_ms)
 
-    def _known_of(
-        self, table: TableQueue, inserts: Sequence[Insert]
-    ) -> dict[tuple[str, int], tuple[Known | None, int | None]]:
-        """What the log remembers of the inserts' labels and channels."""
-        keyed = [insert for insert in inserts if insert.key]
-        if not keyed:
-            return {}
-        found = self._log.remembered(table.location, [insert.key for insert in keyed])
-        known: dict[tuple[str, int], tuple[Known | None, int | None]] = {}
-        for insert in keyed:
-            remembered = found.get(insert.key)
-            if remembered is not None:
-                same = remembered.inserts.get(insert.offset)
-                known[insert.key, insert.offset] = (
-                    None if same is None else Known(*same),
-                    remembered.last_offset,
-                )
-        return known
-
-    def _append(self, turn: _Turn) -> None:
+    def _append(self, turn: Turn) -> None:
         """Make durable what was decided."""
         if not turn.groups:
             return
@@ -343,8 +235,10 @@ class QueueThread:
         self.counts["groups"] += 1
         reach("log.appended")
 
-    def _carry_out(self, turn: _Turn) -> None:
+    def _carry_out(self, turn: Turn) -> None:
         """What was decided is durable: it is the state now, and everybody is told."""
+        self._asks |= {ask: insert.answer for ask, insert in turn.waiting.items()}
+        self.counts.update(turn.counts)
         for location, (queue, chain) in turn.states.items():
             table = self._tables.all[location]
             table.queue, table.chain = queue, chain
@@ -449,6 +343,7 @@ class QueueThread:
 
     def _fail_all(self) -> None:
         waiting: list[Answered | Future[None]] = list(self._asks.values())
+        waiting += [item.answer for item in self._taken if item.answer is not None]
         self._asks.clear()
         with contextlib.suppress(queues.Empty):
             while True:
@@ -456,30 +351,3 @@ class QueueThread:
                 if item is not None and item.answer is not None:
                     waiting.append(item.answer)
         fail(waiting, self.gone())
-
-
-def _group(
-    table: TableQueue, append: Append, by_ask: dict[int, Insert], chain: int, now_ms: int
-) -> Appended:
-    records = []
-    keys = []
-    for lsn, arrival in append.inserts:
-        admitted = by_ask[arrival.ask].admitted
-        records.append(
-            Record(
-                lsn,
-                admitted.format,
-                admitted.schema_id,
-                admitted.rows,
-                now_ms,
-                admitted.payload,
-                arrival.key,
-                arrival.offset,
-                arrival.digest,
-            )
-        )
-        if arrival.key:
-            keys.append(Keyed(arrival.key, arrival.offset, lsn, arrival.digest))
-    return Appended(
-        table.location, stored_name(table.name), seal(records, chain), tuple(keys), now_ms
-    )

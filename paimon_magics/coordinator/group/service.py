@@ -27,7 +27,8 @@ from paimon_magics.coordinator.group.loading import Loading
 from paimon_magics.coordinator.group.logs import DeadLetter, Log
 from paimon_magics.coordinator.group.places import Places
 from paimon_magics.coordinator.group.queue_events import Closed, Event, FlushAsked, Ticked
-from paimon_magics.coordinator.group.queue_thread import Asked, Insert, Loader, QueueThread, Work
+from paimon_magics.coordinator.group.queue_items import Asked, Insert, Work
+from paimon_magics.coordinator.group.queue_thread import Loader, QueueThread
 from paimon_magics.coordinator.group.queue_values import Answer, Thresholds
 from paimon_magics.coordinator.group.table_queues import TableQueue, TableQueues
 from paimon_magics.coordinator.group.witness import Witness

@@ -27,7 +27,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.facts import Facts, mode_of
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes, admitted_stream
-from paimon_magics.coordinator.group.queue_thread import Insert
+from paimon_magics.coordinator.group.queue_items import Insert
 from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode
 from paimon_magics.coordinator.group.requests import (
     answer_document,

@@ -2,118 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.database import Change
 from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.logs import Log
 from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.queue_thread import Insert
 from paimon_magics.coordinator.group.queue_values import (
     Accepted,
-    Answer,
     Mode,
     Reason,
     Refused,
-    Thresholds,
 )
-from paimon_magics.coordinator.group.requests import digest_of
-from paimon_magics.coordinator.group.service import GroupCommit
-from paimon_magics.coordinator.group.witness import Witness
-from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
-from paimon_magics.coordinator.store import open_store
 from paimon_magics.errors import SetupError
-from paimon_magics.settings import Settings
 from paimon_magics.tables.stores import LocalStore
-from tests.coordinator.group.serving import SLOW, TABLE, table_sql
+from tests.coordinator.group.kept import Kept
 from tests.coordinator.postgres import PostgresServer
-from tests.coordinator.process import create_table, read, wait_until
 
 _TABLES = ("log_tables", "log_segments", "log_keys")
-
-
-class Kept:
-    """A warehouse whose log is opened again and again, and may be put back to what it was."""
-
-    def __init__(self, folder: Path, open_log: Callable[[], Log]) -> None:
-        self.folder = folder
-        self.open_log = open_log
-        self.catalog = create_table(folder / "warehouse", table_sql(options=SLOW))
-        self.now_ms = 1_800_000_000_000
-        self.starts = 0
-        self.running = False
-
-    def start(self) -> None:
-        state = self.folder / f"state{self.starts}"
-        state.mkdir()
-        self.starts += 1
-        limits = Limits(receipt_retention_ms=1_000)
-        self.coordinator = Coordinator(self.catalog, open_store(state), Settings(), limits)
-        self.coordinator.start()
-        log = self.open_log()
-        self.witness = Witness(LocalStore(), self.catalog.warehouse, log.id, log.name, "a test")
-        self.group = GroupCommit(
-            self.catalog,
-            self.coordinator,
-            log,
-            self.witness,
-            Settings(),
-            own=lambda: None,
-            may_answer=lambda: None,
-            thresholds=Thresholds(),
-            label_retention_ms=3_600_000,
-            clock=lambda: self.now_ms,
-        )
-        self.group.start()
-        self.running = True
-
-    def end(self) -> None:
-        """Leave it as a death would: what waits is not loaded, and nothing is noted."""
-        if self.running:
-            self.running = False
-            self.group._refusing = True
-            self.group._thread.stopping = True
-            self.group._ticker.join()
-            self.group._loading.end()
-            self.group._thread.end()
-            self.group._flusher.close()
-            self.group._log.close()
-            self.coordinator.stop()
-
-    def insert(self, id: int, label: str = "") -> Answer:
-        facts = self.group.known_tables.load("default", "t")
-        admitted = facts.door.json(json.dumps({"rows": [[id, "a"]]}).encode())
-        answer: Future[Answer] = Future()
-        key = f"l:{label}" if label else ""
-        digest = digest_of(admitted) if label else b""
-        self.group.submit(Insert(facts, admitted, Mode.ASYNC, answer, key, -1, digest))
-        return answer.result(30)
-
-    def flush(self) -> Answer:
-        facts = self.group.known_tables.load("default", "t")
-        return self.group.flush(facts.location).result(30)
-
-    def note(self) -> None:
-        """Let the time come at which the warehouse is told what was acknowledged."""
-        facts = self.group.known_tables.load("default", "t")
-        self.now_ms += 10_000
-        table = self.group.tables[facts.location]
-        wait_until(lambda: table.noted == table.queue.acknowledged)
-
-    def reopen(self, *, accept_loss: bool) -> None:
-        facts = self.group.known_tables.load("default", "t")
-        self.group.reopen(facts, accept_loss=accept_loss)
-
-    def ids(self) -> list[object]:
-        return [row["id"] for row in read(self.catalog, TABLE)]
 
 
 class Backup:

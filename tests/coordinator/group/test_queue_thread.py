@@ -1,0 +1,52 @@
+"""The thread that owns the queues: everybody who asks gets an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.group.database_log import DatabaseLog
+from paimon_magics.coordinator.group.logs import Remembered
+from paimon_magics.coordinator.group.queue_values import Accepted, Mode
+from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.errors import SetupError
+from tests.coordinator.group.kept import Kept
+
+
+class Troubled(DatabaseLog):
+    """A log that does not answer for a moment, or never again, when it is asked for a label."""
+
+    trouble: Exception | None = None
+
+    def remembered(self, location: str, keys: Sequence[str]) -> dict[str, Remembered]:
+        if self.trouble is not None:
+            trouble, Troubled.trouble = self.trouble, None
+            raise trouble
+        return super().remembered(location, keys)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    made = Kept(tmp_path, lambda: Troubled(SqliteDatabase(tmp_path / "log.sqlite")))
+    made.start()
+    return made
+
+
+def test_an_insert_is_answered_when_its_label_can_not_be_looked_up(kept: Kept) -> None:
+    Troubled.trouble = StoreUnavailableError("The disk is full.")
+    with pytest.raises(StoreUnavailableError, match="full"):
+        kept.insert(1, "one")
+    assert kept.insert(1, "one") == Accepted(1, Mode.ASYNC)
+    assert kept.group.counts["records"] == 1
+    kept.end()
+
+
+def test_and_when_the_log_is_lost_at_that_moment(kept: Kept) -> None:
+    Troubled.trouble = StoreLostError("It is another one.")
+    with pytest.raises(SetupError, match="stopped: It is another one"):
+        kept.insert(1, "one")
+    assert kept.group.problem
+    kept.end()
