@@ -63,6 +63,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
         limit=limit,
         dry_run=options.dry_run,
         include_buffer=options.include_buffer,
+        wait=options.wait,
     )
     if options.limit is None:
         outcome.show_at_most(magics.shown_rows(session))

@@ -10,12 +10,14 @@ import keyword
 import re
 import shlex
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from paimon_magics.errors import InvalidValueError, StatementSyntaxError, UnknownNameError, nearest
 
 __all__ = [
     "CELL_OPTIONS",
     "RESULT_TYPES",
+    "WAITS",
     "CellOption",
     "CellOptions",
     "read_cell",
@@ -24,6 +26,7 @@ __all__ = [
 
 _BACK_QUOTED = re.compile(r"`(?:[^`]|``)+`")
 RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
+WAITS = ("durable", "visible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ CELL_OPTIONS = (
     CellOption(
         ("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"
     ),
+    CellOption(("--wait",), "WAIT", f"when a small insert is answered: {', '.join(WAITS)}"),
     CellOption(("--explain",), "", "show how the last statement would run; run nothing"),
     CellOption(("--dry-run",), "", "check and plan every statement; run nothing"),
     CellOption(("--preview",), "", "show what an overwrite would take away; write nothing"),
@@ -65,6 +69,7 @@ class CellOptions:
     type: str | None = None
     limit: int | None = None
     include_buffer: bool = False
+    wait: Literal["durable", "visible"] | None = None
     explain: bool = False
     dry_run: bool = False
     preview: bool = False
@@ -190,6 +195,13 @@ def _with_value(options: CellOptions, field: str, flag: str, value: str) -> Cell
                     hint=nearest(value, RESULT_TYPES, what="types"),
                 )
             return replace(options, type=value)
+        case "wait":
+            if value not in WAITS:
+                raise InvalidValueError(
+                    f"`{flag} {value}` says no time of answering.",
+                    hint=nearest(value, WAITS, what="values of `--wait`"),
+                )
+            return replace(options, wait=value)  # type: ignore[arg-type]
         case _:
             if not value.isascii() or not value.isdigit():
                 raise InvalidValueError(

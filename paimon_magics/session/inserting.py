@@ -37,6 +37,7 @@ from paimon_magics.tables.types import arrow_schema
 __all__ = [
     "PendingInsert",
     "Wait",
+    "check_wait",
     "flush_queue",
     "flush_table",
     "in_order",
@@ -82,10 +83,7 @@ def insert_rows(
 
     Raises InvalidValueError for what is no rows, errors of the table's name.
     """
-    if wait is not None and wait not in _WAITS:
-        raise InvalidValueError(
-            f"`wait` can't be '{wait}'.", hint=nearest(wait, _WAITS, what="values of `wait`")
-        )
+    check_wait(wait)
     table = _loaded(connection, name)
     given = _arrow(rows, table.definition)
     inserts = _taker(connection, table)
@@ -104,10 +102,22 @@ def insert_rows(
     return PendingInsert(connection, table, answer, wait == "visible")
 
 
+def check_wait(wait: str | None) -> None:
+    """Raise InvalidValueError for what is no `Wait`."""
+    if wait is not None and wait not in _WAITS:
+        raise InvalidValueError(
+            f"`wait` can't be '{wait}'.", hint=nearest(wait, _WAITS, what="values of `wait`")
+        )
+
+
 def run_insert_statement(
-    connection: Connection, insert: Insert, parameters: Mapping[str, object]
+    connection: Connection,
+    insert: Insert,
+    parameters: Mapping[str, object],
+    wait: str | None = None,
 ) -> Outcome:
-    """Run an INSERT … VALUES: as a small insert, where the table takes them."""
+    """Run an INSERT … VALUES: as a small insert, where the table takes them; answered as `wait`
+    says, else in the table's mode."""
     prepared = prepare_insert(connection, insert, parameters)
     inserts = None if insert.overwrite else _taker(connection, prepared.table)
     if inserts is None or not insert.source.is_values:
@@ -126,9 +136,10 @@ def run_insert_statement(
     answer = inserts.insert(
         prepared.table.name,
         pa.Table.from_batches(batches, schema),
+        mode="async_mode" if wait is not None else None,
         version=version_of(identity_of(prepared.table), prepared.table.definition),
     )
-    outcome = PendingInsert(connection, prepared.table, answer, False).outcome()
+    outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
     outcome.statement = insert.text
     return outcome
 

@@ -25,6 +25,7 @@ from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.guarding import check_confirmed, may_take_away
 from paimon_magics.session.inserting import (
     Wait,
+    check_wait,
     flush_table,
     in_order,
     insert_rows,
@@ -121,19 +122,22 @@ class Session:
         limit: int | None = None,
         dry_run: bool = False,
         include_buffer: bool = False,
+        wait: Wait | None = None,
     ) -> Outcome:
         """Run the statements of `text` in order and return the last one's outcome.
 
         `parameters` are the values of bind names (`:day`); Spark binds them, they never become
         part of the text. `limit` cuts the rows of a query. `dry_run` checks and plans everything
         and runs nothing. With `include_buffer` queries see small inserts that are acknowledged and
-        not loaded yet, in tables read as they are now. The first error stops: statements before it
-        have happened.
+        not loaded yet, in tables read as they are now. `wait` is when an INSERT … VALUES that is a
+        small insert is answered, as in `insert`. The first error stops: statements before it have
+        happened.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
         """
         self._check_open()
+        check_wait(wait)
         statements = parse_cell(text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
@@ -143,7 +147,7 @@ class Session:
         for statement in statements:
             started = time.monotonic()
             try:
-                outcome = self._run(statement, values, include_buffer)
+                outcome = self._run(statement, values, include_buffer, wait)
             except Exception as error:
                 self._check_spark(error)
                 raise
@@ -353,13 +357,21 @@ class Session:
             ) from error
 
     def _run(
-        self, statement: Statement, parameters: dict[str, object], include_buffer: bool
+        self,
+        statement: Statement,
+        parameters: dict[str, object],
+        include_buffer: bool,
+        wait: Wait | None,
     ) -> Outcome:
         with in_order(self._connection, statement):
-            return self._run_now(statement, parameters, include_buffer)
+            return self._run_now(statement, parameters, include_buffer, wait)
 
     def _run_now(
-        self, statement: Statement, parameters: dict[str, object], include_buffer: bool
+        self,
+        statement: Statement,
+        parameters: dict[str, object],
+        include_buffer: bool,
+        wait: Wait | None,
     ) -> Outcome:
         connection = self._connection
         if is_for_spark(connection, statement):
@@ -380,7 +392,7 @@ class Session:
                     display_rows=connection.settings.display_rows,
                 )
             case Insert():
-                return run_insert_statement(connection, statement, parameters)
+                return run_insert_statement(connection, statement, parameters, wait)
             case TruncateTable():
                 table = connection.load(statement.name, statement.text, 0)
                 specs = truncate_specs(connection, statement, table, parameters)

@@ -147,6 +147,19 @@ def test_values_of_a_cell_are_a_small_insert_and_other_statements_see_them(
     assert events.run("SELECT id FROM events").to_arrow().num_rows == 0
 
 
+def test_a_statement_says_when_it_is_answered(events: Session) -> None:
+    durable = events.run("INSERT INTO events VALUES (1, 'a')", wait="durable")
+    assert "loaded with others soon" in str(durable)
+    visible = events.run("INSERT INTO events VALUES (2, 'b')", wait="visible")
+    assert "visible in snapshot 1" in str(visible)
+    assert [id for id, _ in rows(events)] == [1, 2]
+    events.run("ALTER TABLE events SET TBLPROPERTIES ('group_commit_mode' = 'sync_mode')")
+    durable = events.run("INSERT INTO events VALUES (3, 'c')", wait="durable")
+    assert "loaded with others soon" in str(durable)
+    with pytest.raises(InvalidValueError, match="`wait` can't be 'soon'"):
+        events.run("SELECT 1", wait="soon")  # type: ignore[arg-type]
+
+
 def test_threads_and_tasks_share_requests_and_each_gets_its_answer(events: Session) -> None:
     def insert(number: int) -> None:
         for n in range(20):
