@@ -105,6 +105,14 @@ def main() -> None:
         _in_a_browser(layout, Path(folder))
 
 
+def _sent_bytes(layout: Layout, packed: bytes, state: dict[str, Any]) -> int:
+    """What a notebook's page gets: the widget's state, and the text and static page beside it."""
+    from paimon_widgets.layout_page import layout_html
+
+    beside = {"text/plain": str(layout), "text/html": layout_html(layout)}
+    return len(packed) + len(json.dumps(state)) + len(json.dumps(beside))
+
+
 def _in_a_browser(layout: Layout, folder: Path) -> None:
     from paimon_widgets.assets import script, style
     from paimon_widgets.layout_view import LayoutView
@@ -115,8 +123,7 @@ def _in_a_browser(layout: Layout, folder: Path) -> None:
         name: getattr(view, name) for name in names if name not in ("layout", "tabbable", "tooltip")
     }
     packed = state.pop("values")
-    sent = len(packed) + len(json.dumps(state))
-    print(f"{'sent to a browser':22} {sent:,} bytes")
+    print(f"{'sent to a browser':22} {_sent_bytes(layout, packed, state):,} bytes")
     program = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if program is None:
         print("no Chromium: how it is painted was not measured")

@@ -21,6 +21,7 @@ from paimon_magics.errors import (
     InvalidValueError,
     StatementSyntaxError,
     UnknownNameError,
+    UnsupportedStatementError,
     nearest,
 )
 from paimon_magics.magics.namespace import Variables, filled_in
@@ -60,12 +61,35 @@ def run_line(magics: PaimonMagics, line: str) -> object:
         name = "help"
     for verb in VERBS:
         if verb.name == name:
-            return verb.run(magics, argument.strip())
+            try:
+                return verb.run(magics, argument.strip())
+            except UnknownNameError:
+                of_a_view = _of_a_view(verb, argument.strip())
+                if of_a_view is None:
+                    raise
+                raise of_a_view from None
     if _BEGINS_SQL.match(line.strip()):
         hint = "SQL stands in a cell that begins with %%paimon, below that line."
     else:
         hint = nearest(name, [verb.name for verb in VERBS], what="verbs")
     raise UnknownNameError(f"%paimon has no verb `{name}`.", hint=hint)
+
+
+def _of_a_view(verb: Verb, argument: str) -> UnsupportedStatementError | None:
+    """What is said of a view of Spark's where a verb is about tables; None of other names."""
+    from paimon_magics.session.opening import active_session
+
+    session = active_session()
+    name = argument.partition(" ")[0].strip("`")
+    if session is None or not name or "TABLE" not in verb.usage:
+        return None
+    views = (one.name for one in session.spark.catalog.listTables() if one.isTemporary)
+    if name.lower() not in views:
+        return None
+    return UnsupportedStatementError(
+        f"`{name}` is a temporary view of Spark's, which has no files and no snapshots.",
+        hint="Name one of Paimon's tables; %paimon tables lists both.",
+    )
 
 
 def _connect(magics: PaimonMagics, argument: str) -> object:

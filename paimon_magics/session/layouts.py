@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.layouts import (
-    CELLS,
     SizeHistogram,
     by_partition,
     cells,
@@ -70,6 +69,11 @@ class Layout:
         """How many of the files are small, of one."""
         return self.figures.small_files / max(self.figures.files, 1)
 
+    @property
+    def has_partitions(self) -> bool:
+        """Whether the table is partitioned; one without files counts as such."""
+        return not self.data.num_rows or self.data.column("partition")[0].as_py() != ""
+
     def partitions(self) -> pa.Table:
         """The same sums for each partition."""
         return by_partition(self.data)
@@ -115,7 +119,8 @@ class Layout:
     def __str__(self) -> str:
         if not self.data.num_rows:
             return self.summary()
-        shown = self.largest().select([name for name in CELLS.names if name != "last_update_time"])
+        left_out = ["last_update_time", *([] if self.has_partitions else ["partition"])]
+        shown = self.largest().drop_columns(left_out)
         rest = self.data.num_rows - shown.num_rows
         more = f"\n{count_text(rest, 'more bucket')} with fewer bytes" if rest else ""
         lines = "\n".join(filter(None, (self.summary(), self.skew())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -59,7 +60,9 @@ def main(folder: Path) -> None:
             page.set_viewport_size({"width": 1180, "height": 2400})
             lab.open(page, "gallery.ipynb")
             lab.run_all(page)
-            page.get_by_text("| Idle").first.wait_for(timeout=300_000)
+            last = page.locator(".jp-CodeCell .jp-InputPrompt").last
+            last.get_by_text(re.compile(r"\[\d+\]:")).wait_for(timeout=300_000)
+            page.get_by_text("| Idle").first.wait_for(timeout=60_000)
             page.wait_for_timeout(3_000)
             _work(page)
             for theme in ("Light", "Dark"):

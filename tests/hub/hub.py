@@ -30,6 +30,7 @@ class Hub:
 
     def __init__(self, folder: Path, proxy: Path) -> None:
         self.folder = folder
+        self._browsers: list[httpx.Client] = []
         ports = _free_ports(4)
         self.address = f"http://127.0.0.1:{ports[0]}"
         self.coordinator = f"http://127.0.0.1:{ports[1]}{SERVICE}"
@@ -75,6 +76,8 @@ class Hub:
         return self._log.read_text()[-5000:]
 
     def stop(self) -> None:
+        for browser in self._browsers:
+            browser.close()
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(30)
@@ -83,7 +86,9 @@ class Hub:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def user(self, name: str) -> User:
-        return User(self, name)
+        user = User(self, name)
+        self._browsers.append(user.browser)
+        return user
 
 
 class User:

@@ -282,3 +282,16 @@ def test_use_changes_the_database_of_unqualified_names(run: Run) -> None:
     run("%%paimon\nCREATE DATABASE shop; CREATE TABLE shop.events (id INT)")
     assert str(run("%paimon use shop")) == "The current database is `shop`."
     assert str(run("%%paimon\nSELECT * FROM events")) == "id\n--\n0 rows"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("line", ["layout numbers", "diff `numbers` 1..2", "history numbers"])
+def test_a_view_of_sparks_is_told_from_a_table_that_is_missing(
+    connected: InteractiveShell, line: str
+) -> None:
+    connected.run_cell("%%paimon\nCREATE OR REPLACE TEMPORARY VIEW numbers AS SELECT 1 AS n")
+    failed = connected.run_cell(f"%paimon {line}").error_in_exec
+    assert isinstance(failed, UnsupportedStatementError)
+    assert "`numbers` is a temporary view of Spark's" in failed.message
+    connected.run_cell("%%paimon\nDROP VIEW numbers")
+    assert isinstance(connected.run_cell(f"%paimon {line}").error_in_exec, UnknownNameError)

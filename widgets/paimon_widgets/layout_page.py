@@ -21,7 +21,7 @@ __all__ = ["layout_html"]
 
 _Grid = npt.NDArray[np.uint8]
 
-_DRAWN = (60, 200)  # rows and columns of a static picture at most
+_DRAWN = (60, 160)  # rows and columns of a static picture at most
 _ROWS_MAX = 20
 _LABEL_MAX = 32
 _TITLES = ("partition", "bucket", "size", "rows", "files", "small", "level 0", "sorted runs")
@@ -44,13 +44,18 @@ def layout_html(layout: Layout) -> str:
         )
         for row in layout.largest(_ROWS_MAX).to_pylist()
     ]
+    first = 0 if layout.has_partitions else 1
     left_out = layout.data.num_rows - len(largest)
     parts = [
         paragraph(layout.summary()),
         *([paragraph(layout.skew())] if layout.skew() else []),
         _map_svg(packed_cells(layout), layout),
         chart_svg(histogram_chart(layout.histogram, layout.name)),
-        table(_TITLES, largest, "Buckets, those with the most bytes first"),
+        table(
+            _TITLES[first:],
+            [row[first:] for row in largest],
+            "Buckets, those with the most bytes first",
+        ),
     ]
     if left_out:
         parts.append(paragraph(f"{left_out:,} more buckets with fewer bytes"))
@@ -64,20 +69,28 @@ def _map_svg(packed: PackedCells, layout: Layout) -> str:
     drawn = _shrunk(grid, rows, columns)
     side = max(4, min(16, 640 // columns))
     labels, left = _labels(packed, layout, side) if rows == packed.height else ("", 0)
-    rectangles = "".join(
-        f'<rect x="{left + x * side}" y="{y * side}" width="{side - 1}" height="{side - 1}" '
-        f'fill="{colour(int(drawn[y, x]))}"/>'
-        for y in range(rows)
-        for x in range(columns)
-        if drawn[y, x]
-    )
+    squares = _squares(drawn, left, side)
     what = "a row for each partition, a column for each bucket" if packed.is_matrix else "in order"
     title = html.escape(f"Bytes of each bucket of {layout.name}: {what}; yellow has most")
     width, height = left + columns * side, rows * side
     return (
         f'<p>{title}</p><svg role="img" aria-label="{title}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-size="11" fill="currentColor">'
-        f"{labels}{rectangles}</svg>"
+        f"{labels}{squares}</svg>"
+    )
+
+
+def _squares(drawn: _Grid, left: int, side: int) -> str:
+    """The cells as squares: one path for each colour, which is a quarter of what a rectangle for
+    each cell would be."""
+    found: dict[int, list[str]] = {}
+    wide = side - 1
+    for y, x in np.argwhere(drawn).tolist():
+        square = f"M{left + x * side} {y * side}h{wide}v{wide}h-{wide}z"
+        found.setdefault(int(drawn[y, x]), []).append(square)
+    return "".join(
+        f'<path fill="{colour(value)}" d="{"".join(squares)}"/>'
+        for value, squares in sorted(found.items())
     )
 
 

@@ -43,7 +43,8 @@ function render({ model, el }) {
   const scale = element("span", "", { class: "scale" });
   const least = element("span");
   const most = element("span");
-  scale.append(least, element("i"), most);
+  const colour = element("i");
+  scale.append(least, colour, most);
   const closer = element("button", "+", { type: "button", "aria-label": "larger" });
   const farther = element("button", "−", { type: "button", "aria-label": "smaller" });
   const bar = element("div", "", { class: "bar" });
@@ -97,8 +98,10 @@ function render({ model, el }) {
       image.data[i * 4 + 3] = colours[from + 3];
     }
     context.putImageData(image, 0, 0);
-    least.textContent = metrics[metric][1];
-    most.textContent = metrics[metric][2];
+    const [, from, to] = metrics[metric];
+    least.hidden = colour.hidden = from === to;
+    least.textContent = from;
+    most.textContent = from === to ? `all ${to}` : to;
     el.dataset.painted = String(performance.now());
   }
 
