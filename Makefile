@@ -70,11 +70,15 @@ $(STAMP): requirements.lock pyproject.toml
 python:  ## print the interpreter that `make env` would make .venv with
 	@$(FIND_PYTHON); echo "$$python"
 
+# Lab asks no host for news or newer versions, and nobody whether it may.
+QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+
 .PHONY: lab
 lab: $(STAMP)  ## open the notebooks in JupyterLab, on this machine only
+	@mkdir -p $(VENV)/etc/jupyter/labconfig
+	@echo '$(QUIET_LAB)' > $(VENV)/etc/jupyter/labconfig/default_setting_overrides.json
 	@$(BIN)/python -m jupyter lab --ServerApp.ip=127.0.0.1 $$(test "$$(id -u)" != 0 || echo --allow-root) \
-	  --ServerApp.root_dir=notebooks --LabApp.news_url=None \
-	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(LAB_ARGS)
+	  --ServerApp.root_dir=notebooks $(LAB_ARGS)
 
 .PHONY: check
 check: $(STAMP)  ## style, types and the ladder of imports: seconds
