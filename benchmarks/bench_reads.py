@@ -104,7 +104,7 @@ def point(session: paimon_magics.Session) -> None:
         session.run(f"INSERT INTO points SELECT id AS k, {VALUES} FROM {rows}")
     query = f"SELECT * FROM {{}} WHERE k = {ROWS // 2}"
     compare(session, "one key among 40 files", "points", query)
-    print(session.run("EXPLAIN " + query.format("points")).text)
+    print(session.run("EXPLAIN " + query.format("points")))
 
 
 def files(session: paimon_magics.Session) -> None:

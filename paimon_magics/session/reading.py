@@ -28,7 +28,6 @@ from paimon_magics.statements.used_columns import used_names
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.data_reads import DataRead, plan_data_read
 from paimon_magics.tables.live_files import ManifestFolder
-from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.system_tables import is_catalog_table, is_metadata, metadata_table
 from paimon_magics.tables.time_travel import Resolved, State, find_target, snapshot_ids
 
@@ -372,8 +371,7 @@ def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
         read.planned.splits,
         changed=read.changed_parts,
         slots=connection.slots,
-        spark_opens_store=local_path(table.location) is not None
-        or table.location.startswith("hdfs:"),
+        spark_opens_store=read.stores <= {"file", "hdfs"},
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -42,10 +43,14 @@ from paimon_magics.tables.types import fields_of
 __all__ = ["DataRead", "merge_rule", "plan_data_read", "row_view", "shown_schema"]
 
 
+_LOCAL = "file"
+
+
 @dataclass(frozen=True)
 class DataRead:
     """What to read, and how: `planned` has raw files and splits, `reader` reads splits and raw
-    files alike. `fields` are all of the schema that is read, `schemas` those of its files."""
+    files alike. `fields` are all of the schema that is read, `schemas` those of its files, `stores`
+    the schemes of the places where files can lie."""
 
     definition: TableDefinition
     target: Target
@@ -54,6 +59,7 @@ class DataRead:
     planned: PlannedSplits
     reader: SplitReader
     schemas: TableSchemas
+    stores: frozenset[str]
     predicates: tuple[ColumnPredicate, ...] = ()
 
     def with_columns(self, columns: Sequence[str]) -> DataRead:
@@ -128,13 +134,15 @@ def plan_data_read(
     planned = plan_splits(
         table, definition, target, view, folder, schemas, predicates, unordered=unordered
     )
+    own = _LOCAL if local_path(table.location) is not None else urlsplit(table.location).scheme
+    stores = planned.stores_elsewhere | {own}
     stored = {schema_id: schemas.fields(schema_id) for schema_id in planned.schema_ids}
     _check_types(table, fields, stored)
     needed = set(names) if not isinstance(target, Difference) else {f.name for f in fields}
     if rule is not None:
         needed |= _needed(rule)
     files = FileReader(
-        access=FileAccess(None if local_path(table.location) is not None else table.paimon.file_io),
+        access=_access(table, stores),
         schemas=stored,
         wanted=tuple(field for field in fields if field.name in needed),
         system=(SEQUENCE, KIND) if rule is not None else (),
@@ -151,8 +159,20 @@ def plan_data_read(
         planned,
         SplitReader(files, rule, view, names),
         schemas,
+        stores,
         predicates,
     )
+
+
+def _access(table: Table, stores: frozenset[str]) -> FileAccess:
+    """How tasks open files that lie in these stores."""
+    if stores == {_LOCAL}:
+        return FileAccess()
+    if len(stores) == 1:
+        return FileAccess(table.paimon.file_io)
+    from pypaimon.filesystem.resolving_file_io import ResolvingFileIO
+
+    return FileAccess(ResolvingFileIO(table.paimon.file_io.properties))
 
 
 def _conditions(

@@ -45,6 +45,7 @@ from paimon_magics.tables.stored_files import (
     raw_files,
     schema_ids,
     stored_files,
+    stores_elsewhere,
 )
 from paimon_magics.tables.table_schemas import TableSchemas
 from paimon_magics.tables.time_travel import Changes, Difference, State, Target
@@ -57,12 +58,14 @@ _Ints = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class PlannedSplits:
     """What a read consists of. `schema_ids` are those of all files. `funnel` is what was left after
-    each step of leaving files out."""
+    each step of leaving files out. `stores_elsewhere` are the schemes of files that are not in the
+    table's folder."""
 
     raw: tuple[RawFiles, ...] = ()
     splits: tuple[TaskSplit, ...] = ()
     schema_ids: frozenset[int] = field(default_factory=frozenset)
     funnel: tuple[FunnelStep, ...] = ()
+    stores_elsewhere: frozenset[str] = frozenset()
 
 
 def plan_splits(
@@ -96,7 +99,8 @@ def plan_splits(
             found = planner.changes(target)
         case Difference():
             found = planner.difference(target)
-    return replace(found, funnel=tuple(planner.choice.funnel))
+    funnel = tuple(planner.choice.funnel)
+    return replace(found, funnel=funnel, stores_elsewhere=frozenset(planner.stores_elsewhere))
 
 
 class _Planner:
@@ -119,6 +123,7 @@ class _Planner:
         # Options are looked up once, not for each of many thousand buckets.
         self._of_tasks = definition.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
         self.choice = choice
+        self.stores_elsewhere: set[str] = set()
         self._unordered = unordered
 
     def state(self, target: State) -> PlannedSplits:
@@ -193,7 +198,7 @@ class _Planner:
         if not files.num_rows:
             return PlannedSplits()
         files, groups = by_bucket(files)
-        paths = file_paths(self._paimon, self._definition, files, groups)
+        paths = self._paths(files, groups)
         plain = self._plain_groups(files, groups, merges=merges)
         # Where no row hides another one, values tell which files are of use.
         useful = np.ones(files.num_rows, dtype=bool)
@@ -274,13 +279,17 @@ class _Planner:
         names = files["file_name"].slice(group.start, len(group)).to_pylist()
         return any((partition, bucket, name) in deletions for name in names)
 
+    def _paths(self, files: pa.Table, groups: Sequence[range]) -> list[str]:
+        self.stores_elsewhere |= stores_elsewhere(files)
+        return file_paths(self._paimon, self._definition, files, groups)
+
     def _sections_by_bucket(
         self, files: pa.Table, deletions: Mapping[tuple[bytes, int, str], Deletions]
     ) -> dict[tuple[bytes, int], tuple[Section, ...]]:
         if not files.num_rows:
             return {}
         files, groups = by_bucket(files)
-        paths = file_paths(self._paimon, self._definition, files, groups)
+        paths = self._paths(files, groups)
         ranks = KeyRanks(files, self._definition)
         stored = iter(stored_files(files, np.arange(files.num_rows), paths, deletions))
         keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)

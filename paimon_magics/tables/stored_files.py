@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.splits import Deletions, RawFiles, StoredFile
 from paimon_magics.tables.types import arrow_type
 
-__all__ = ["by_bucket", "file_paths", "raw_files", "schema_ids", "stored_files"]
+__all__ = ["by_bucket", "file_paths", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -57,6 +58,12 @@ def file_paths(
             folder = folders[partition] = folder.removesuffix(bucket)
         paths += [external[i] or f"{folder}{bucket}/{names[i]}" for i in group]
     return paths
+
+
+def stores_elsewhere(files: pa.Table) -> frozenset[str]:
+    """The schemes of the paths of files that are not in the table's folder."""
+    external = files["external_path"].drop_null().to_pylist()
+    return frozenset(urlsplit(path).scheme or "file" for path in external)
 
 
 def _partition_values(

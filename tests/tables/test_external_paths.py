@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +18,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.data_reads import DataRead, plan_data_read
 from paimon_magics.tables.system_tables import metadata_table
+from tests.backends.s3 import Bucket, s3_server
 
 FIELDS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -22,6 +26,24 @@ FIELDS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string()
 def files_of(read: DataRead) -> list[str]:
     raw = [path for files in read.planned.raw for path in files.paths]
     return raw + [file.path for split in read.planned.splits for file in split.files]
+
+
+def write(catalog: Catalog, rows: dict[str, list[object]], place: str | None = None) -> None:
+    table = catalog.paimon.get_table("default.t")
+    if place is not None:
+        table = table.copy({"data-file.external-paths": place})
+    builder = table.new_batch_write_builder()
+    writer, commit = builder.new_write(), builder.new_commit()
+    writer.write_arrow(pa.table(rows, schema=FIELDS))
+    commit.commit(writer.prepare_commit())
+    writer.close()
+    commit.close()
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    with s3_server() as server:
+        yield server.bucket()
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])
@@ -37,13 +59,7 @@ def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
     schema = Schema.from_pyarrow_schema(FIELDS, primary_keys=keys, options=options)
     catalog.paimon.create_table("default.t", schema, False)
     for number in range(3):
-        builder = catalog.paimon.get_table("default.t").new_batch_write_builder()
-        writer, commit = builder.new_write(), builder.new_commit()
-        rows = {"k": [1, 2 + number], "v": [f"new {number}", f"only {number}"]}
-        writer.write_arrow(pa.table(rows, schema=FIELDS))
-        commit.commit(writer.prepare_commit())
-        writer.close()
-        commit.close()
+        write(catalog, {"k": [1, 2 + number], "v": [f"new {number}", f"only {number}"]})
     read = plan_data_read(catalog.load(TableName("t", "default")), ViewKind.TABLE)
     paths = files_of(read)
     assert len(paths) == 3
@@ -58,3 +74,38 @@ def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     with pytest.raises(TableDamagedError, match=r"/(one|two)/bucket-0/"):
         list(read.rows())
+
+
+@pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])
+@pytest.mark.parametrize("resolving", [False, True], ids=["", "resolving-file-io"])
+def test_files_in_another_store_than_the_table_are_read(
+    tmp_path: Path, bucket: Bucket, keys: list[str], *, resolving: bool
+) -> None:
+    """pypaimon writes such only where the catalog resolves each path; we read them anyway."""
+    options = {key: value for key, value in bucket.options.items() if key != "warehouse"}
+    here = {"warehouse": str(tmp_path / "warehouse"), **options}
+    catalog = Catalog.open({**here, "resolving-file-io.enabled": "true"})
+    catalog.paimon.create_database("default", True)
+    places = f"file://{tmp_path}/elsewhere", f"{bucket.options['warehouse']}/elsewhere"
+    schema = Schema.from_pyarrow_schema(
+        FIELDS,
+        primary_keys=keys,
+        options={
+            "data-file.external-paths": places[0],
+            "data-file.external-paths.strategy": "round-robin",
+            **({"bucket": "1"} if keys else {}),
+        },
+    )
+    catalog.paimon.create_table("default.t", schema, False)
+    for number, place in enumerate(places):
+        write(catalog, {"k": [1, 2 + number], "v": [f"new {number}", f"only {number}"]}, place)
+    opened = catalog if resolving else Catalog.open(here)
+    read = plan_data_read(opened.load(TableName("t", "default")), ViewKind.TABLE)
+    assert read.stores == {"file", "s3"}
+    assert len({path.partition(":")[0] for path in files_of(read)}) == 2
+    # As a task has it, which gets it from the driver.
+    reader = pickle.loads(pickle.dumps(read.reader))
+    found = [row for batch in replace(read, reader=reader).rows() for row in batch.to_pylist()]
+    news = [row["v"] for row in found if row["k"] == 1]
+    assert sorted(news) == (["new 1"] if keys else ["new 0", "new 1"])
+    assert sorted(row["v"] for row in found if row["k"] > 1) == ["only 0", "only 1"]
