@@ -10,7 +10,13 @@ from collections.abc import Callable
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.definitions import TableDefinition, column_list
 from paimon_magics.planning.option_values import double_value, integer_value
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    contains_type,
+)
 
 __all__ = ["FEATURE_RULES", "is_blob_column"]
 
@@ -87,7 +93,7 @@ def _check_blobs(definition: TableDefinition) -> None:
     """`validateBlobFields`, `validateRowTracking`, `validatePrimaryKeyBlobConfiguration`."""
     blobs = [c.name for c in definition.columns if is_blob_column(c.type)]
     for column in definition.columns:
-        if not is_blob_column(column.type) and _contains_blob(column.type):
+        if not is_blob_column(column.type) and contains_type(column.type, "BLOB"):
             raise InvalidTableError(
                 f"The column `{column.name}` holds a BLOB inside another type.",
                 hint="BLOB, ARRAY<BLOB> and MAP<…, BLOB> are possible for whole columns only.",
@@ -345,8 +351,8 @@ def _check_map_layout(definition: TableDefinition) -> None:
             or data_type.key.nullable
             or definition.file_format not in ("parquet", "orc")
             or definition.bucket == -2
-            or any(_contains(c.type, "VARIANT") for c in definition.columns)
-            or _contains_blob(data_type.value)
+            or any(contains_type(c.type, "VARIANT") for c in definition.columns)
+            or contains_type(data_type.value, "BLOB")
         ):
             raise InvalidTableError(
                 f"'{key}' = 'shared-shredding' needs a MAP<STRING NOT NULL, …>, the file format "
@@ -422,22 +428,6 @@ def _check_exist(definition: TableDefinition, names: tuple[str, ...], key: str) 
                 f"The option '{key}' names the column `{name}`, which the table does not have.",
                 hint=nearest(name, definition.column_names, what="columns"),
             )
-
-
-def _contains_blob(data_type: DataType) -> bool:
-    return _contains(data_type, "BLOB")
-
-
-def _contains(data_type: DataType, name: str) -> bool:
-    match data_type:
-        case AtomicType():
-            return data_type.name == name
-        case ArrayType(element=element):
-            return _contains(element, name)
-        case MapType(key=key, value=value):
-            return _contains(key, name) or _contains(value, name)
-        case RowType(fields=fields):
-            return any(_contains(field.type, name) for field in fields)
 
 
 def _is(data_type: DataType, *names: str) -> bool:

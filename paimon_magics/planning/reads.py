@@ -175,6 +175,8 @@ def _readable(data_type: DataType, file_format: str) -> bool:
         case AtomicType(name=name, parameters=parameters):
             if name in _RAW_ATOMIC:
                 return True
+            if name == "VARIANT":
+                return file_format == "parquet"
             # Spark reads ORC timestamps shifted outside UTC, and no Parquet ones beyond micros.
             return (
                 file_format == "parquet"

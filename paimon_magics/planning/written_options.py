@@ -15,7 +15,10 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["check_written_options", "options_not_applied"]
+__all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied"]
+
+SHREDDING_OPTIONS = ("variant.shreddingSchema", "variant.inferShreddingSchema")
+"""What has parts of VARIANT values stored in columns of their own. Files need not."""
 
 # option → (values without effect, what they ask for)
 _REFUSED = {
@@ -35,6 +38,8 @@ _NOT_APPLIED = {
     "visibility-callback.enabled": "false",
     "commit.user-prefix": "",
     "clustering.columns": "",
+    # The native writer shreds, too, but leaves out field ids without which Java fails to read.
+    **dict.fromkeys(SHREDDING_OPTIONS, "false"),
 }
 _PER_LEVEL = ("file.format.per.level", "file.compression.per.level")
 # The compressions of data files that can be written, by format. Any other fails in Java too, or

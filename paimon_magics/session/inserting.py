@@ -15,7 +15,7 @@ from typing import Any, Literal
 from paimon_magics.coordinator.inserting import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.writes import takes_small_inserts
+from paimon_magics.planning.writes import holds_variants, takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frames import write_frame_to
 from paimon_magics.session.outcome import Outcome
@@ -257,6 +257,8 @@ def _why_not(connection: Connection, table: Table) -> str:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:
         return "branches take no small inserts."
+    if holds_variants(table.definition):
+        return f"`{table.name}` has columns of type VARIANT, which small inserts don't have."
     if table.definition.flag("auto_batch_load"):
         return f"the layout of `{table.name}` takes none, as its keys can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."

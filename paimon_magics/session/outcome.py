@@ -15,6 +15,7 @@ from paimon_magics.errors import StatementError
 from paimon_magics.session.text import render_html, render_text
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.variants import with_json_texts
 
 if TYPE_CHECKING:
     import pandas
@@ -115,11 +116,12 @@ class Outcome:
         return render_html(self.page(), self.display_rows)
 
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
-        """What `fetch` makes of the frame, whose jobs end with it. Raises errors of ours."""
+        """What `fetch` makes of the frame, whose jobs end with it; a VARIANT is a text of JSON in
+        it. Raises errors of ours."""
         frame = self._rows()
         try:
             with cancellable(frame.sparkSession):
-                return fetch(frame)
+                return fetch(with_json_texts(frame))
         except Exception as error:
             raise translate(error, statement=self.statement) from error
 

@@ -2,7 +2,7 @@
 
 Spark hands a local relation's rows to `collect` as they are, while `toArrow` runs a job for them.
 Python's values of the plain types are exact but for instants, which come as whole microseconds.
-Nested types are fetched by `toArrow`.
+Nested types are fetched by `toArrow`; VARIANT is not offered, see `variants`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from paimon_magics.planning.reads import RawScan, ReadPlan
 from paimon_magics.planning.splits import TaskSplit
 from paimon_magics.planning.views import RowView, ViewKind, shown_columns
 from paimon_magics.spark.types import spark_schema, spark_type
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.statements.names import quoted
 from paimon_magics.tables.split_reading import SplitReader
 
@@ -45,7 +45,10 @@ def read_frame(
         for scan in plan.raw_scans
     ]
     if plan.tasks:
-        work = _ReadTasks(reader, plan.tasks)
+        variants = frozenset(
+            column.name for column in columns if contains_type(column.type, "VARIANT")
+        )
+        work = _ReadTasks(reader, plan.tasks, variants)
         tasks = len(plan.tasks)
         frames.append(spark.range(0, tasks, 1, tasks).mapInArrow(work, schema))
     if not frames:
@@ -101,6 +104,7 @@ class _ReadTasks:
 
     reader: SplitReader
     tasks: tuple[tuple[TaskSplit, ...], ...]
+    variants: frozenset[str]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.tables.reading import spark_batches
@@ -109,7 +113,7 @@ class _ReadTasks:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 rows = (row for split in self.tasks[task] for row in self.reader.rows(split))
-                yield from spark_batches(rows, self.reader.files.batch_rows)
+                yield from spark_batches(rows, self.reader.files.batch_rows, self.variants)
         keep_modules()
 
 

@@ -38,6 +38,7 @@ _ATOMIC: dict[str, spark_types.DataType] = {
     "TIME": spark_types.IntegerType(),
     "TIMESTAMP": spark_types.TimestampNTZType(),
     "TIMESTAMP_LTZ": spark_types.TimestampType(),
+    "VARIANT": spark_types.VariantType(),
 }
 
 _PAIMON: dict[type[spark_types.DataType], AtomicType] = {
@@ -53,13 +54,14 @@ _PAIMON: dict[type[spark_types.DataType], AtomicType] = {
     spark_types.DateType: AtomicType("DATE"),
     spark_types.TimestampNTZType: AtomicType("TIMESTAMP", (6,)),
     spark_types.TimestampType: AtomicType("TIMESTAMP_LTZ", (6,)),
+    spark_types.VariantType: AtomicType("VARIANT"),
 }
 
 
 def spark_type(data_type: DataType) -> spark_types.DataType:
     """The Spark type that rows of a Paimon type have; CHAR and VARCHAR are plain strings there.
 
-    Raises UnsupportedStatementError for VARIANT and BLOB.
+    Raises UnsupportedStatementError for BLOB.
     """
     match data_type:
         case AtomicType(name="DECIMAL", parameters=(precision, scale)):

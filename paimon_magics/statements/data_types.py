@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-__all__ = ["ArrayType", "AtomicType", "DataType", "MapType", "RowField", "RowType", "as_nullable"]
+__all__ = [
+    "ArrayType",
+    "AtomicType",
+    "DataType",
+    "MapType",
+    "RowField",
+    "RowType",
+    "as_nullable",
+    "contains_type",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +69,16 @@ DataType = AtomicType | ArrayType | MapType | RowType
 def as_nullable(data_type: DataType, nullable: bool) -> DataType:
     """The same type with the given nullability of its outermost level."""
     return replace(data_type, nullable=nullable)
+
+
+def contains_type(data_type: DataType, name: str) -> bool:
+    """Whether the atomic type of that name is at any level of the type."""
+    match data_type:
+        case AtomicType():
+            return data_type.name == name
+        case ArrayType(element=element):
+            return contains_type(element, name)
+        case MapType(key=key, value=value):
+            return contains_type(key, name) or contains_type(value, name)
+        case RowType(fields=fields):
+            return any(contains_type(field.type, name) for field in fields)

@@ -25,6 +25,7 @@ from paimon_magics.planning.views import ROW_ID
 from paimon_magics.tables.file_formats import FORMATS, StoredColumns
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.row_groups import StoredCondition
+from paimon_magics.tables.variants import whole_variants
 
 __all__ = ["FileAccess", "FileColumns", "FileReader"]
 
@@ -146,12 +147,12 @@ class FileReader:
 
     def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
         """Rows as they are stored → rows of the columns that are wanted."""
-        arrays = [
-            evolved(
-                None if source is None else batch.column(source.name), source, one, batch.num_rows
-            )
-            for source, one in zip(columns.found, self.wanted, strict=True)
-        ]
+        arrays = []
+        for source, one in zip(columns.found, self.wanted, strict=True):
+            array = None
+            if source is not None:
+                array = whole_variants(batch.column(source.name), source)
+            arrays.append(evolved(array, source, one, batch.num_rows))
         fields = [pa.field(one.name, one.type) for one in self.wanted]
         for name in self.system:
             arrays.append(batch.column(name).cast(_SYSTEM[name]))

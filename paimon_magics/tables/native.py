@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.option_values import memory_size_bytes
+from paimon_magics.planning.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.encodings import DICTIONARY_OPTION
 from paimon_magics.tables.object_store import s3_access
 from paimon_magics.tables.stores import S3_SCHEMES
@@ -165,6 +166,9 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
     paimon = table.paimon
     effective = {str(k): str(v) for k, v in paimon.table_schema.options.items() if v is not None}
     effective |= dict(options or {})
+    for key in SHREDDING_OPTIONS:
+        effective.pop(key, None)
+        effective.pop(f"parquet.{key}", None)  # its older name
     # Text in, text out: the schema's own JSON form, which both engines read.
     schema_json = JSON.to_json(paimon.table_schema.copy(new_options=effective))
     through_catalog = bool(paimon.catalog_environment.supports_version_management)

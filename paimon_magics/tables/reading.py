@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,18 +10,23 @@ import pyarrow.compute as pc
 __all__ = ["spark_arrow_type", "spark_batches"]
 
 
-def spark_batches(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at least `batch_rows` rows but for the last, in Spark's types."""
+def spark_batches(
+    batches: Iterator[pa.RecordBatch], batch_rows: int, variants: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of at least `batch_rows` rows but for the last, in Spark's types.
+
+    `variants` are the columns that hold values of VARIANT, which Arrow has as structs.
+    """
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         pending.append(batch)
         rows += batch.num_rows
         if rows >= batch_rows:
-            yield _joined(pending)
+            yield _joined(pending, variants)
             pending, rows = [], 0
     if pending:
-        yield _joined(pending)
+        yield _joined(pending, variants)
 
 
 def spark_arrow_type(data_type: pa.DataType) -> pa.DataType:
@@ -50,10 +55,28 @@ def spark_arrow_type(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _joined(batches: Sequence[pa.RecordBatch], variants: Collection[str]) -> pa.RecordBatch:
     table = pa.Table.from_batches(batches).combine_chunks()
-    columns = [_for_spark(_single(table.column(i))) for i in range(table.num_columns)]
+    columns = []
+    for name, chunked in zip(table.column_names, table.columns, strict=True):
+        column = _for_spark(_single(chunked))
+        columns.append(column.cast(_marked(column.type)) if name in variants else column)
     return pa.RecordBatch.from_arrays(columns, names=table.column_names)
+
+
+def _marked(data_type: pa.DataType) -> pa.DataType:
+    """The type with the mark by which Spark tells a VARIANT from any other struct."""
+    if pa.types.is_struct(data_type):
+        if [field.name for field in data_type] == ["value", "metadata"]:
+            metadata = data_type.field("metadata").with_metadata({"variant": "true"})
+            return pa.struct([data_type.field("value"), metadata])
+        return pa.struct([field.with_type(_marked(field.type)) for field in data_type])
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_marked(data_type.value_type)))
+    if pa.types.is_map(data_type):
+        item = data_type.item_field.with_type(_marked(data_type.item_type))
+        return pa.map_(data_type.key_field, item)
+    return data_type
 
 
 def _single(column: pa.ChunkedArray) -> pa.Array:

@@ -46,6 +46,8 @@ import org.apache.paimon.table.sink.RowPartitionKeyExtractor;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 import org.apache.paimon.table.source.TableRead;
+import org.apache.paimon.data.variant.GenericVariant;
+import org.apache.paimon.data.variant.Variant;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
@@ -244,6 +246,8 @@ public class PaimonTables {
         DataTypeRoot root = type.getTypeRoot();
         if (root == DataTypeRoot.CHAR || root == DataTypeRoot.VARCHAR) {
             return value.toString();
+        } else if (root == DataTypeRoot.VARIANT) {
+            return ((Variant) value).toJson();
         } else if (root == DataTypeRoot.DECIMAL) {
             return tagged("decimal", ((Decimal) value).toBigDecimal().toString());
         } else if (root == DataTypeRoot.DATE) {
@@ -299,6 +303,8 @@ public class PaimonTables {
         DataTypeRoot root = type.getTypeRoot();
         if (root == DataTypeRoot.CHAR || root == DataTypeRoot.VARCHAR) {
             return BinaryString.fromString((String) value);
+        } else if (root == DataTypeRoot.VARIANT) {
+            return GenericVariant.fromJson((String) value);
         } else if (root == DataTypeRoot.TINYINT) {
             return Byte.valueOf(((Number) value).byteValue());
         } else if (root == DataTypeRoot.SMALLINT) {
