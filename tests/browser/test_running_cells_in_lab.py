@@ -73,7 +73,7 @@ def test_a_tutorial_runs_in_lab_and_its_long_cell_is_stopped_by_one_click(lab: L
         lab.run_all(page)
         cell = page.locator(".jp-CodeCell").nth(len(sources) + 1)
         progress = cell.locator(".paimon-progress")
-        progress.get_by_text("0 of 4 tasks").wait_for(timeout=180_000)
+        progress.get_by_text("0 of 4 tasks").wait_for(timeout=300_000)
         progress.get_by_text("2 of 4 tasks").wait_for(timeout=60_000)
         assert progress.locator("progress").get_attribute("value") == "0.500"
         page.screenshot(path=lab.folder / "running.png")
