@@ -17,12 +17,14 @@ def jobs(spark: SparkSession) -> set[int]:
 
 
 def files(folder: Path) -> dict[str, tuple[int, int]]:
-    """Every file and folder below `folder`: size and time of change for files."""
+    """Every file and folder below `folder`: size and time of change for files. Not the lease of a
+    coordinator, which is renewed whatever a statement does."""
     return {
         str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns)
         if path.is_file()
         else (-1, -1)
         for path in sorted(folder.rglob("*"))
+        if not path.match(".paimon-magics/owner-*.json")
     }
 
 
