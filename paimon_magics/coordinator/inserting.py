@@ -26,12 +26,20 @@ from paimon_magics.statements.statement import TableName
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["InsertReceipt", "Send", "SmallInserts", "table_path"]
+__all__ = [
+    "LABEL_CHARACTERS_MAX",
+    "InsertReceipt",
+    "Send",
+    "SmallInserts",
+    "check_label",
+    "table_path",
+]
 
 Send = Callable[[str, bytes, Mapping[str, str]], Any]
 """Posts a body with headers to a path, as often as it takes; the answer's document."""
 
 _ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+LABEL_CHARACTERS_MAX = 128
 _ROWS_MAX = 50_000
 _BYTES_MAX = 8 * 2**20
 
@@ -94,7 +102,9 @@ class SmallInserts:
     ) -> Future[InsertReceipt]:
         """Send rows whose columns are some of the table's, by name. The future has the receipt, or
         the error that the coordinator has answered. `version` is the table as the caller has seen
-        it (`schema_history.version_of`)."""
+        it (`schema_history.version_of`). Raises InvalidValueError for what is no label."""
+        if label is not None:
+            check_label(label)
         waiting = _Waiting(table, rows, label, mode, version, Future())
         with self._turn:
             if self._closed:
@@ -191,6 +201,19 @@ class SmallInserts:
             duplicate=first.label is not None and bool(told.get("duplicate", False)),
             fallback=str(told.get("fallback", "")),
             snapshot_id=told.get("snapshot_id"),
+        )
+
+
+def check_label(label: str) -> None:
+    """Raise InvalidValueError for a label that does not arrive as it was given."""
+    if not 0 < len(label) <= LABEL_CHARACTERS_MAX or label.strip() != label:
+        raise InvalidValueError(
+            f"{label!r} can't be a label.",
+            hint=f"A label has 1 to {LABEL_CHARACTERS_MAX} characters, with no space at its ends.",
+        )
+    if not label.isprintable():
+        raise InvalidValueError(
+            f"{label!r} can't be a label.", hint="A label is one line of printable characters."
         )
 
 

@@ -318,7 +318,10 @@ class RemoteCoordinator:
         if isinstance(document, _Body):
             headers.update(document.headers)
             return self._http.request(
-                method, place.address + path, content=document.content, headers=headers
+                method,
+                place.address + path,
+                content=document.content,
+                headers={name.encode(): value.encode() for name, value in headers.items()},
             )
         return self._http.request(method, place.address + path, json=document, headers=headers)
 

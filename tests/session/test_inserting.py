@@ -103,8 +103,13 @@ def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
     assert "before, under this label (record 1)" in str(outcome)
     with pytest.raises(InvalidValueError, match="used before"):
         events.insert("events", [(2, "a")], label="one")
+    for label in ("", " one", "o\nne", "x" * 129):
+        with pytest.raises(InvalidValueError, match="can't be a label"):
+            events.insert("events", [(2, "a")], label=label)
+    again = [events.insert("events", [(3, "c")], label="größe 🐟") for _ in range(2)]
+    assert "before, under this label (record 2)" in str(again[1])
     events.flush("events")
-    assert rows(events) == [(1, "a")]
+    assert rows(events) == [(1, "a"), (3, "c")]
 
 
 @pytest.mark.parametrize(

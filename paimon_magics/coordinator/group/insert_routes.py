@@ -24,6 +24,7 @@ from paimon_magics.coordinator.group.requests import (
     Named,
     answer_of,
     digest_of,
+    header_of,
     named_by,
     named_table,
 )
@@ -83,8 +84,8 @@ class InsertRoutes:
         """One insert; answered as its mode says."""
         facts = await self.facts(request)
         named = named_by(
-            request.headers.get("idempotency-key"),
-            request.headers.get("paimon-channel"),
+            header_of(request, "idempotency-key"),
+            header_of(request, "paimon-channel"),
             request.headers.get("paimon-offset"),
         )
         problem = self.problem(facts)

@@ -15,7 +15,13 @@ from paimon_magics.coordinator.answers import on_error
 from paimon_magics.coordinator.authorisation import Scope as Needed
 from paimon_magics.coordinator.group.insert_routes import InsertRoutes
 from paimon_magics.coordinator.group.queue_values import Refused
-from paimon_magics.coordinator.group.requests import ARROW, answer_document, answer_of, named_by
+from paimon_magics.coordinator.group.requests import (
+    ARROW,
+    answer_document,
+    answer_of,
+    header_text,
+    named_by,
+)
 from paimon_magics.coordinator.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.errors import PaimonMagicsError
 
@@ -55,7 +61,7 @@ class QuickInserts:
             await self._app(scope, receive, send)
             return
         label, channel, offset, mode = (
-            None if value is None else value.decode("latin-1") for value in map(headers.get, _NAMES)
+            None if value is None else header_text(value) for value in map(headers.get, _NAMES)
         )
         response: Response
         try:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from typing import Any
 
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.answers import error_answer
@@ -25,6 +26,7 @@ from paimon_magics.coordinator.group.queue_values import (
     Refused,
 )
 from paimon_magics.coordinator.group.records import Format
+from paimon_magics.coordinator.inserting import LABEL_CHARACTERS_MAX
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 
@@ -34,14 +36,16 @@ __all__ = [
     "answer_document",
     "answer_of",
     "digest_of",
+    "header_of",
+    "header_text",
     "named_by",
     "named_table",
+    "offset_of",
     "refusal",
 ]
 
 ARROW = "application/vnd.apache.arrow.stream"
 _DIGEST_BYTES = 16
-_CHARACTERS_MAX = 128
 _OFFSET_MAX = 2**63 - 2
 
 _STATUS = {
@@ -95,6 +99,20 @@ class Named:
 _NAMELESS = Named()
 
 
+def header_text(value: bytes) -> str:
+    """The text of a header: in UTF-8, as most clients send it, else in HTTP's own Latin-1."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def header_of(request: HTTPConnection, name: str) -> str | None:
+    """The text of that header of a request."""
+    value = request.headers.get(name)
+    return None if value is None else header_text(value.encode("latin-1"))
+
+
 def named_by(label: str | None, channel: str | None, offset: str | int | None) -> Named:
     """What a client calls its insert. Raises InvalidValueError for what is no name."""
     if label is None and channel is None and offset is None:
@@ -108,13 +126,18 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
             "A channel and an offset go together.",
             hint="Number the inserts of a channel one by one: Paimon-Channel, Paimon-Offset.",
         )
+    return Named(f"c:{_checked(channel, 'channel')}", offset_of(offset))
+
+
+def offset_of(text: str | int) -> int:
+    """A place in a channel. Raises InvalidValueError."""
     try:
-        number = int(offset)
+        number = int(text)
     except ValueError:
         number = -1
     if not 0 <= number <= _OFFSET_MAX:
-        raise InvalidValueError(f"`{offset}` is no offset.", hint="Offsets are 0, 1, 2, …")
-    return Named(f"c:{_checked(channel, 'channel')}", number)
+        raise InvalidValueError(f"`{text}` is no offset.", hint="Offsets are 0, 1, 2, …")
+    return number
 
 
 def named_table(document: Any) -> TableName:
@@ -178,8 +201,8 @@ def answer_of(answer: Answer, label: str | None = None) -> Response:
 
 
 def _checked(text: str, what: str) -> str:
-    if not 0 < len(text) <= _CHARACTERS_MAX:
+    if not 0 < len(text) <= LABEL_CHARACTERS_MAX:
         raise InvalidValueError(
-            f"A {what} has 1 to {_CHARACTERS_MAX} characters, not {len(text):,}."
+            f"A {what} has 1 to {LABEL_CHARACTERS_MAX} characters, not {len(text):,}."
         )
     return text

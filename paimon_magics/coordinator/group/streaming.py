@@ -33,6 +33,7 @@ from paimon_magics.coordinator.group.requests import (
     answer_document,
     digest_of,
     named_by,
+    offset_of,
 )
 from paimon_magics.errors import PaimonMagicsError
 
@@ -55,9 +56,8 @@ class InsertStream:
         """Serve one stream to its end."""
         socket = WebSocket(scope, receive, send)
         await socket.accept()
-        stream = _Stream(self._routes, socket, receive)
         try:
-            await stream.serve()
+            await _Stream(self._routes, socket, receive).serve()
         except PaimonMagicsError as error:
             await _close(socket, _error(error), _REFUSED)
 
@@ -69,7 +69,7 @@ class _Stream:
         self._receive = receive  # without Starlette's checks, which cost as much as the message
         self._names = socket.path_params["database"], socket.path_params["table"]
         self._channel = socket.query_params.get("channel")
-        self._offset = int(socket.query_params.get("offset", "0"))
+        self._offset = offset_of(socket.query_params.get("offset", "0"))
         self._mode = socket.query_params.get("group_commit")
         # Without a window of its own nothing would keep a client from filling our memory.
         self._room = asyncio.Semaphore(WINDOW)

@@ -87,6 +87,17 @@ def test_a_refused_insert_ends_the_stream_and_nothing_passes_it(served: Served) 
     assert served.ids() == [1]
 
 
+@pytest.mark.parametrize("offset", ["x", "-3", "1.5"])
+def test_what_is_no_offset_ends_the_stream_with_the_reason(served: Served, offset: str) -> None:
+    with stream(served, f"?channel=a&offset={offset}") as socket:
+        with pytest.raises(ConnectionClosed) as raised:
+            while True:
+                told = json.loads(socket.recv(timeout=30))
+        assert raised.value.rcvd is not None
+        assert raised.value.rcvd.code == 4400
+        assert f"`{offset}` is no offset" in json.dumps(told)
+
+
 def test_the_mode_of_a_stream_says_when_it_answers(served: Served) -> None:
     with stream(served, "?group_commit=off_mode") as socket:
         socket.send(row(1))
