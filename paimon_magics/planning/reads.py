@@ -91,11 +91,12 @@ def plan_read(
     in_tasks: list[TaskSplit] = list(splits)
     unscanned: dict[str, int] = {}
     for files in raw:
-        reason = (
-            _STORE
-            if not spark_opens_store
-            else _unreadable(columns, schemas[files.schema_id], files, changed)
-        )
+        if not spark_opens_store:
+            reason: str | None = _STORE
+        elif _are_small(files):
+            reason = _SMALL
+        else:
+            reason = _unreadable(columns, schemas[files.schema_id], files, changed)
         if reason is None:
             mapped = _map_columns(columns, schemas[files.schema_id])
             scans.append(RawScan(files.format, mapped, files.paths))
@@ -124,6 +125,20 @@ def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSpli
 
 
 _STORE = "Spark does not open their store"
+_SMALL = "opening so many small ones takes Spark longer"
+_SMALL_BYTES = 128 * 1024
+_SMALL_FILES_MIN = 64
+
+
+def _are_small(files: RawFiles) -> bool:
+    """Whether reading the files takes less time than Spark takes to list and open them.
+
+    Five thousand files of a thousand bytes took Spark's scan 6.5 s and the native reader 2.2 s.
+    Rows that come by way of Python cost more the larger the files are; and Python tasks take
+    tenths of a second to begin.
+    """
+    count = len(files.paths)
+    return count >= _SMALL_FILES_MIN and sum(files.sizes_bytes) < count * _SMALL_BYTES
 
 
 def _unreadable(

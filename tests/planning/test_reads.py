@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.reads import plan_read
+from paimon_magics.planning.splits import RawFiles
+from paimon_magics.statements.data_types import AtomicType
+
+COLUMN = Column(0, "id", AtomicType("BIGINT"))
+
+
+def files(count: int, size_bytes: int) -> RawFiles:
+    paths = tuple(f"file:/t/bucket-0/data-{number}.parquet" for number in range(count))
+    return RawFiles(0, "parquet", paths, (10,) * count, (size_bytes,) * count)
+
+
+@pytest.mark.parametrize(
+    ("count", "size_bytes", "by_spark"),
+    [
+        pytest.param(10_000, 1_000, False, id="many small files"),
+        pytest.param(10, 1_000, True, id="few small files"),
+        pytest.param(10_000, 10_000_000, True, id="many files of some size"),
+    ],
+)
+def test_many_small_files_are_opened_by_the_native_reader(
+    count: int, size_bytes: int, *, by_spark: bool
+) -> None:
+    raw = [files(count, size_bytes)]
+    plan = plan_read([COLUMN], {0: [COLUMN]}, raw, [], slots=2, spark_opens_store=True)
+    assert (plan.raw_file_count, plan.merge_file_count) == ((count, 0) if by_spark else (0, count))
+    assert len(plan.tasks) == (0 if by_spark else 2)
+    assert ("small" in str(plan.unscanned)) is not by_spark
+
+
+def test_what_spark_can_not_open_is_read_natively() -> None:
+    raw = [files(1, 10_000_000)]
+    plan = plan_read([COLUMN], {0: [COLUMN]}, raw, [], slots=2, spark_opens_store=False)
+    assert (plan.raw_file_count, plan.merge_file_count) == (0, 1)
