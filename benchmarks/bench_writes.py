@@ -14,7 +14,6 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -134,28 +133,31 @@ def peer_write(session: paimon_magics.Session, source: DataFrame, name: str) -> 
 
 def scale() -> None:
     if "--one" in sys.argv:
-        _, _, _, layout, rows, parts = sys.argv
+        _, _, _, layout, rows, parts, warm_up = sys.argv
         with tempfile.TemporaryDirectory() as folder:
             session = connect(folder)
             create(session, "t", LAYOUTS[layout])
             session.run(f"INSERT OVERWRITE t {SELECT.format(rows=10_000, parts=2)}")
-            started = time.perf_counter()
-            session.run(f"INSERT OVERWRITE t {SELECT.format(rows=rows, parts=parts)}")
-            seconds = time.perf_counter() - started
-            print(f"{seconds:.2f}")
+            statement = f"INSERT OVERWRITE t {SELECT.format(rows=rows, parts=parts)}"
+            runs = 5 if int(warm_up) else 1
+            ms = median_ms(lambda: session.run(statement), runs=runs, warm_up=int(warm_up))
+            print(f"{ms / 1000:.2f}")
             session.close(stop_spark=True)
         return
     for layout in LAYOUTS:
         for rows, parts in ((1_000_000, 4), (5_000_000, 4), (20_000_000, 4), (2_000_000, 5_000)):
             seconds = run_one(layout, rows, parts)
             print(f"{layout:<16} {rows:>11,} rows {parts:>6,} partitions {seconds:>8.2f} s")
-        one = run_one(layout, ROWS, 4, "taskset", "-c", "0")
-        two = run_one(layout, ROWS, 4, "taskset", "-c", "0,1")
+        one = run_one(layout, ROWS, 4, "taskset", "-c", "0", warm_up=3)
+        two = run_one(layout, ROWS, 4, "taskset", "-c", "0,1", warm_up=3)
         print(f"{layout:<16} one core {one:.2f} s, two {two:.2f} s: {one / two:.2f} x")
 
 
-def run_one(layout: str, rows: int, parts: int, *prefix: str) -> float:
-    command = [*prefix, sys.executable, __file__, "--scale", "--one", layout, str(rows), str(parts)]
+def run_one(layout: str, rows: int, parts: int, *prefix: str, warm_up: int = 0) -> float:
+    """The seconds of one statement in a process of its own; with `warm_up` the median of five
+    after so many."""
+    script = [sys.executable, __file__, "--scale", "--one"]
+    command = [*prefix, *script, layout, str(rows), str(parts), str(warm_up)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout.strip().splitlines()[-1])
 
