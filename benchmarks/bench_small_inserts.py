@@ -186,8 +186,7 @@ def create(warehouse: Path) -> None:
 def _requests(address: str, token: str, pid: int) -> int:
     one = f'{{"rows": [{_ROW}]}}'
     many = json.dumps({"statements": [json.loads(one)] * _STATEMENTS})
-    wrk(address, token, one, 1)  # warm
-    rows = 0
+    rows, _, _ = wrk(address, token, one, 1)  # warm
     for what, body, count, connections in (
         ("one statement a request, 32 connections", one, 1, 32),
         ("one statement a request, 4 connections", one, 1, 4),
