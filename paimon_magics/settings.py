@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Literal, get_args
 
 from paimon_magics.errors import SetupError, nearest
 
-__all__ = ["DEFAULT_WAREHOUSE", "Settings"]
+__all__ = ["DEFAULT_WAREHOUSE", "WAITS", "Settings", "Wait"]
 
 # Like Spark's own `spark-warehouse`: a folder where the notebook runs.
 DEFAULT_WAREHOUSE = "paimon-warehouse"
+
+Wait = Literal["durable", "visible"]
+"""When a small insert is answered, where a statement says it."""
+
+WAITS: tuple[Wait, ...] = get_args(Wait)
 
 
 @dataclass(frozen=True, slots=True)

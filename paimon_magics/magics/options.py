@@ -10,14 +10,13 @@ import keyword
 import re
 import shlex
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from paimon_magics.errors import InvalidValueError, StatementSyntaxError, UnknownNameError, nearest
+from paimon_magics.settings import WAITS, Wait
 
 __all__ = [
     "CELL_OPTIONS",
     "RESULT_TYPES",
-    "WAITS",
     "CellOption",
     "CellOptions",
     "read_cell",
@@ -26,7 +25,6 @@ __all__ = [
 
 _BACK_QUOTED = re.compile(r"`(?:[^`]|``)+`")
 RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
-WAITS = ("durable", "visible")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class CellOptions:
     type: str | None = None
     limit: int | None = None
     include_buffer: bool = False
-    wait: Literal["durable", "visible"] | None = None
+    wait: Wait | None = None
     explain: bool = False
     dry_run: bool = False
     preview: bool = False
@@ -201,7 +199,7 @@ def _with_value(options: CellOptions, field: str, flag: str, value: str) -> Cell
                     f"`{flag} {value}` says no time of answering.",
                     hint=nearest(value, WAITS, what="values of `--wait`"),
                 )
-            return replace(options, wait=value)  # type: ignore[arg-type]
+            return replace(options, wait=value)
         case _:
             if not value.isascii() or not value.isdigit():
                 raise InvalidValueError(

@@ -23,6 +23,7 @@ from paimon_magics.statements.data_types import (
     MapType,
     RowType,
     as_nullable,
+    contains_type,
 )
 from paimon_magics.statements.statement import CreateTable
 
@@ -108,6 +109,10 @@ class TableDefinition:
         """The option's value as text, Paimon's default where it is not set; None without one."""
         stored = self.stored_option(key)
         return default_value(key) if stored is None else stored
+
+    def has_type(self, name: str) -> bool:
+        """Whether a column is of that atomic type, or has it inside."""
+        return any(contains_type(column.type, name) for column in self.columns)
 
     def flag(self, key: str) -> bool:
         """A boolean option's value; raises InvalidTableError when it is neither true nor false."""

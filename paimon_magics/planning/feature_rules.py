@@ -351,7 +351,7 @@ def _check_map_layout(definition: TableDefinition) -> None:
             or data_type.key.nullable
             or definition.file_format not in ("parquet", "orc")
             or definition.bucket == -2
-            or any(contains_type(c.type, "VARIANT") for c in definition.columns)
+            or definition.has_type("VARIANT")
             or contains_type(data_type.value, "BLOB")
         ):
             raise InvalidTableError(

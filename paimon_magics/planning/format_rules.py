@@ -6,11 +6,17 @@ pypaimon's, which can't store every type so that other engines read the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    contains_type,
+    parts_of,
+)
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["check_file_format"]
@@ -34,7 +40,7 @@ def check_file_format(name: TableName, definition: TableDefinition) -> None:
         )
     legacy = (definition.stored_option(_LTZ_LEGACY) or "true").lower() != "false"
     for column in definition.columns:
-        if file_format == "orc" and legacy and _has_instants(column.type):
+        if file_format == "orc" and legacy and contains_type(column.type, "TIMESTAMP_LTZ"):
             raise UnsupportedStatementError(
                 f"Column `{column.name}` of `{name}` can't be written to ORC files: Paimon's Java "
                 "library reads TIMESTAMP_LTZ there in the time zone of its machine.",
@@ -52,7 +58,7 @@ def check_file_format(name: TableName, definition: TableDefinition) -> None:
 
 def _reason(file_format: str, data_type: DataType) -> str | None:
     if file_format == "avro":
-        for part in _parts(data_type):
+        for part in parts_of(data_type):
             match part:
                 case ArrayType():
                     return "arrays are not offered there"
@@ -65,16 +71,10 @@ def _reason(file_format: str, data_type: DataType) -> str | None:
                 case AtomicType() if _digits(part) > _MICROSECONDS:
                     return "it has no timestamps finer than microseconds"
         return None
-    for part in _parts(data_type):
+    for part in parts_of(data_type):
         if part is not data_type and _digits(part) > 0:
             return "nested timestamps with fractions of seconds are not safe there before 1970"
     return None
-
-
-def _has_instants(data_type: DataType) -> bool:
-    return any(
-        isinstance(part, AtomicType) and part.name == "TIMESTAMP_LTZ" for part in _parts(data_type)
-    )
 
 
 def _digits(data_type: DataType) -> int:
@@ -82,16 +82,3 @@ def _digits(data_type: DataType) -> int:
     if isinstance(data_type, AtomicType) and data_type.name in _TIMESTAMPS:
         return data_type.parameters[0]
     return 0
-
-
-def _parts(data_type: DataType) -> Iterator[DataType]:
-    yield data_type
-    match data_type:
-        case ArrayType(element=element):
-            yield from _parts(element)
-        case MapType(key=key, value=value):
-            yield from _parts(key)
-            yield from _parts(value)
-        case RowType(fields=fields):
-            for field in fields:
-                yield from _parts(field.type)

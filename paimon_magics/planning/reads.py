@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
 from paimon_magics.statements.data_types import (
-    ArrayType,
     AtomicType,
     DataType,
-    MapType,
-    RowType,
     as_nullable,
+    parts_of,
 )
 
 __all__ = [
@@ -186,24 +184,22 @@ def _readable(data_type: DataType, file_format: str) -> bool:
     """Whether Spark's own scan of `file_format` reads the type exactly as Paimon stores it."""
     if file_format not in ("parquet", "orc"):
         return False
-    match data_type:
-        case AtomicType(name=name, parameters=parameters):
-            if name in _RAW_ATOMIC:
-                return True
-            if name == "VARIANT":
-                return file_format == "parquet"
-            # Spark reads ORC timestamps shifted outside UTC, and no Parquet ones beyond micros.
-            return (
-                file_format == "parquet"
-                and name in ("TIMESTAMP", "TIMESTAMP_LTZ")
-                and parameters[0] <= _MICROSECOND_DIGITS
-            )
-        case ArrayType(element=element):
-            return _readable(element, file_format)
-        case MapType(key=key, value=value):
-            return _readable(key, file_format) and _readable(value, file_format)
-        case RowType(fields=fields):
-            return all(_readable(field.type, file_format) for field in fields)
+    atomic = (part for part in parts_of(data_type) if isinstance(part, AtomicType))
+    return all(_reads(part, file_format) for part in atomic)
+
+
+def _reads(data_type: AtomicType, file_format: str) -> bool:
+    name = data_type.name
+    if name in _RAW_ATOMIC:
+        return True
+    if name == "VARIANT":
+        return file_format == "parquet"
+    # Spark reads ORC timestamps shifted outside UTC, and no Parquet ones beyond micros.
+    return (
+        file_format == "parquet"
+        and name in ("TIMESTAMP", "TIMESTAMP_LTZ")
+        and data_type.parameters[0] <= _MICROSECOND_DIGITS
+    )
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")

@@ -19,7 +19,6 @@ from paimon_magics.errors import (
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.format_rules import check_file_format
 from paimon_magics.planning.written_options import check_written_options
-from paimon_magics.statements.data_types import contains_type
 from paimon_magics.statements.statement import Insert, TableName
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "Missing",
     "Source",
     "check_writable",
-    "holds_variants",
     "match_columns",
     "rows_hidden_by",
     "static_partition_columns",
@@ -158,18 +156,13 @@ def takes_small_inserts(definition: TableDefinition) -> bool:
     alone."""
     if not definition.flag("auto_batch_load") or definition.bucket_mode == "KEY_DYNAMIC":
         return False
-    if holds_variants(definition):
+    if definition.has_type("VARIANT"):
         return False
     try:
         check_writable(TableName("table"), definition)
     except StatementError:
         return False
     return True
-
-
-def holds_variants(definition: TableDefinition) -> bool:
-    """Whether the table has columns of type VARIANT, or with such values inside."""
-    return any(contains_type(column.type, "VARIANT") for column in definition.columns)
 
 
 def _check_layout(name: TableName, definition: TableDefinition) -> None:

@@ -10,16 +10,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from paimon_magics.coordinator.inserting import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.writes import holds_variants, takes_small_inserts
+from paimon_magics.planning.writes import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frames import write_frame_to
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writing import fetched_values, prepare_insert, run_prepared
+from paimon_magics.settings import WAITS
 from paimon_magics.statements.statement import (
     AlterTable,
     DropDatabase,
@@ -36,7 +37,6 @@ from paimon_magics.tables.types import arrow_schema
 
 __all__ = [
     "PendingInsert",
-    "Wait",
     "check_wait",
     "flush_queue",
     "flush_table",
@@ -45,8 +45,6 @@ __all__ = [
     "run_insert_statement",
 ]
 
-Wait = Literal["durable", "visible"]
-_WAITS = ("durable", "visible")
 _FLUSH_MS = 300_000
 _FRESH_SECONDS = 1.0
 
@@ -104,9 +102,9 @@ def insert_rows(
 
 def check_wait(wait: str | None) -> None:
     """Raise InvalidValueError for what is no `Wait`."""
-    if wait is not None and wait not in _WAITS:
+    if wait is not None and wait not in WAITS:
         raise InvalidValueError(
-            f"`wait` can't be '{wait}'.", hint=nearest(wait, _WAITS, what="values of `wait`")
+            f"`wait` can't be '{wait}'.", hint=nearest(wait, WAITS, what="values of `wait`")
         )
 
 
@@ -257,7 +255,7 @@ def _why_not(connection: Connection, table: Table) -> str:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:
         return "branches take no small inserts."
-    if holds_variants(table.definition):
+    if table.definition.has_type("VARIANT"):
         return f"`{table.name}` has columns of type VARIANT, which small inserts don't have."
     if table.definition.flag("auto_batch_load"):
         return f"the layout of `{table.name}` takes none, as its keys can move between partitions."

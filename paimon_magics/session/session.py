@@ -24,7 +24,6 @@ from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.guarding import check_confirmed, may_take_away
 from paimon_magics.session.inserting import (
-    Wait,
     check_wait,
     flush_table,
     in_order,
@@ -41,7 +40,7 @@ from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.reporting import Reporting
 from paimon_magics.session.versions import run_version_statement
 from paimon_magics.session.writing import remove_partitions, truncate_specs
-from paimon_magics.settings import Settings
+from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.parsing import parse_cell

@@ -48,7 +48,6 @@ from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.sizes import estimated_bytes
-from paimon_magics.spark.variants import has_variants
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.queries import bind_parameters
@@ -119,7 +118,7 @@ def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInser
     """Write and commit what was planned; see `run_insert`."""
     table = prepared.table
     rows = None
-    if insert.source.is_values and not has_variants(prepared.frame.schema):
+    if insert.source.is_values and not table.definition.has_type("VARIANT"):
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
         rows = fetched_values(prepared, insert.text)
 

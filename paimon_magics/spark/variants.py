@@ -13,20 +13,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
-__all__ = ["has_variants", "with_json_texts"]
-
-
-def has_variants(schema: StructType) -> bool:
-    """Whether a column of `schema` is a VARIANT or holds some."""
-    return any(_holds(field.dataType) for field in schema)
+__all__ = ["with_json_texts"]
 
 
 def with_json_texts(frame: DataFrame) -> DataFrame:
     """The frame with a STRING of JSON in place of every VARIANT, at every level."""
     schema = frame.schema
-    if not has_variants(schema):
+    if not _holds(schema):
         return frame
     # By new names: those of a query need not be unique.
     numbered = [f"c{position}" for position in range(len(schema))]
@@ -51,7 +46,7 @@ def _holds(data_type: DataType) -> bool:
         case spark_types.MapType():
             return _holds(data_type.valueType)
         case spark_types.StructType():
-            return has_variants(data_type)
+            return any(_holds(field.dataType) for field in data_type)
     return False
 
 

@@ -7,6 +7,7 @@ the JSON objects of a `schema-N` file). Source of the rules: Paimon's `DataTypes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "RowType",
     "as_nullable",
     "contains_type",
+    "parts_of",
 ]
 
 
@@ -71,14 +73,20 @@ def as_nullable(data_type: DataType, nullable: bool) -> DataType:
     return replace(data_type, nullable=nullable)
 
 
+def parts_of(data_type: DataType) -> Iterator[DataType]:
+    """The type itself, and those of everything inside it."""
+    yield data_type
+    match data_type:
+        case ArrayType(element=element):
+            yield from parts_of(element)
+        case MapType(key=key, value=value):
+            yield from parts_of(key)
+            yield from parts_of(value)
+        case RowType(fields=fields):
+            for field in fields:
+                yield from parts_of(field.type)
+
+
 def contains_type(data_type: DataType, name: str) -> bool:
     """Whether the atomic type of that name is at any level of the type."""
-    match data_type:
-        case AtomicType():
-            return data_type.name == name
-        case ArrayType(element=element):
-            return contains_type(element, name)
-        case MapType(key=key, value=value):
-            return contains_type(key, name) or contains_type(value, name)
-        case RowType(fields=fields):
-            return any(contains_type(field.type, name) for field in fields)
+    return any(isinstance(p, AtomicType) and p.name == name for p in parts_of(data_type))

@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from paimon_magics.columnar.fields import Field
 
-__all__ = ["holds_variants", "whole_variants"]
+__all__ = ["whole_variants"]
 
 _PARTS = ("value", "metadata")
 
 
-def holds_variants(field: Field) -> bool:
+def _holds(field: Field) -> bool:
     """Whether a column is a VARIANT, or has some inside."""
     if field.atomic is not None:
         return field.atomic.name == "VARIANT"
-    return any(holds_variants(part) for part in field.parts)
+    return any(_holds(part) for part in field.parts)
 
 
 def whole_variants(array: pa.Array, stored: Field) -> pa.Array:
@@ -28,7 +28,7 @@ def whole_variants(array: pa.Array, stored: Field) -> pa.Array:
 
     Raises ValueError for values that are no VARIANT.
     """
-    if not holds_variants(stored):
+    if not _holds(stored):
         return array
     if stored.atomic is not None:
         return _whole(array)
