@@ -22,13 +22,13 @@ import pytest
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.group.database_log import DatabaseLog
 from paimon_magics.coordinator.group.queue_items import Insert
-from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode, Thresholds
-from paimon_magics.coordinator.group.service import GroupCommit
+from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode
 from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import open_store
 from paimon_magics.settings import Settings
+from tests.coordinator.group.kept import group_commit
 from tests.coordinator.group.serving import TABLE
 from tests.coordinator.process import create_table
 from tests.faults.test_small_insert_crashes import Lived
@@ -61,18 +61,8 @@ class Simulated:
         self.coordinator.start()
         log = DatabaseLog(SqliteDatabase(folder / "log.sqlite"))
         files = catalog.stores.of(catalog.warehouse)
-        self.group = GroupCommit(
-            catalog,
-            self.coordinator,
-            log,
-            Witness(files, catalog.warehouse, log.id, log.name, "a test"),
-            Settings(),
-            own=lambda: None,
-            may_answer=lambda: None,
-            thresholds=Thresholds(),
-            label_retention_ms=3_600_000,
-            clock=lambda: self.now_ms,
-        )
+        witness = Witness(files, catalog.warehouse, log.id, log.name, "a test")
+        self.group = group_commit(catalog, self.coordinator, log, witness, lambda: self.now_ms)
         self.group.start()
         self.rows = 0
 

@@ -21,9 +21,32 @@ from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.store import open_store
 from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.stores import LocalStore
 from tests.coordinator.group.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import create_table, read, wait_until
+
+
+def group_commit(
+    catalog: Catalog,
+    coordinator: Coordinator,
+    log: Log,
+    witness: Witness,
+    clock: Callable[[], int],
+) -> GroupCommit:
+    """Small inserts by a clock that the test moves on, of whom nobody contests the warehouse."""
+    return GroupCommit(
+        catalog,
+        coordinator,
+        log,
+        witness,
+        Settings(),
+        own=lambda: None,
+        may_answer=lambda: None,
+        thresholds=Thresholds(),
+        label_retention_ms=3_600_000,
+        clock=clock,
+    )
 
 
 class Kept:
@@ -46,17 +69,8 @@ class Kept:
         self.coordinator.start()
         log = self.open_log()
         self.witness = Witness(LocalStore(), self.catalog.warehouse, log.id, log.name, "a test")
-        self.group = GroupCommit(
-            self.catalog,
-            self.coordinator,
-            log,
-            self.witness,
-            Settings(),
-            own=lambda: None,
-            may_answer=lambda: None,
-            thresholds=Thresholds(),
-            label_retention_ms=3_600_000,
-            clock=lambda: self.now_ms,
+        self.group = group_commit(
+            self.catalog, self.coordinator, log, self.witness, lambda: self.now_ms
         )
         self.group.start()
         self.running = True
