@@ -85,6 +85,8 @@ def _changes(
         if snapshot is None:
             latest = latest_snapshot(table.paimon)
             if latest is not None and latest.id >= wanted:
+                if read_snapshot(table.paimon, wanted) is not None:
+                    continue  # it was committed in between
                 raise _expired(table, wanted)
             if not wait:
                 return

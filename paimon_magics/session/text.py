@@ -8,6 +8,8 @@ import html
 import json
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.planning.short_texts import shortened
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -118,8 +120,7 @@ def _footer(page: pyarrow.Table, rows_max: int) -> str:
 
 def cut_text(text: str) -> str:
     """The text on one line, cut where it is too long for a column."""
-    text = text.replace("\n", "\\n").replace("\t", "\\t")
-    return text if len(text) <= _WIDTH_MAX else text[: _WIDTH_MAX - 1] + "…"
+    return shortened(text.replace("\n", "\\n").replace("\t", "\\t"), _WIDTH_MAX)
 
 
 def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:

@@ -39,6 +39,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.alterations import plan_alteration
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.statements.statement import TableChange, TableName
+from paimon_magics.tables.damage import damaged, misread
 from paimon_magics.tables.s3_file_io import use_s3_file_io
 from paimon_magics.tables.schema_changes import altered_schema, definition_of, schema_changes
 from paimon_magics.tables.schema_files import publish_schema
@@ -507,6 +508,11 @@ class Catalog:
                 hint="Use a warehouse that you may write.",
             ) from error
         except Exception as error:
+            reason = misread(error) if "load schema" in str(error) else None
+            if reason is not None:
+                folder = str(error).rpartition(": ")[2]
+                what = f"The newest schema file in {folder}"
+                raise damaged(what, reason, "Restore the file.") from error
             raise failure(
                 error,
                 f"The catalog at {self.options.get('uri', self.warehouse)} failed: "

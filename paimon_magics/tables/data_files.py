@@ -22,6 +22,7 @@ from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.planning.predicates import ColumnPredicate
 from paimon_magics.planning.splits import Deletions, StoredFile
 from paimon_magics.planning.views import ROW_ID
+from paimon_magics.tables.damage import RESTORE, damaged
 from paimon_magics.tables.file_formats import FORMATS, StoredColumns
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.row_groups import StoredCondition
@@ -122,7 +123,7 @@ class FileReader:
             raise TableDamagedError(
                 f"The data file {file.path} has {start} rows, and the table's metadata says "
                 f"{file.rows}.",
-                hint="Restore the file, or go back to a snapshot that does not use it.",
+                hint=RESTORE,
             )
 
     def _deleted(self, deletions: Deletions) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -131,10 +132,7 @@ class FileReader:
             body = self.access.read(deletions.path, deletions.offset, length)
             return deleted_rows(body, deletions.length)
         except (OSError, ValueError) as error:
-            raise TableDamagedError(
-                f"The deletion vector in {deletions.path} can't be read: {error}.",
-                hint="Restore the file, or go back to a snapshot that does not use it.",
-            ) from error
+            raise damaged(f"The deletion vector in {deletions.path}", error) from error
 
     def mapping(self, file: StoredFile) -> FileColumns:
         """What is read of a file for the columns that are wanted."""
@@ -169,10 +167,7 @@ class FileReader:
         try:
             yield
         except (OSError, ValueError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-            raise TableDamagedError(
-                f"The data file {file.path} can't be read: {e}.",
-                hint="Restore the file, or go back to a snapshot that does not use it.",
-            ) from e
+            raise damaged(f"The data file {file.path}", e) from e
 
     def _evolved(self, file: StoredFile) -> Iterator[tuple[int, pa.RecordBatch]]:
         columns = self.mapping(file)

@@ -11,6 +11,7 @@ from typing import Any
 from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot import Snapshot
 
+from paimon_magics.tables.damage import damaged, parsing
 from paimon_magics.tables.stores import Store
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 _STEPS_MAX = 100
+_OTHER = "Restore the file, or read another snapshot: VERSION AS OF."
 
 
 def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
@@ -28,14 +30,14 @@ def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
     there is none."""
     manager = _manager(paimon, branch)
     if paimon.catalog_environment.supports_version_management:
-        return manager.get_latest_snapshot()
+        return _listed(manager)
     found = _hinted(paimon, manager)
     for _ in range(_STEPS_MAX if found is not None else 0):
         following = _read(paimon, manager, found.id + 1)
         if following is None:
             return found
         found = following
-    return manager.get_latest_snapshot()
+    return _listed(manager)
 
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
@@ -67,11 +69,28 @@ def _manager(paimon: Any, branch: str | None) -> Any:
 
 
 def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
+    path = manager.get_snapshot_path(snapshot_id)
     try:
-        text = paimon.file_io.read_file_utf8(manager.get_snapshot_path(snapshot_id))
+        text = paimon.file_io.read_file_utf8(path)
     except FileNotFoundError:
         return None
-    return JSON.from_json(text, Snapshot)
+    with parsing(f"The snapshot file {path}", _OTHER):
+        return JSON.from_json(text, Snapshot)
+
+
+def _listed(manager: Any) -> Any:
+    """pypaimon's value of the latest snapshot, which its folder is listed for."""
+    with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
+        try:
+            return manager.get_latest_snapshot()
+        except RuntimeError as error:
+            if "none could be resolved" not in str(error):
+                raise
+            raise damaged(
+                f"The latest snapshot in {manager.snapshot_dir}",
+                "a hint names one, and no file of a snapshot is there",
+                "Restore the files of the snapshots.",
+            ) from error
 
 
 def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.splits import Deletions
+from paimon_magics.tables.damage import damaged
 from paimon_magics.tables.manifest_columns import ManifestColumns, avro_columns
 
 __all__ = ["ManifestFolder", "added_files", "live_files", "undeleted"]
@@ -50,10 +51,7 @@ class ManifestFolder:
         try:
             rows = avro_columns(self.read(index_manifest)).to_pylist()
         except ValueError as error:
-            raise TableDamagedError(
-                f"The index manifest `{index_manifest}` can't be read: {error}.",
-                hint="Restore the file, or go back to a snapshot that does not use it.",
-            ) from error
+            raise damaged(f"The index manifest `{index_manifest}`", error) from error
         found = {}
         for row in rows:
             if row["_INDEX_TYPE"] != "DELETION_VECTORS":

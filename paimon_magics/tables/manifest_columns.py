@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.varints import signed, varint
-from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.damage import damaged
 
 __all__ = ["MANIFEST_ENTRIES", "MANIFEST_FILES", "ManifestColumns", "avro_columns"]
 
@@ -111,10 +111,7 @@ class ManifestColumns:
         try:
             read = _flat(avro_columns(self._read_bytes(name)), schema)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
-            raise TableDamagedError(
-                f"The manifest `{name}` can't be read: {error}.",
-                hint="Restore the file, or go back to a snapshot that does not use it.",
-            ) from error
+            raise damaged(f"The manifest `{name}`", error) from error
         with self._lock:
             if name not in self._kept:
                 self._kept[name] = read

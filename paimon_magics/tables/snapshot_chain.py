@@ -15,7 +15,9 @@ from pypaimon.common.json_util import JSON
 
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.faults import reach
+from paimon_magics.tables.damage import parsing
 from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
+from paimon_magics.tables.latest_snapshots import latest_snapshot as newest_snapshot
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.snapshot_publishers import Publish, write_hint
 from paimon_magics.tables.stored_tables import StoredTable
@@ -46,8 +48,7 @@ _TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
 
 def latest_snapshot(table: StoredTable) -> Document | None:
     """The latest snapshot, None for a table without any."""
-    manager = table.paimon.snapshot_manager()
-    latest = manager.get_latest_snapshot()
+    latest = newest_snapshot(table.paimon)
     if latest is None:
         return None
     stored = snapshot_by_id(table, latest.id)
@@ -287,7 +288,8 @@ def _read(table: StoredTable, path: str) -> Document | None:
         text = table.paimon.file_io.read_file_utf8(path)
     except FileNotFoundError:
         return None
-    document: Document = json.loads(text)
+    with parsing(f"The file {path}"):
+        document: Document = json.loads(text)
     return document
 
 

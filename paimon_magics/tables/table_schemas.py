@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from paimon_magics.columnar.fields import Field
-from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.definitions import Column
+from paimon_magics.tables.damage import damaged, parsing
 from paimon_magics.tables.schema_changes import definition_of
 from paimon_magics.tables.types import fields_of
 
@@ -24,13 +24,12 @@ class TableSchemas:
         """pypaimon's schema of that number; raises TableDamagedError where it is gone."""
         found = self._schemas.get(schema_id)
         if found is None:
-            found = self._paimon.schema_manager.get_schema(schema_id)
+            manager = self._paimon.schema_manager
+            what = f"The schema file {manager._to_schema_path(schema_id)}"
+            with parsing(what):
+                found = manager.get_schema(schema_id)
             if found is None:
-                raise TableDamagedError(
-                    f"Files of `{self._paimon.identifier}` have the schema {schema_id}, which is "
-                    "not there.",
-                    hint="Restore the schema's file.",
-                )
+                raise damaged(what, "it is gone")
             self._schemas[schema_id] = found
         return found
 

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 from paimon_magics.planning.defaults import default_text
+from paimon_magics.planning.short_texts import shortened
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -358,4 +359,4 @@ def _expected(what: str, value: Any) -> ValueError:
 
 def _shown(value: Any) -> str:
     text = repr(value) if type(value) is not str else f'"{value}"'
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
+    return shortened(text, _SHOWN_MAX)
