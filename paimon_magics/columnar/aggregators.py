@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from paimon_magics.columnar.long_bitmaps import long_bitmap_union
 from paimon_magics.columnar.sketches import hll_union, rbm32_union, theta_union
 from paimon_magics.errors import JobError, UnsupportedStatementError
 
@@ -317,6 +318,7 @@ _AGG: dict[str, _Step] = {
     "nested_update": _nested,
     "nested_partial_update": _nested_partly,
     "rbm32": _united(rbm32_union),
+    "rbm64": _united(long_bitmap_union),
     "theta_sketch": _united(theta_union),
     "hll_sketch": _united(hll_union),
 }

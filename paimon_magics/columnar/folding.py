@@ -49,6 +49,9 @@ class MergeRule:
     `engine` is Paimon's name. `functions` are the aggregate functions of the columns that have one.
     `removes_on_delete`: a delete ends all that was before. `removing_groups` are columns of
     sequence groups for which it does so. `in_key_order`: rows come out in the order of their keys.
+    `looks_up`: compactions merge what they read with the result of those before, wherever that
+    lies, so that rows of higher levels are in those of lower ones (Paimon's `LookupMergeFunction`);
+    rows have LEVEL then.
     """
 
     engine: str
@@ -59,10 +62,13 @@ class MergeRule:
     groups: tuple[SequenceGroup, ...] = ()
     removing_groups: frozenset[str] = frozenset()
     in_key_order: bool = False
+    looks_up: bool = False
 
 
 def merge_rows(groups: Groups, rule: MergeRule) -> Iterator[pa.RecordBatch]:
     """One row for each key, or none; raises JobError for rows that the engine does not take."""
+    if rule.looks_up:
+        groups = groups.of_latest_levels()
     match rule.engine:
         case "deduplicate":
             yield from _kept(groups, last_rows(groups, ignore_retracts=rule.ignore_deletes), rule)
@@ -91,7 +97,7 @@ def _last_values(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
     """Of each column the last value that is not NULL, since the last delete that removed all."""
     kinds = groups.kinds()[groups.order]
     retracts = is_retract(kinds)
-    alone = groups.ends - groups.starts == 1
+    alone = groups.alone
     since = groups.starts.copy()
     used = np.ones(len(kinds), dtype=bool)
     result_kinds = np.where(alone, kinds[groups.starts], _INSERT).astype(np.int8)
@@ -145,7 +151,7 @@ def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
         else (_Aggregation(schema, names, rule))
     )
     columns = {name: groups.column(name) for name in schema.names}
-    several = np.flatnonzero(groups.ends - groups.starts > 1)
+    several = np.flatnonzero(~groups.alone)
     rows = np.concatenate(
         [groups.order[groups.starts[g] : groups.ends[g]] for g in several]
         or [np.zeros(0, dtype=np.int64)]
@@ -165,7 +171,7 @@ def _folded(groups: Groups, rule: MergeRule) -> pa.RecordBatch:
         results[SEQUENCE].append(values[SEQUENCE][place - 1])
     # Folded rows go behind all others, and each key takes its own.
     sources = groups.order[groups.starts].copy()
-    sources[several] = len(groups.order) + np.arange(len(several))
+    sources[several] = groups.stored_rows + np.arange(len(several))
     taken = pa.array(sources)
     arrays = [
         pa.concat_arrays([columns[f.name], pa.array(results[f.name], type=f.type)]).take(taken)

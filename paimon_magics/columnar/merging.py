@@ -12,7 +12,7 @@ Source of the order: `SortMergeReaderWithMinHeap`, `UserDefinedSeqComparator`; o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,7 @@ from paimon_magics.planning.views import SEQUENCE_NUMBER
 
 __all__ = [
     "KIND",
+    "LEVEL",
     "PLACE",
     "SEQUENCE",
     "Groups",
@@ -39,6 +40,7 @@ __all__ = [
 SEQUENCE = SEQUENCE_NUMBER
 KIND = "_VALUE_KIND"
 PLACE = "_PLACE"  # a row's number in its file
+LEVEL = "_LEVEL"  # that of the file that a row lies in
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
@@ -62,16 +64,46 @@ class RunOrder:
 @dataclass(frozen=True)
 class Groups:
     """Rows of several runs, by key: `order` sorts `rows` by key and then by sequence; the group of
-    a key are the places from one of `starts` to the next in that order."""
+    a key are the places from one of `starts` to the next in that order. `met` tells the groups
+    that are merged though they have a single row left; None where there are none such."""
 
     slices: tuple[pa.RecordBatch, ...]
     order: _Ints
     starts: _Ints
+    met: _Bools | None = None
 
     @property
     def ends(self) -> _Ints:
         """Where each group ends."""
         return np.append(self.starts[1:], len(self.order))
+
+    @property
+    def stored_rows(self) -> int:
+        """How many rows the slices have, those that count for nothing among them."""
+        return sum(batch.num_rows for batch in self.slices)
+
+    @property
+    def alone(self) -> _Bools:
+        """Which groups are of a single row, which is not merged at all."""
+        found: _Bools = self.ends - self.starts == 1
+        return found if self.met is None else found & ~self.met
+
+    def of_latest_levels(self) -> Groups:
+        """The groups without the rows that a compaction has merged into others of their key: of
+        those above level 0, only the one of the lowest level counts. Takes LEVEL away."""
+        levels = np.asarray(self.column(LEVEL))[self.order]
+        slices = tuple(batch.drop_columns([LEVEL]) for batch in self.slices)
+        whole = replace(self, slices=slices)
+        above = levels > 0
+        number = np.repeat(np.arange(len(self.starts)), self.ends - self.starts)
+        if (np.bincount(number[above]) < 2).all():
+            return whole
+        lowest = np.minimum.reduceat(
+            np.where(above, levels, np.iinfo(levels.dtype).max), self.starts
+        )
+        kept = ~above | (levels == lowest[number])
+        starts = np.searchsorted(number[kept], np.arange(len(self.starts)))
+        return replace(whole, order=self.order[kept], starts=starts, met=~self.alone)
 
     def column(self, name: str) -> pa.Array:
         """A column of all rows, in the order of the slices."""
@@ -84,7 +116,7 @@ class Groups:
 
     def kept(self, rows: _Ints) -> Iterator[pa.RecordBatch]:
         """The rows of those numbers, in any order."""
-        mask = np.zeros(len(self.order), dtype=bool)
+        mask = np.zeros(self.stored_rows, dtype=bool)
         mask[rows] = True
         start = 0
         for batch in self.slices:
@@ -110,8 +142,7 @@ def last_rows(groups: Groups, *, ignore_retracts: bool) -> _Ints:
     adds = ~is_retract(groups.kinds())[groups.order]
     places = np.where(adds, np.arange(len(adds)), -1)
     last = np.maximum.accumulate(places)[ends - 1]
-    alone = ends - groups.starts == 1  # a single record is not merged at all
-    last = np.where(alone, groups.starts, last)
+    last = np.where(groups.alone, groups.starts, last)
     return groups.order[last[last >= groups.starts]]
 
 

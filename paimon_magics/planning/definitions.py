@@ -188,6 +188,16 @@ class TableDefinition:
         return self.flag("deletion-vectors.enabled")
 
     @property
+    def looks_up(self) -> bool:
+        """Whether compactions look up what was merged before (Paimon's `LookupStrategy`)."""
+        return (
+            self.changelog_producer == "lookup"
+            or self.merge_engine == "first-row"
+            or self.deletion_vectors_enabled
+            or self.flag("force-lookup")
+        )
+
+    @property
     def write_only(self) -> bool:
         """`write-only`: some other job compacts this table."""
         return self.flag("write-only") or self.flag("write.compaction-skip")

@@ -38,7 +38,8 @@ def merged_on_top(definition: TableDefinition, below: pa.Table, rows: pa.Table) 
     key, none where `needs_rows_below` says so), or none where a row has deleted it. Both have the
     table's columns. Raises JobError for rows that the merge engine does not take."""
     rule = merge_rule(definition)
-    rule = replace(rule, order=replace(rule.order, keys=definition.primary_keys))
+    order = replace(rule.order, keys=definition.primary_keys)
+    rule = replace(rule, order=order, looks_up=False)  # what is below was merged
     if not rows.num_rows:
         return below
     slices = [_numbered(rows, _kinds(definition, rows), below.num_rows)]

@@ -21,7 +21,7 @@ from paimon_magics.columnar.binlog import pack_updates, single_rows
 from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.fields import Field
 from paimon_magics.columnar.folding import MergeRule, merge_rows
-from paimon_magics.columnar.merging import KIND, SEQUENCE, Groups, is_retract, merge_runs
+from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
 from paimon_magics.planning.splits import (
     ColumnsSplit,
     DifferenceSplit,
@@ -37,7 +37,6 @@ from paimon_magics.tables.late_values import block_rows, merged_late, takes_late
 
 __all__ = ["SplitReader"]
 
-_KINDS = pa.array(["+I", "-U", "+U", "-D"])
 _DELETE = 3
 _BEFORE = "_BEFORE"
 
@@ -56,7 +55,7 @@ class SplitReader:
     columns: tuple[str, ...]
 
     def rows(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
-        """The rows of a split, as the view shows them."""
+        """The rows of a split, as the view shows them; kinds as Paimon's numbers."""
         match split:
             case MergeSplit(sections=sections):
                 yield from self._shown(self._merged(sections), packed=False)
@@ -146,7 +145,9 @@ class SplitReader:
             # A run has every key once: where there is no other, no row hides another one.
             files = self.files if len(section) == 1 else self._of_keys(self.files)
             files = replace(files, batch_rows=block_rows(files, section))
-            yield from merge_runs([_chained(files, run) for run in section], self.rule.order, merge)
+            levels = self.rule.looks_up
+            runs = [_chained(files, run, levels=levels) for run in section]
+            yield from merge_runs(runs, self.rule.order, merge)
 
     def _difference(self, split: DifferenceSplit) -> Iterator[pa.RecordBatch]:
         rule = self.rule
@@ -221,7 +222,7 @@ class SplitReader:
             )
         names = [*self._system_names(), *self.columns]
         for kinds, columns in rows:
-            yield _batch([_KINDS.take(pa.array(kinds)), *columns], names, len(kinds))
+            yield _batch([pa.array(kinds), *columns], names, len(kinds))
 
     def _system_names(self) -> list[str]:
         if not self.view.keeps_retracts:
@@ -231,7 +232,7 @@ class SplitReader:
     def _system(self, kinds: npt.NDArray[np.int8], batch: pa.RecordBatch) -> list[pa.Array]:
         if not self._system_names():
             return []
-        return [_KINDS.take(pa.array(kinds)), *self._numbers(batch)]
+        return [pa.array(kinds), *self._numbers(batch)]
 
     def _numbers(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(SEQUENCE)] if self.view.sequence_numbers else []
@@ -240,9 +241,16 @@ class SplitReader:
         return [batch.column(name) for name in self.columns]
 
 
-def _chained(files: FileReader, run: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
+def _chained(
+    files: FileReader, run: Sequence[StoredFile], *, levels: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a run, with LEVEL where `levels` is given."""
     for file in run:
-        yield from files.batches(file)
+        for batch in files.batches(file):
+            if levels:
+                level = np.full(batch.num_rows, file.level, dtype=np.int8)
+                batch = batch.append_column(LEVEL, pa.array(level))
+            yield batch
 
 
 def _beside(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ import pytest
 from pyroaring import BitMap
 
 from paimon_magics import Session
+from paimon_magics.columnar.long_bitmaps import long_bitmap, numbers_of
 from paimon_magics.errors import JobError
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
@@ -39,6 +40,12 @@ def bitmap(*numbers: int) -> bytes:
 
 
 MANY = range(20_000)  # more than a sketch tells apart
+# Trees with nodes of each size.
+LONGS = [
+    long_bitmap([1, 2**16, 2**40, *range(2**50, 2**50 + 12 * 2**16, 2**16)]),
+    long_bitmap([-1, 70_000, *(n << 40 for n in range(30))]),
+    long_bitmap([n << 24 | n for n in range(250)]),
+]
 # function → type, options of the column, and each commit's values of the keys 1, 2, 3 and 4.
 FUNCTIONS: dict[str, tuple[str, str, list[list[Any]]]] = {
     "theta_sketch": (
@@ -66,6 +73,15 @@ FUNCTIONS: dict[str, tuple[str, str, list[list[Any]]]] = {
             [bitmap(1), bitmap(), None, bitmap(*MANY)],
             [bitmap(1, 70_000), bitmap(3), bitmap(5), bitmap(*MANY[9_000:], 2**32 - 1)],
             [bitmap(2), None, bitmap(6), bitmap(5)],
+        ],
+    ),
+    "rbm64": (
+        "BYTES",
+        "",
+        [
+            [LONGS[0], long_bitmap(()), None, long_bitmap(MANY)],
+            [LONGS[1], LONGS[2], LONGS[0], long_bitmap([n << 13 for n in MANY[::9]])],
+            [LONGS[2], None, long_bitmap([5]), long_bitmap([-1, -(2**63), 2**40])],
         ],
     ),
     "merge_map_with_keytime": (
@@ -98,7 +114,9 @@ def unordered(value: Any) -> Any:
 
 
 def comparable(name: str, value: Any) -> Any:
-    return set(BitMap.deserialize(value)) if name == "rbm32" and value else unordered(value)
+    if value is not None and name in ("rbm32", "rbm64"):
+        return set(BitMap.deserialize(value)) if name == "rbm32" else numbers_of(value)
+    return unordered(value)
 
 
 def test_stored_rows_are_merged_as_java_does(
@@ -129,7 +147,7 @@ def test_stored_rows_are_merged_as_java_does(
             assert comparable(name, one) == comparable(name, other), (ours[0], name)
 
 
-@pytest.mark.parametrize("name", ["theta_sketch", "hll_sketch", "rbm32"])
+@pytest.mark.parametrize("name", ["theta_sketch", "hll_sketch", "rbm32", "rbm64"])
 def test_values_that_are_no_sketches_are_told_with_their_column(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, name: str
 ) -> None:
@@ -142,3 +160,35 @@ def test_values_that_are_no_sketches_are_told_with_their_column(
         java_paimon.write(warehouse, "default.sums", [(1, value)])
     with pytest.raises(JobError, match=rf"`v`.*{name}"):
         session.run("SELECT * FROM sums").to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        ("'changelog-producer' = 'lookup'", "+U"),
+        ("'force-lookup' = 'true'", "+I"),
+        ("'deletion-vectors.enabled' = 'true', 'deletion-vectors.merge-on-read' = 'true'", "+I"),
+    ],
+)
+def test_what_compactions_have_looked_up_is_not_merged_again(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, options: str, kinds: str
+) -> None:
+    # The first commit's file goes to the top level; the next ones are merged into level 4 with
+    # what is there, which stays until all is compacted.
+    for engine in ("aggregation", "partial-update"):
+        name = engine.replace("-", "_")
+        group = "'fields.s.sequence-group' = 'n,l', " if engine == "partial-update" else ""
+        session.run(
+            f"CREATE TABLE {name} (k INT NOT NULL, s INT, n INT, l ARRAY<INT>) TBLPROPERTIES "
+            f"('primary-key' = 'k', 'bucket' = '1', 'merge-engine' = '{engine}', {group}{options}, "
+            "'fields.n.aggregate-function' = 'sum', 'fields.l.aggregate-function' = 'collect')"
+        )
+        for number in range(1, 4):
+            rows = [(k, number, number * k, [k, number]) for k in range(number, 4)]
+            java_paimon.write(warehouse, f"default.{name}", rows, kinds=[kinds] * len(rows))
+        for view in ("", "$audit_log"):
+            found = session.run(f"SELECT * FROM {name}{view}").to_arrow().to_pylist()
+            theirs = java_paimon.rows(warehouse, f"default.{name}{view}")
+            assert sorted(repr(tuple(row.values())) for row in found) == sorted(map(repr, theirs))
+        levels = session.run(f"SELECT DISTINCT level FROM {name}$files WHERE level > 0")
+        assert len(levels.to_arrow()) > 1
