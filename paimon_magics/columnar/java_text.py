@@ -24,6 +24,7 @@ __all__ = [
     "cast_text",
     "java_float",
     "java_text",
+    "map_order",
     "stored_type",
     "texts_map",
 ]
@@ -202,3 +203,22 @@ def _time_text(value: datetime.time, precision: int) -> str:
     fraction = f"{value.microsecond // 1000:03d}"[:precision]
     text = value.strftime("%H:%M:%S")
     return f"{text}.{fraction}" if fraction else text
+
+
+def map_order(keys: Sequence[str]) -> list[str]:
+    """Texts, put into a `HashMap` of Java's in their order, in the order that it lists them in."""
+    places = _MAP_PLACES
+    while len(keys) * 4 > places * 3:
+        places *= 2
+    return sorted(keys, key=lambda key: _spread(key) & (places - 1))
+
+
+_MAP_PLACES = 16  # of a map without entries
+
+
+def _spread(text: str) -> int:
+    """`String.hashCode` with its higher bits mixed into the lower ones, as a HashMap does it."""
+    code = 0
+    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code ^ (code >> 16)

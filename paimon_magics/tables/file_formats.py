@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -56,12 +57,13 @@ def parquet_file(source: Any) -> Any:
 def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_Placed]:
     with parquet_file(source) as parquet:
         names = columns.of(parquet.schema_arrow.names)
+        # A task has one core: threads of Arrow's own would be in the way of the other tasks.
+        read = partial(parquet.iter_batches, columns=names, use_threads=False)
         if not columns.conditions:
-            yield from _placed(parquet.iter_batches(batch_size=batch_rows, columns=names))
+            yield from _placed(read(batch_rows))
             return
         for groups in useful_row_groups(parquet.metadata, columns.conditions):
-            numbers = list(groups.numbers)
-            batches = parquet.iter_batches(batch_rows, row_groups=numbers, columns=names)
+            batches = read(batch_rows, row_groups=list(groups.numbers))
             yield from _placed(batches, groups.first_row)
         schema = pa.schema([parquet.schema_arrow.field(name) for name in names])
         nothing = [pa.array([], field.type) for field in schema]

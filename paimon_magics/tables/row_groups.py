@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,9 @@ def _matching(
     all_null = np.zeros(len(chunks), dtype=bool)
     for i, chunk in enumerate(chunks):
         known = chunk.statistics if chunk.is_stats_set else None
-        if known is not None and known.has_min_max:
-            least.append(known.min)
-            greatest.append(known.max)
-        else:
-            least.append(None)
-            greatest.append(None)
+        low, high = _bounds(known, condition.type) if known is not None else (None, None)
+        least.append(low)
+        greatest.append(high)
         if known is not None and known.has_null_count:
             nulls[i] = known.null_count > 0
             all_null[i] = known.null_count >= rows[i]
@@ -86,3 +84,17 @@ def _matching(
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
         return np.ones(len(chunks), dtype=bool)  # bounds of another type than the column's
     return may_match(condition.predicate, *bounds, nulls, all_null)
+
+
+def _bounds(known: Any, data_type: pa.DataType) -> tuple[Any, Any]:
+    """What the statistics say is least and greatest; None where they don't."""
+    if not known.has_min_max:
+        return None, None
+    if pa.types.is_decimal(data_type) and known.physical_type in ("INT32", "INT64"):
+        # As Java stores short decimals; pyarrow only tells the numbers that they are stored as.
+        scale = data_type.scale
+        return Decimal(known.min_raw).scaleb(-scale), Decimal(known.max_raw).scaleb(-scale)
+    try:
+        return known.min, known.max
+    except pa.ArrowNotImplementedError:
+        return None, None

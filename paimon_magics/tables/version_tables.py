@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pypaimon.common import time_utils
 
+from paimon_magics.columnar.java_text import map_order
 from paimon_magics.tables.branches import list_branches
 from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
 from paimon_magics.tables.snapshot_chain import list_tags, load_tag, snapshot_by_id, snapshot_ids
@@ -234,7 +235,9 @@ def aggregation_fields(view: TableView) -> pa.Table:
     function, their keys the function's options, as Paimon shows them."""
     schema = _schemas(view)[-1]
     found: dict[str, list[tuple[str, str]]] = {}
-    for key, value in (schema.get("options") or {}).items():
+    options = schema.get("options") or {}
+    for key in map_order(list(options)):
+        value = options[key]
         parts = key.split(".")
         if len(parts) > 2 and parts[0] == "fields":
             found.setdefault(parts[1], []).append((key, value))

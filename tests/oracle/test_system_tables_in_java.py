@@ -127,3 +127,27 @@ def test_statistics_follow_the_schema(
     found = rows_here(session.catalog, name)
     assert found == rows_in_java(java_paimon, session.catalog, name)
     assert any("{anew=0.5, i=1, late=null}" in row for row in found)
+
+
+def test_functions_of_columns_are_listed_in_the_order_of_java(
+    session: Session, java_paimon: JavaPaimon
+) -> None:
+    columns = [f"v{number}" for number in range(9)]
+    options = [
+        f"'fields.{column}.{key}' = '{value}'"
+        for column in columns
+        for key, value in (
+            ("aggregate-function", "listagg"),
+            ("ignore-retract", "true"),
+            ("list-agg-delimiter", "ü"),
+        )
+    ]
+    session.run(
+        f"CREATE TABLE sums (k INT NOT NULL, {', '.join(f'{column} STRING' for column in columns)})"
+        " TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1', 'merge-engine' = 'aggregation', "
+        f"{', '.join(options)})"
+    )
+    name = "default.sums$aggregation_fields"
+    here = rows_here(session.catalog, name)
+    assert here == rows_in_java(java_paimon, session.catalog, name)
+    assert "listagg" in here[1]

@@ -14,11 +14,13 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.predicates import ColumnPredicate
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables import late_values
 from paimon_magics.tables.catalog import Catalog, Table
 from paimon_magics.tables.data_reads import plan_data_read
+from paimon_magics.tables.row_groups import RowGroups, StoredCondition, useful_row_groups
 
 FIELDS = pa.schema(
     [
@@ -185,3 +187,20 @@ def test_statistics_of_another_type_are_no_judgement(tmp_path: Path) -> None:
     everything = rows(table, ViewKind.TABLE, {})
     found = rows(table, ViewKind.TABLE, {}, one)
     assert meeting(found, one, 9) == meeting(everything, one, 9) != []
+
+
+@pytest.mark.parametrize(("precision", "physical"), [(9, "INT32"), (18, "INT64")])
+def test_bounds_of_decimals_that_are_stored_as_integers_are_known(
+    tmp_path: Path, precision: int, physical: str
+) -> None:
+    # As Java stores short ones.
+    decimals = pa.array([Decimal(n) / 100 for n in range(-100, 100)], pa.decimal128(precision, 2))
+    path = tmp_path / "decimals.parquet"
+    pq.write_table(
+        pa.table({"d": decimals}), path, row_group_size=50, store_decimal_as_integer=True
+    )
+    metadata = pq.read_metadata(path)
+    assert metadata.row_group(0).column(0).physical_type == physical
+    condition = ColumnPredicate("d", "<", (Decimal("-0.50"),))
+    stored = StoredCondition("d", decimals.type, condition)
+    assert useful_row_groups(metadata, [stored]) == [RowGroups((0,), 0, 50)]
