@@ -25,7 +25,8 @@ from IPython.core.completer import (
 
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
-from paimon_magics.statements.completion_words import FUNCTIONS
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.statements.completion_words import FUNCTIONS, TIME_FUNCTIONS
 from paimon_magics.statements.names import quoted, text_literal
 
 if TYPE_CHECKING:
@@ -237,6 +238,8 @@ class _Names:
                 return _matching(typed, self._partition_values(relations, column))
             case wants.Versions(table, snapshots):
                 return _matching(typed, self._versions(table, snapshots))
+            case wants.Times(table):
+                return _matching(typed, self._times(table))
             case wants.Options(of_reads):
                 return _matching(typed, self._options(of_reads))
             case wants.OptionValues(key):
@@ -320,6 +323,22 @@ class _Names:
                 made = datetime.datetime.fromtimestamp(one.time_ms / 1000)
                 yield Offer(str(one.id), f"{one.kind} {made:%Y-%m-%d %H:%M:%S}")
 
+    def _times(self, table: TableName | None) -> Iterator[Offer]:
+        if self._known is not None and table is not None:
+            full = self._full(table)
+            for tag in self._known.tag_times(full):
+                yield self._time(tag.time_ms, f"tag {tag.name}, snapshot {tag.snapshot_id}")
+            for one in self._known.snapshots(full):
+                yield self._time(one.time_ms, f"snapshot {one.id}, {one.kind}")
+        if not self._expected.quote:
+            yield from (Offer(text, "time") for text in TIME_FUNCTIONS)
+
+    def _time(self, time_ms: int, about: str) -> Offer:
+        """A moment in UTC, which says so: Spark reads other texts in its session's time zone."""
+        moment = datetime.datetime.fromtimestamp(time_ms / 1000, tz=datetime.UTC)
+        text = f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}Z"
+        return Offer(self._literal(text, is_text=True), about)
+
     def _options(self, of_reads: bool) -> Iterator[Offer]:
         from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
         from paimon_magics.planning.read_points import READ_OPTIONS
@@ -396,8 +415,7 @@ def _verb_line(text: str, cursor: int) -> str | None:
 
 def _in_a_menu(about: str) -> str | None:
     """What is said beside a completion: in one line, which JupyterLab's menu breaks at blanks."""
-    text = about if len(about) <= _ABOUT_MAX else about[: _ABOUT_MAX - 1] + "…"
-    return text.replace(" ", "\u00a0") or None
+    return shortened(about, _ABOUT_MAX).replace(" ", "\u00a0") or None
 
 
 def _matching(typed: str, offers: Iterable[Offer]) -> list[Offer]:

@@ -19,7 +19,7 @@ from paimon_magics.statements.statement import TableName
 if TYPE_CHECKING:
     from paimon_magics.tables.catalog import Catalog
 
-__all__ = ["KnownColumn", "KnownNames", "KnownSnapshot", "KnownTable"]
+__all__ = ["KnownColumn", "KnownNames", "KnownSnapshot", "KnownTable", "KnownTag"]
 
 _OLD_SECONDS = 30.0
 _KEPT_MAX = 2_000
@@ -49,6 +49,15 @@ class KnownSnapshot:
 
     id: int
     kind: str
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTag:
+    """A tag, and the snapshot that it stands for, as of KnownSnapshot."""
+
+    name: str
+    snapshot_id: int
     time_ms: int
 
 
@@ -96,6 +105,10 @@ class KnownNames:
     def tags(self, name: TableName) -> tuple[str, ...]:
         """A table's tags."""
         return self._get(("tags", _plain(name)), lambda c: _tags(c, name)) or ()
+
+    def tag_times(self, name: TableName) -> tuple[KnownTag, ...]:
+        """What the latest tags of a table stand for, the newest snapshot first."""
+        return self._get(("tag times", _plain(name)), lambda c: _tag_times(c, name)) or ()
 
     def snapshots(self, name: TableName) -> tuple[KnownSnapshot, ...]:
         """A table's latest snapshots, the newest first."""
@@ -201,6 +214,16 @@ def _tags(catalog: Catalog, name: TableName) -> tuple[str, ...]:
     from paimon_magics.tables.stored_tables import load_stored
 
     return tuple(list_tags(load_stored(catalog, _plain(name))))
+
+
+def _tag_times(catalog: Catalog, name: TableName) -> tuple[KnownTag, ...]:
+    from paimon_magics.tables.snapshot_chain import list_tags, load_tag
+    from paimon_magics.tables.stored_tables import load_stored
+
+    table = load_stored(catalog, _plain(name))
+    found = ((tag, load_tag(table, tag)) for tag in list_tags(table)[-_SNAPSHOTS:])
+    known = [KnownTag(tag, one["id"], one["timeMillis"]) for tag, one in found if one is not None]
+    return tuple(sorted(known, key=lambda tag: -tag.snapshot_id))
 
 
 def _snapshots(catalog: Catalog, name: TableName) -> tuple[KnownSnapshot, ...]:

@@ -44,6 +44,7 @@ __all__ = [
     "Procedures",
     "SystemTables",
     "Tables",
+    "Times",
     "Versions",
     "Want",
     "expected_at",
@@ -127,6 +128,13 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """Times at which a table had another state, and what gives a time; None for no known table."""
+
+    table: TableName | None
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """Keys of options: those of tables, or of reads."""
 
@@ -171,6 +179,7 @@ Want = (
     | Partitions
     | PartitionValues
     | Versions
+    | Times
     | Options
     | OptionValues
     | BindNames
@@ -439,7 +448,10 @@ class _Place:
         items, index = self.levels[-1]
         clause = _clause(_words(items[:index]))
         if self.said[-2:] == ["AS", "OF"]:
-            return self._versions() if "VERSION" in self.said[-4:] else ()
+            table = self._travelled()
+            if "VERSION" in self.said[-4:]:
+                return (Versions(table),) if table is not None else ()
+            return (Times(table),)
         if self._wants_relation(clause):
             return (*self._tables(), *(() if self.qualifiers else (Keywords(("LATERAL",)),)))
         if not self.before and len(self.levels) > 1 and not self.qualifiers:
@@ -500,12 +512,13 @@ class _Place:
         is_name = isinstance(column, Token) and column.kind in IDENTIFIER_KINDS
         return column.name if isinstance(column, Token) and is_name else None
 
-    def _versions(self) -> tuple[Want, ...]:
+    def _travelled(self) -> TableName | None:
+        """The table that stands before VERSION or TIMESTAMP AS OF."""
         scope = self._scope()
         names = [seen.name for seen in scope if seen.name is not None]
         written: list[str] = []
         for item in self.before:
-            if _word(item) in ("VERSION", "FOR") and written:
+            if _word(item) in ("VERSION", "TIMESTAMP", "FOR") and written:
                 break
             if isinstance(item, Token) and (item.kind in IDENTIFIER_KINDS or item.text == "."):
                 clear = item.upper in ("FROM", "JOIN")
@@ -513,8 +526,7 @@ class _Place:
             else:
                 written = []
         name = table_name_of([part for part in written if part != "."]) if written else None
-        table = name if name in names else (names[-1] if names else name)
-        return (Versions(table),) if table is not None else ()
+        return name if name in names else (names[-1] if names else name)
 
     def _tables(self) -> tuple[Want, ...]:
         if self.qualifiers:

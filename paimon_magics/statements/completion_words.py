@@ -17,10 +17,20 @@ __all__ = [
     "FUNCTIONS",
     "STATEMENTS",
     "TABLE_FUNCTIONS",
+    "TIME_FUNCTIONS",
     "TYPES",
     "following",
     "in_clause",
 ]
+
+TIME_FUNCTIONS = (
+    "current_timestamp()",
+    "current_timestamp() - INTERVAL 1 HOUR",
+    "current_timestamp() - INTERVAL 1 DAY",
+    "current_date()",
+    "timestamp_millis(",
+)
+"""What gives a time that a table is read as of."""
 
 STATEMENTS = (
     "SELECT", "WITH", "INSERT INTO", "INSERT OVERWRITE", "CREATE TABLE", "CREATE DATABASE",

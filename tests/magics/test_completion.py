@@ -12,6 +12,7 @@ from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.option_purposes import OPTION_PURPOSES
 from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
+from paimon_magics.planning.read_points import READ_OPTIONS
 from paimon_magics.session.opening import active_session
 from tests.magics.conftest import Run
 
@@ -84,14 +85,15 @@ def test_an_option_tells_its_type_and_default(shell: InteractiveShell) -> None:
     assert about == "integer, default 10: snapshots that are kept at least"
 
 
-def test_options_that_are_explained_are_options() -> None:
-    known = {*CORE_OPTIONS, *OWN_OPTIONS, "primary-key"}
-    assert {key for key in OPTION_PURPOSES if key not in known} == set()
+def test_every_option_that_is_completed_says_what_it_is_for() -> None:
+    known = {*CORE_OPTIONS, *OWN_OPTIONS, *READ_OPTIONS, "primary-key"}
+    assert set(OPTION_PURPOSES) == known
+    assert all(text and text[-1] != "." for text in OPTION_PURPOSES.values())
 
 
 @pytest.mark.parametrize(
     "text",
-    ["%%paimon\nUPDATE |", "%%paimon\nSELECT * FROM t TIMESTAMP AS OF |", "%%paimon -o |\nSELECT 1",
+    ["%%paimon\nUPDATE |", "%%paimon -o |\nSELECT 1",
      "%paimon coordinator pause |", "%paimon snapshots t |"],
 )  # fmt: skip
 def test_where_nothing_can_be_offered_nothing_of_pythons_is(
@@ -133,6 +135,8 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     session = active_session()
     assert session is not None
     connected.user_ns.update(today="mon", unit=len)
+    made = session.history("orders").data.column("commit_time")[0].as_py()
+    at_two = f"{made:%Y-%m-%d %H:%M:%S}.{made.microsecond // 1000:03}Z"
     pairs = {
         "SELECT * FROM ord|": "orders",
         "SELECT * FROM sh|": "shop",
@@ -158,6 +162,9 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         "INSERT OVERWRITE orders PARTITION (day = 'w|')": "wed",
         "SELECT * FROM orders VERSION AS OF |": "'opening'",
         "SELECT * FROM orders VERSION AS OF '|'": "2",
+        "SELECT * FROM orders TIMESTAMP AS OF |": f"'{at_two}'",
+        "SELECT * FROM orders o JOIN orders FOR TIMESTAMP AS OF '2|'": at_two,
+        "SELECT * FROM orders TIMESTAMP AS OF cur|": "current_timestamp() - INTERVAL 1 DAY",
         "ALTER TABLE orders DELETE TAG |": "opening",
         "CALL sys.rollback(table => 'orders', version => '|')": "opening",
         "SELECT * FROM orders WHERE day = :to|": "today",
