@@ -40,6 +40,7 @@ __all__ = [
     "UnknownNameError",
     "UnknownOutcomeError",
     "UnsupportedStatementError",
+    "likely_meant",
     "nearest",
 ]
 
@@ -132,6 +133,13 @@ class TableDamagedError(PaimonMagicsError):
     """The table's metadata and its files contradict each other."""
 
 
+def likely_meant(name: str, candidates: Iterable[str]) -> str:
+    """A hint that names the candidate most like `name`; empty where none is like it."""
+    folded = {n.lower(): n for n in sorted(set(candidates))}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f"Did you mean `{folded[close[0]]}`?" if close else ""
+
+
 def nearest(name: str, candidates: Iterable[str], *, what: str) -> str:
     """A hint that names the candidate most like `name`, or lists up to ten of them.
 
@@ -140,10 +148,9 @@ def nearest(name: str, candidates: Iterable[str], *, what: str) -> str:
     names = sorted(set(candidates))
     if not names:
         return f"There are no {what}."
-    folded = {n.lower(): n for n in names}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean `{folded[close[0]]}`?"
+    meant = likely_meant(name, names)
+    if meant:
+        return meant
     shown = ", ".join(f"`{n}`" for n in names[:10])
     rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"The {what} are {shown}{rest}."

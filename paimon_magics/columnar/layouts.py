@@ -19,6 +19,7 @@ __all__ = [
     "SizeHistogram",
     "by_partition",
     "cells",
+    "partition_sizes",
     "size_histogram",
     "sorted_runs",
 ]
@@ -124,9 +125,7 @@ def sorted_runs(files: pa.Table) -> pa.Array:
 
 def size_histogram(files: pa.Table, target_bytes: int) -> SizeHistogram:
     """Sizes in steps of two, from a thousandth of the target file size to twice it."""
-    edges = sorted({0, *(target_bytes >> shift for shift in range(11)), target_bytes * 2})
-    sizes: npt.NDArray[np.int64] = np.asarray(files.column("file_size_in_bytes")).astype(np.int64)
-    places = np.searchsorted(np.array(edges), sizes, side="right") - 1
+    edges, sizes, places = _steps(files, target_bytes)
     counts = np.bincount(places, minlength=len(edges))
     totals = np.bincount(places, weights=sizes.astype(np.float64), minlength=len(edges))
     return SizeHistogram(
@@ -134,3 +133,23 @@ def size_histogram(files: pa.Table, target_bytes: int) -> SizeHistogram:
         tuple(int(count) for count in counts),
         tuple(int(total) for total in totals),
     )
+
+
+def partition_sizes(files: pa.Table, target_bytes: int) -> dict[str, list[int]]:
+    """The same counts for each partition: how many of its files are in each step."""
+    edges, _, places = _steps(files, target_bytes)
+    encoded = files.column("partition").combine_chunks().dictionary_encode()
+    codes = np.asarray(encoded.indices).astype(np.int64)
+    count = len(encoded.dictionary)
+    counts = np.bincount(codes * len(edges) + places, minlength=count * len(edges))
+    rows = counts.reshape(count, len(edges)).tolist()
+    return dict(zip(encoded.dictionary.to_pylist(), rows, strict=True))
+
+
+def _steps(
+    files: pa.Table, target_bytes: int
+) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.intp]]:
+    """Where each step of sizes begins, the size of each file, and the step that it is in."""
+    edges = sorted({0, *(target_bytes >> shift for shift in range(11)), target_bytes * 2})
+    sizes = np.asarray(files.column("file_size_in_bytes")).astype(np.int64)
+    return edges, sizes, np.searchsorted(np.array(edges), sizes, side="right") - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.errors import UnknownNameError, nearest
+from paimon_magics.errors import UnknownNameError, likely_meant, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
 from paimon_magics.planning.option_purposes import OPTION_PURPOSES
@@ -164,9 +164,9 @@ def help_text(topic: str = "") -> str:
     option = CORE_OPTIONS.get(wanted.lower()) or OWN_OPTIONS.get(wanted.lower())
     if option is not None:
         return _option(option)
-    raise UnknownNameError(
-        f"There is no help about `{topic}`.", hint=nearest(wanted, topics(), what="topics")
-    )
+    meant = likely_meant(wanted, topics()) or likely_meant(wanted, [*CORE_OPTIONS, *OWN_OPTIONS])
+    hint = meant or nearest(wanted, topics(), what="topics")
+    raise UnknownNameError(f"There is no help about `{topic}`.", hint=hint)
 
 
 def topics() -> list[str]:
@@ -208,12 +208,16 @@ def _overview() -> str:
 
 
 def _option(option: OptionDefinition) -> str:
-    values = f"one of {', '.join(option.choices)}" if option.choices else f"a {option.type}"
+    values = f"one of {', '.join(option.choices)}" if option.choices else _a(option.type)
     default = "no default" if option.default is None else f"default '{option.default}'"
     fixed = "\n    It can't change once the table has a snapshot." if option.immutable else ""
     purpose = OPTION_PURPOSES.get(option.key)
     said = f"\n    {purpose}" if purpose else ""
     return f"'{option.key}': {values}, {default}{said}{fixed}"
+
+
+def _a(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeio" else f"a {noun}"
 
 
 def _statement(statement: StatementHelp) -> str:

@@ -33,7 +33,7 @@ from paimon_magics.settings import Settings
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
-    from paimon_magics.session.layouts import Health
+    from paimon_magics.session.healths import Health
 
 __all__ = ["VERBS", "Verb", "run_line"]
 

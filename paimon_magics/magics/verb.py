@@ -40,11 +40,14 @@ def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]
 
 def one_name(argument: str, verb: str, what: str) -> str:
     """The argument, where it is the name of something. Raises StatementSyntaxError."""
+    if not argument:
+        raise StatementSyntaxError(
+            f"`%paimon {verb}` lacks the name of {what}.",
+            hint=f"`%paimon help {verb}` shows how it is used.",
+        )
     if _NAME.fullmatch(argument) is None:
         raise StatementSyntaxError(
-            f"`%paimon {verb}` takes the name of {what}, not `{argument}`."
-            if argument
-            else f"`%paimon {verb}` lacks the name of {what}.",
+            f"`%paimon {verb}` takes the name of {what}, not `{argument}`.",
             hint="Put a part of a name that holds other characters in back-quotes.",
         )
     return argument

@@ -12,6 +12,8 @@ from enum import IntEnum
 from paimon_magics.planning.amounts import count_text, size_text
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.option_values import integer_value, memory_size_bytes
+from paimon_magics.statements.names import table_text, text_literal
+from paimon_magics.statements.statement import TableName
 
 __all__ = ["Figures", "Finding", "LayoutRules", "Severity", "findings", "worst"]
 
@@ -116,15 +118,21 @@ class Finding:
     statement: str = ""
 
 
-def findings(name: str, rules: LayoutRules, figures: Figures) -> tuple[Finding, ...]:
-    """What is to be said of a table, the most urgent first; one that is GOOD when nothing is."""
+def findings(
+    name: TableName, rules: LayoutRules, figures: Figures, partition: str = ""
+) -> tuple[Finding, ...]:
+    """What is to be said of a table, the most urgent first; one that is GOOD when nothing is.
+
+    Where the figures are of a `partition` alone, statements are, too.
+    """
+    what = "partition" if partition else "table"
     if figures.files == 0:
-        return (Finding(Severity.GOOD, "The table has no files."),)
+        return (Finding(Severity.GOOD, f"The {what} has no files."),)
     found = [
         finding
         for finding in (
-            _runs(name, rules, figures),
-            _small_files(name, rules, figures),
+            _runs(name, rules, figures, partition),
+            _small_files(name, rules, figures, partition),
             _skew(name, rules, figures),
             _bucket_sizes(name, rules, figures),
             _partition_sizes(figures),
@@ -141,7 +149,9 @@ def worst(found: tuple[Finding, ...]) -> Severity:
     return max((finding.severity for finding in found), default=Severity.GOOD)
 
 
-def _small_files(name: str, rules: LayoutRules, figures: Figures) -> Finding | None:
+def _small_files(
+    name: TableName, rules: LayoutRules, figures: Figures, partition: str
+) -> Finding | None:
     # Keyed tables have small files at level 0 by nature: there sorted runs count.
     if rules.is_primary_key_table or not figures.mergeable_files:
         return None
@@ -152,11 +162,11 @@ def _small_files(name: str, rules: LayoutRules, figures: Figures) -> Finding | N
         f"{figures.mergeable_files:,} of {figures.files:,} files are smaller than "
         f"{size_text(rules.small_below_bytes)} and could be merged{place}: compacting would leave "
         f"about {count_text(figures.files_after, 'file')}.",
-        _compact(name, figures.worst_partition if figures.partitions > 1 else ""),
+        _compact(name, partition or (figures.worst_partition if figures.partitions > 1 else "")),
     )
 
 
-def _runs(name: str, rules: LayoutRules, figures: Figures) -> Finding | None:
+def _runs(name: TableName, rules: LayoutRules, figures: Figures, partition: str) -> Finding | None:
     if not rules.is_primary_key_table or not figures.cells_with_runs:
         return None
     stopped = figures.cells_stopped > 0
@@ -170,11 +180,11 @@ def _runs(name: str, rules: LayoutRules, figures: Figures) -> Finding | None:
         Severity.SERIOUS if stopped else Severity.NOTICE,
         f"{figures.cells_with_runs:,} of {figures.cells:,} buckets have {rules.run_trigger} or "
         f"more sorted runs (up to {figures.run_count_max:,}): {effect}.",
-        _compact(name, ""),
+        _compact(name, partition),
     )
 
 
-def _skew(name: str, rules: LayoutRules, figures: Figures) -> Finding | None:
+def _skew(name: TableName, rules: LayoutRules, figures: Figures) -> Finding | None:
     too_small = figures.bytes_max < rules.target_bytes
     if too_small or figures.bytes_max < _SKEW_RATIO * max(figures.bytes_median, 1):
         return None
@@ -183,12 +193,12 @@ def _skew(name: str, rules: LayoutRules, figures: Figures) -> Finding | None:
         Severity.NOTICE,
         f"The largest bucket{place} has {size_text(figures.bytes_max)}, the median one "
         f"{size_text(figures.bytes_median)}: one task reads and writes the largest alone.",
-        f"SELECT partition, bucket, file_size_in_bytes FROM {name}$buckets "
+        f"SELECT partition, bucket, file_size_in_bytes FROM {table_text(name, 'buckets')} "
         "ORDER BY file_size_in_bytes DESC LIMIT 10",
     )
 
 
-def _bucket_sizes(name: str, rules: LayoutRules, figures: Figures) -> Finding | None:
+def _bucket_sizes(name: TableName, rules: LayoutRules, figures: Figures) -> Finding | None:
     if rules.buckets < 1:
         return None
     mean_bytes = figures.total_bytes // figures.cells
@@ -206,7 +216,7 @@ def _bucket_sizes(name: str, rules: LayoutRules, figures: Figures) -> Finding | 
         f"Buckets have {size_text(mean_bytes)} on average, {verdict} than what is worth a file and "
         "a task of their own (200 MiB to 1 GiB is usual). A partition gets another number with "
         "its next INSERT OVERWRITE.",
-        f"ALTER TABLE {name} SET TBLPROPERTIES ('bucket' = '{number}')",
+        f"ALTER TABLE {table_text(name)} SET TBLPROPERTIES ('bucket' = '{number}')",
     )
 
 
@@ -221,9 +231,9 @@ def _partition_sizes(figures: Figures) -> Finding | None:
     )
 
 
-def _compact(name: str, partition: str) -> str:
-    where = f", partitions => '{partition.replace('/', ',')}'" if partition else ""
-    return f"CALL sys.compact(table => '{name}'{where})"
+def _compact(name: TableName, partition: str) -> str:
+    where = f", partitions => {text_literal(partition.replace('/', ','))}" if partition else ""
+    return f"CALL sys.compact(table => {text_literal(table_text(name))}{where})"
 
 
 def _whole(definition: TableDefinition, key: str, otherwise: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -85,9 +85,12 @@ class Look:
     conditions: tuple[Condition, ...] = ()
 
 
-def look_sql(rows: str, look: Look, kinds: Mapping[str, Kind]) -> str:
+def look_sql(
+    rows: str, look: Look, kinds: Mapping[str, Kind], given: Sequence[str] | None = None
+) -> str:
     """The query for what is looked at of `rows`: a query, the name of a table, or a statement that
-    shows something, behind which the clauses stand alone.
+    shows something, behind which the clauses stand alone. Clauses on columns that are not `given`
+    by the query, where that is not None, are left out, and named in a comment.
 
     Raises InvalidValueError for a value that the column can't have, UnknownNameError for a column.
     """
@@ -96,6 +99,8 @@ def look_sql(rows: str, look: Look, kinds: Mapping[str, Kind]) -> str:
             raise InvalidValueError(
                 f"Rows can't be sorted by `{order.column}`.", hint="Choose another column."
             )
+    if given is not None:
+        return _of_given(rows, look, kinds, given)
     is_query = _QUERY.match(rows) is not None
     is_table = not is_query and _TABLE.fullmatch(rows) is not None
     if not look.orders and not look.conditions:
@@ -110,6 +115,17 @@ def look_sql(rows: str, look: Look, kinds: Mapping[str, Kind]) -> str:
         keys = (f"{quoted(one.column)} {ways[one.descending]}" for one in look.orders)
         parts.append("ORDER BY " + ", ".join(keys))
     return " ".join(parts)
+
+
+def _of_given(rows: str, look: Look, kinds: Mapping[str, Kind], given: Sequence[str]) -> str:
+    kept = Look(
+        tuple(one for one in look.orders if one.column in given),
+        tuple(one for one in look.conditions if one.column in given),
+    )
+    asked = [*(one.column for one in look.conditions), *(one.column for one in look.orders)]
+    beside = list(dict.fromkeys(quoted(name) for name in asked if name not in given))
+    said = f"-- by {', '.join(beside)}, too, which the query does not have\n" if beside else ""
+    return said + look_sql(rows, kept, kinds)
 
 
 def condition_sql(condition: Condition, kinds: Mapping[str, Kind]) -> str:

@@ -46,6 +46,7 @@ class RawScan:
     format: str
     columns: tuple[RawColumn, ...]
     paths: tuple[str, ...]
+    sizes_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def plan_read(
             reason = _unreadable(columns, schemas[files.schema_id], files, changed)
         if reason is None:
             mapped = _map_columns(columns, schemas[files.schema_id])
-            scans.append(RawScan(files.format, mapped, files.paths))
+            scans.append(RawScan(files.format, mapped, files.paths, files.sizes_bytes))
             continue
         unscanned[reason] = unscanned.get(reason, 0) + len(files.paths)
         in_tasks += (
@@ -175,7 +176,7 @@ def _map_columns(columns: Sequence[Column], stored: Sequence[Column]) -> tuple[R
 
 _RAW_ATOMIC = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "CHAR",
-    "VARCHAR", "STRING", "BINARY", "VARBINARY", "BYTES", "DATE",
+    "VARCHAR", "STRING", "BINARY", "VARBINARY", "BYTES",
 }  # fmt: skip
 _MICROSECOND_DIGITS = 6
 
@@ -194,12 +195,13 @@ def _reads(data_type: AtomicType, file_format: str) -> bool:
         return True
     if name == "VARIANT":
         return file_format == "parquet"
-    # Spark reads ORC timestamps shifted outside UTC, and no Parquet ones beyond micros.
-    return (
-        file_format == "parquet"
-        and name in ("TIMESTAMP", "TIMESTAMP_LTZ")
-        and data_type.parameters[0] <= _MICROSECOND_DIGITS
-    )
+    # Spark reads ORC timestamps shifted outside UTC, and ORC dates before 1582 by days, because
+    # Java's writer says of days since 1970 that they are of the Julian calendar. It reads no
+    # Parquet timestamps beyond micros.
+    if file_format != "parquet":
+        return False
+    digits = data_type.parameters[0] if name in ("TIMESTAMP", "TIMESTAMP_LTZ") else None
+    return name == "DATE" or (digits is not None and digits <= _MICROSECOND_DIGITS)
 
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")

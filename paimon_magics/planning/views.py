@@ -9,7 +9,18 @@ from enum import Enum
 from paimon_magics.planning.definitions import Column
 from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
 
-__all__ = ["ROW_ID", "SEQUENCE_NUMBER", "RowView", "ViewKind", "shown_columns", "view_named"]
+__all__ = [
+    "KIND_NAMES",
+    "ROW_ID",
+    "SEQUENCE_NUMBER",
+    "RowView",
+    "ViewKind",
+    "shown_columns",
+    "view_named",
+]
+
+KIND_NAMES = ("+I", "-U", "+U", "-D")
+"""What `$audit_log` calls the kinds of rows, by their numbers: `RowKind`."""
 
 ROW_ID = "_ROW_ID"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"

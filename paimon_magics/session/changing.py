@@ -12,10 +12,10 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.naming import table_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_table
 from paimon_magics.session.reports import Report, Section
+from paimon_magics.statements.names import table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshot_chain import snapshot_ids
 from paimon_magics.tables.system_tables import table_view

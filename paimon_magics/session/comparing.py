@@ -19,11 +19,10 @@ from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.read_points import AtTimestamp, AtVersion
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.naming import table_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.session.reports import Report, Section
-from paimon_magics.statements.names import quoted, text_literal
+from paimon_magics.statements.names import quoted, table_text, text_literal
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.type_text import to_spark_sql
@@ -75,22 +74,20 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
     counts, sample, query, note = _rows(connection, table, sides, gone, new)
     hidden = () if table.definition.partition_keys else ("partition",)
 
-    def beside(system_table: str) -> str:
-        return table_text(replace(name, system_table=system_table))
-
     sections = [
-        Section("Rows", counts, query, note=note, hidden=hidden),
+        Section("Rows", counts, query, note=note, hidden=hidden, in_query=()),
         *([sample] if sample is not None else []),
         Section(
             "Files",
             _files(gone, new),
-            f"SELECT * FROM {beside('files')} VERSION AS OF {sides[1].id}",
+            f"SELECT * FROM {table_text(name, 'files')} VERSION AS OF {sides[1].id}",
             hidden=hidden,
+            in_query=(),
         ),
     ]
     schema = _schema_changes(connection, table, sides)
     if schema.num_rows:
-        sections.append(Section("Schema", schema, beside("schemas")))
+        sections.append(Section("Schema", schema, table_text(name, "schemas"), in_query=()))
     sums = [pc.sum(counts.column(word)).as_py() or 0 for word in _WORDS]
     rows_said = ", ".join(f"{n:,} {word}" for n, word in zip(sums, _WORDS, strict=True) if n)
     summary = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.settings import Settings
+from paimon_magics.spark.stores import OpenedStores
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
@@ -34,7 +35,7 @@ class Connection:
     once. `view_frames` are the frames of the temporary views that statements made: while they are
     there, what they read does not expire. `reads` and `folders` are plans and manifests that the
     next query may need again, `inserted` the tables that small inserts went to, each with the time
-    of this process at which it was looked at.
+    of this process at which it was looked at. `opened` are the stores that Spark was tried on.
     """
 
     spark: SparkSession
@@ -49,6 +50,10 @@ class Connection:
     reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
     folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
+    opened: OpenedStores = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opened = OpenedStores(self.spark)
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""

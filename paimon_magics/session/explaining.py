@@ -15,6 +15,7 @@ from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.planning.reads import ReadPlan
 from paimon_magics.planning.splits import ColumnsSplit, DifferenceSplit, MergeSplit
+from paimon_magics.session.bound_texts import bindings_text
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -225,8 +226,9 @@ def _query_lines(
     query: QueryText,
     parameters: Mapping[str, object],
 ) -> list[str]:
-    lines = []
-    for found in table_reads(connection, statement, query, parameters):
+    bound = bind(query.parameters, parameters, statement)
+    lines = [f"With {bindings_text(bound)}"] if bound else []
+    for found in table_reads(connection, statement, query, bound):
         lines.append(f"{found.name}: {found.road}")
         shown = " → ".join(
             f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
@@ -251,10 +253,10 @@ class TableRead:
 
 
 def table_reads(
-    connection: Connection, statement: str, query: QueryText, parameters: Mapping[str, object]
+    connection: Connection, statement: str, query: QueryText, bound: Mapping[str, object]
 ) -> list[TableRead]:
-    """What a query reads, in the order of its text. Raises errors of ours."""
-    bound = bind(query.parameters, parameters, statement)
+    """What a query reads, in the order of its text; `bound` are the values of its bind names.
+    Raises errors of ours."""
     found = []
     for reference in query.references:
         relation = relation_of(connection, reference, statement, bound)
@@ -269,7 +271,7 @@ def table_reads(
                     str(relation.name),
                     _roads(plan, read),
                     read.planned.funnel,
-                    tuple(_conditions(read, relation)),
+                    tuple(_conditions(read, relation, reference.other_conditions)),
                 )
             )
     return found
@@ -308,15 +310,15 @@ def _reasons(plan: ReadPlan) -> str:
     return "; ".join(f"{_files(number)}: {reason}" for reason, number in counts.items())
 
 
-def _conditions(read: DataRead, relation: Relation) -> list[str]:
-    """By which conditions files were left out, and which Spark applies alone."""
+def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list[str]:
+    """By which conditions files were left out, and which Spark applies alone: `more` among them."""
     used = {(one.column.lower(), one.operator) for one in read.predicates}
     chosen = [condition_text(one) for one in read.predicates]
     others = [
         condition_text(one)
         for one in relation.filters
         if (one.column.lower(), one.operator) not in used
-    ]
+    ] + list(more)
     lines = [f"files are chosen by {' AND '.join(chosen)}"] if chosen else []
     return lines + ([f"left to Spark alone: {' AND '.join(others)}"] if others else [])
 

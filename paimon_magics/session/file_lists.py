@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.layouts import size_histogram
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.amounts import count_text, size_text
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.health import LayoutRules, findings
+from paimon_magics.planning.health import LayoutRules
+from paimon_magics.planning.view_queries import files_sql, partitions_sql
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.healths import sizes_of
 from paimon_magics.session.layouts import histogram_chart, layout_of
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section
-from paimon_magics.statements.names import system_table_text
+from paimon_magics.statements.names import table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.file_layouts import named_files
 from paimon_magics.tables.system_tables import table_view
@@ -38,12 +41,13 @@ def files_of(
     """
     view = table_view(connection.catalog, name)
     files = named_files(view)
+    definition = connection.catalog.load(name).definition
     if partition is not None:
-        files = _of_partition(files, partition.strip("/"), shown)
+        keys = definition.partition_keys
+        files = _of_partition(files, partition.strip("/"), shown, keys)
     order = [("partition", "ascending"), ("bucket", "ascending"), ("level", "ascending"),
              ("file_size_in_bytes", "descending")]  # fmt: skip
     files = files.sort_by(order)
-    definition = connection.catalog.load(name).definition
     rules = LayoutRules.of(definition)
     small = pc.sum(pc.less(files.column("file_size_in_bytes"), rules.small_below_bytes)).as_py()
     total = pc.sum(files.column("file_size_in_bytes")).as_py() or 0
@@ -53,9 +57,11 @@ def files_of(
         f"{small or 0:,} small (below {size_text(rules.small_below_bytes)})"
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
+    hidden = () if definition.partition_keys else ("partition",)
+    query = files_sql(table_text(name, "files"), definition.partition_keys)
     section = Section(
-        "", files, system_table_text(shown, "files"), _FILES_SHOWN,
-        charts=(chart,) if chart.bars else (), hidden=_hidden(definition),
+        "", files, query, _FILES_SHOWN,
+        charts=(chart,) if chart.bars else (), hidden=hidden,
     )  # fmt: skip
     return Report("FILES", summary, (section,))
 
@@ -64,13 +70,8 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
     """The partitions of the latest snapshot with their sums, those with the most small files drawn,
     and what is to be said of them. Raises UnknownNameError."""
     layout = layout_of(connection.catalog, name, shown)
-    hidden = _hidden(connection.catalog.load(name).definition)
-    found = layout.partitions()
-    share = pc.divide(
-        found.column("small_file_count").cast(pa.float64()),
-        found.column("file_count").cast(pa.float64()),
-    )
-    found = found.append_column("small_share", pc.round(share, 2))
+    hidden = () if layout.partition_keys else ("partition",)
+    found = sizes_of(layout).sort_by("partition")
     worst = found.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
     bars = tuple(
         Bar(
@@ -89,30 +90,32 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
     action = Action(
         "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
     )
+    query = partitions_sql(
+        table_text(name, "files"), layout.partition_keys, layout.rules.small_below_bytes
+    )
     section = Section(
-        "", found, system_table_text(shown, "partitions"), _PARTITIONS_SHOWN,
+        "", found, query, _PARTITIONS_SHOWN,
         charts=(chart,) if bars else (), actions=(action,) if found.num_rows > 1 else (),
         hidden=hidden,
     )  # fmt: skip
     said = [
         f"{one.severity.word}: {one.text}" + (f"\n    {one.statement}" if one.statement else "")
-        for one in findings(shown, layout.rules, layout.figures)
+        for one in layout.findings()
     ]
     if hidden:
         said.insert(0, "The table is not partitioned.")
     return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
 
 
-def _hidden(definition: TableDefinition) -> tuple[str, ...]:
-    """The column that says nothing of a table without partitions."""
-    return () if definition.partition_keys else ("partition",)
-
-
-def _of_partition(files: pa.Table, partition: str, shown: str) -> pa.Table:
+def _of_partition(files: pa.Table, partition: str, shown: str, keys: Sequence[str]) -> pa.Table:
     names = files.column("partition")
     is_there = pc.or_(pc.equal(names, partition), pc.starts_with(names, f"{partition}/"))
     found = files.filter(is_there)
     if not found.num_rows:
+        if not keys:
+            raise UnknownNameError(
+                f"`{shown}` has no partition `{partition}`.", hint="The table is not partitioned."
+            )
         known = [str(name) for name in pc.unique(names).to_pylist()]
         raise UnknownNameError(
             f"`{shown}` has no files in a partition `{partition}`.",

@@ -8,8 +8,10 @@ import pyarrow as pa
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.session.bound_texts import bindings_text, with_values
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.explaining import TableRead, table_reads
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.reports import Bar, Chart, Report, Section
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import Explain, Insert, Query
@@ -52,7 +54,9 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
                 f"`{statement.text.split()[0].upper()}` reads no table that files are left out of.",
                 hint="%paimon explain SELECT …; other statements: %%paimon --explain.",
             )
-    reads = table_reads(connection, statement.text, query, parameters)
+    bound = bind(query.parameters, parameters, statement.text)
+    reads = table_reads(connection, statement.text, query, bound)
+    text = with_values(statement.text, bound)
     left = sum(read.funnel[-1].files for read in reads if read.funnel)
     everything = sum(read.funnel[0].files for read in reads if read.funnel)
     summary = (
@@ -61,8 +65,9 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
         if reads
         else "The query reads no table."
     )
-    notes = ("Spark's own plan: %%paimon --explain",)
-    return Report("FUNNEL", summary, tuple(_section(read, statement.text) for read in reads), notes)
+    notes = [f"With {bindings_text(bound)}."] if bound else []
+    notes.append("Spark's own plan: %%paimon --explain")
+    return Report("FUNNEL", summary, tuple(_section(read, text) for read in reads), tuple(notes))
 
 
 def _section(read: TableRead, query: str) -> Section:
@@ -80,7 +85,7 @@ def _section(read: TableRead, query: str) -> Section:
     charts = (Chart("Files left after each step", bars),) if bars else ()
     note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.road, *read.conditions))
     found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
-    return Section(read.name, found, query, charts=charts, note=note)
+    return Section(read.name, found, query, charts=charts, note=note, in_query=())
 
 
 def _amount(one: FunnelStep) -> str:

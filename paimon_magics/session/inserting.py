@@ -14,10 +14,10 @@ from typing import Any
 
 from paimon_magics.coordinator.inserting import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
-from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.writes import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.frames import write_frame_to
+from paimon_magics.session.given_rows import given_table
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writing import fetched_values, prepare_insert, run_prepared
 from paimon_magics.settings import WAITS
@@ -83,7 +83,7 @@ def insert_rows(
     """
     check_wait(wait)
     table = _loaded(connection, name)
-    given = _arrow(rows, table.definition)
+    given = given_table(rows, table.definition)
     inserts = _taker(connection, table)
     if inserts is None:
         if label is not None:
@@ -270,58 +270,6 @@ def _loaded(connection: Connection, name: TableName) -> Table:
         known = now, connection.catalog.load(name)
         connection.inserted[name] = known
     return known[1]
-
-
-def _arrow(rows: Any, definition: TableDefinition) -> Any:
-    """Rows as an Arrow table whose columns are some of the table's, by name."""
-    import pyarrow as pa
-
-    module = type(rows).__module__.partition(".")[0]
-    if isinstance(rows, pa.Table):
-        return rows
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if module == "pandas" and hasattr(rows, "columns"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    if module == "polars" and hasattr(rows, "to_arrow"):
-        return rows.to_arrow()
-    if isinstance(rows, Mapping):
-        rows = [rows]
-    if not isinstance(rows, Sequence) or isinstance(rows, str | bytes):
-        raise InvalidValueError(
-            f"A {type(rows).__name__} can't be inserted.",
-            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
-            "pandas or polars.",
-        )
-    schema = arrow_schema(definition)
-    # Nullability is the coordinator's to judge: it names the column.
-    schema = pa.schema([field.with_nullable(True) for field in schema])
-    try:
-        if rows and all(isinstance(row, Mapping) for row in rows):
-            names = dict.fromkeys(key for row in rows for key in row)
-            wanted = [definition.column(str(key)).name for key in names]
-            return pa.Table.from_pylist([dict(row) for row in rows], schema=_of(schema, wanted))
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-        if len(columns) != len(schema):
-            raise InvalidValueError(
-                f"Rows have {len(columns)} values, but the table has {len(schema)} columns.",
-                hint="Give dictionaries for some of the columns.",
-            )
-        arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
-    except PaimonMagicsError:
-        raise
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise InvalidValueError(
-            f"The rows do not fit the table's columns: {error}.",
-            hint=f"The columns are {', '.join(f'`{name}`' for name in definition.column_names)}.",
-        ) from error
-
-
-def _of(schema: Any, names: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.schema([schema.field(name) for name in names])
 
 
 def _outcome(

@@ -1,5 +1,5 @@
-"""How a table lies in partitions and buckets, and whether that is in order: what `%paimon layout`
-and `%paimon health` give back.
+"""How a table lies in partitions and buckets: what `%paimon layout` gives back, and what
+`%paimon health` judges.
 
 Read from manifests by this process, without a Spark job. Shown as text here; `paimon_widgets` shows
 the same as pictures.
@@ -7,8 +7,8 @@ the same as pictures.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import itertools
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +26,18 @@ from paimon_magics.planning.health import (
     Figures,
     Finding,
     LayoutRules,
-    Severity,
     findings,
-    worst,
 )
-from paimon_magics.session.reports import Bar, Chart, bar_lines
+from paimon_magics.planning.view_queries import buckets_sql
+from paimon_magics.session.reports import Bar, Chart
 from paimon_magics.session.text import render_text
-from paimon_magics.statements.names import spelled, system_table_text
+from paimon_magics.statements.names import table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.file_layouts import layout_files
 from paimon_magics.tables.system_tables import table_view
 
-__all__ = ["Health", "Layout", "histogram_chart", "layout_of", "tables_of"]
+__all__ = ["Layout", "histogram_chart", "layout_of", "step_texts"]
 
 _SHOWN_CELLS = 10
 
@@ -48,10 +47,13 @@ class Layout:
     """A table's layout at a snapshot.
 
     `data` has a row for each bucket of each partition (`columnar.layouts.CELLS`), `sql` is the
-    query that shows the like of it. `figures` are its sums, `histogram` the sizes of its files.
+    query that gives the like. `figures` are its sums, `histogram` the sizes of its files, `name` is
+    what the table is called, and `table` its whole name.
     """
 
     name: str
+    table: TableName
+    partition_keys: tuple[str, ...]
     snapshot_id: int | None
     data: pa.Table
     rules: LayoutRules
@@ -62,7 +64,8 @@ class Layout:
     @property
     def sql(self) -> str:
         """The query that shows the sums of each bucket."""
-        return f"SELECT * FROM {system_table_text(self.name, 'buckets')} ORDER BY partition, bucket"
+        files = table_text(self.table, "files")
+        return buckets_sql(files, self.partition_keys, self.rules.small_below_bytes)
 
     @property
     def small_share(self) -> float:
@@ -71,12 +74,27 @@ class Layout:
 
     @property
     def has_partitions(self) -> bool:
-        """Whether the table is partitioned; one without files counts as such."""
-        return not self.data.num_rows or self.data.column("partition")[0].as_py() != ""
+        """Whether the table is partitioned."""
+        return bool(self.partition_keys)
+
+    def findings(self, partition: str = "") -> tuple[Finding, ...]:
+        """What is to be said of it; where it is of a `partition` alone, that one."""
+        return findings(self.table, self.rules, self.figures, partition)
 
     def partitions(self) -> pa.Table:
         """The same sums for each partition."""
         return by_partition(self.data)
+
+    def of_partition(self, partition: str) -> Layout:
+        """One partition of it alone."""
+
+        def within(rows: pa.Table) -> pa.Table:
+            return rows.filter(pc.equal(rows.column("partition"), partition))
+
+        files, data = within(self.files), within(self.data)
+        histogram = size_histogram(files, self.rules.target_bytes)
+        figures = _figures(files, data, self.rules)
+        return replace(self, files=files, data=data, histogram=histogram, figures=figures)
 
     def files_of(self, partition: str, bucket: int) -> pa.Table:
         """The files of one cell, the largest first."""
@@ -130,75 +148,6 @@ class Layout:
         return str(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether the layout of some tables is in order; the tables in the order of their names."""
-
-    layouts: tuple[Layout, ...]
-
-    @property
-    def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """What is to be said of each table."""
-        return {one.name: findings(one.name, one.rules, one.figures) for one in self.layouts}
-
-    @property
-    def severity(self) -> Severity:
-        """The most urgent of all findings."""
-        return max((worst(found) for found in self.findings.values()), default=Severity.GOOD)
-
-    @property
-    def data(self) -> pa.Table:
-        """A row for each finding."""
-        rows = [
-            (name, finding.severity.word, finding.text, finding.statement)
-            for name, found in self.findings.items()
-            for finding in found
-        ]
-        names = ("table", "severity", "finding", "statement")
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-        return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
-
-    @property
-    def sql(self) -> str:
-        """The query whose rows the findings are drawn from."""
-        return " UNION ALL ".join(
-            f"SELECT * FROM {system_table_text(one.name, 'files')}" for one in self.layouts
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Findings and sums of each table, for a script."""
-        return {
-            one.name: {
-                "severity": worst(found).word,
-                "snapshot_id": one.snapshot_id,
-                "files": one.figures.files,
-                "small_files": one.figures.small_files,
-                "rows": one.figures.rows,
-                "bytes": one.figures.total_bytes,
-                "findings": [
-                    {"severity": f.severity.word, "text": f.text, "statement": f.statement}
-                    for f in found
-                ],
-            }
-            for one, found in zip(self.layouts, self.findings.values(), strict=True)
-        }
-
-    def __str__(self) -> str:
-        lines = []
-        for layout, found in zip(self.layouts, self.findings.values(), strict=True):
-            lines.append(f"{layout.summary()}")
-            for finding in found:
-                lines.append(f"  {finding.severity.word}: {finding.text}")
-                if finding.statement:
-                    lines.append(f"    {finding.statement}")
-            chart = histogram_chart(layout.histogram, layout.name)
-            lines += [f"  {line}" for line in bar_lines(chart)]
-        return "\n".join(lines) or "There are no tables."
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 def layout_of(catalog: Catalog, name: TableName, shown: str) -> Layout:
     """The layout of a table, or a branch of it, at its latest snapshot; `shown` is what it is
     called. Raises UnknownNameError, and TableDamagedError for manifests that are gone."""
@@ -212,30 +161,28 @@ def layout_of(catalog: Catalog, name: TableName, shown: str) -> Layout:
     found = cells(files, rules.small_below_bytes)
     snapshot_id = None if view.snapshot is None else int(view.snapshot["id"])
     histogram = size_histogram(files, rules.target_bytes)
-    return Layout(shown, snapshot_id, found, rules, _figures(files, found, rules), histogram, files)
-
-
-def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
-    """The names that `shop.*` or the name of one table means; None all tables of `database`."""
-    if text is not None and text != "*" and not text.endswith(".*"):
-        return [text]
-    if text not in (None, "*"):
-        assert text is not None
-        database = text.removesuffix(".*").strip("`")
-    return [f"{spelled(database)}.{spelled(name)}" for name in catalog.list_tables(database)]
+    keys = tuple(view.partition_keys)
+    figures = _figures(files, found, rules)
+    full = replace(name, catalog=None)
+    return Layout(shown, full, keys, snapshot_id, found, rules, figures, histogram, files)
 
 
 def histogram_chart(histogram: SizeHistogram, name: str) -> Chart:
     """How many files there are of each step of sizes, where there are any."""
-    edges = [*histogram.edges_bytes, 0]
-    last = len(histogram.file_counts) - 1
-    bars = []
-    for place, count in enumerate(histogram.file_counts):
-        if count:
-            low, high = size_text(edges[place]), size_text(edges[place + 1])
-            span = f"{low} and more" if place == last else f"{low} – {high}"
-            bars.append(Bar(span, count, f"{count:,}"))
+    steps = step_texts(histogram)
+    bars = [
+        Bar(step, count, f"{count:,}")
+        for step, count in zip(steps, histogram.file_counts, strict=True)
+        if count
+    ]
     return Chart(f"Sizes of the files of {name}", tuple(bars))
+
+
+def step_texts(histogram: SizeHistogram) -> list[str]:
+    """Each step of sizes in words: `64 MiB – 128 MiB`."""
+    edges = [size_text(edge) for edge in histogram.edges_bytes]
+    spans = [f"{low} – {high}" for low, high in itertools.pairwise(edges)]
+    return [*spans, f"{edges[-1]} and more"]
 
 
 def _figures(files: pa.Table, found: pa.Table, rules: LayoutRules) -> Figures:

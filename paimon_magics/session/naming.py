@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.statements.names import spelled, table_name_of
+from paimon_magics.statements.names import table_name_of
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["named", "table_text"]
+__all__ = ["named"]
+
+_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 
 
 def named(name: str) -> TableName:
@@ -20,29 +25,13 @@ def named(name: str) -> TableName:
     return found
 
 
-def table_text(name: TableName) -> str:
-    """The name in SQL; parts of other characters stand in back-quotes."""
-    parts = (name.database, name.object_name)
-    return ".".join(spelled(part) for part in parts if part is not None)
-
-
 def _parts(name: str) -> list[str]:
-    """The parts of a dotted name, in which a part may stand in back-quotes."""
-    parts: list[str] = []
-    rest = name.strip()
-    while rest:
-        if rest.startswith("`"):
-            end = rest.find("`", 1)
-            if end < 0:
-                return []
-            parts.append(rest[1:end])
-            rest = rest[end + 1 :]
-        else:
-            head, dot, tail = rest.partition(".")
-            parts.append(head)
-            rest = dot + tail
-        if rest.startswith("."):
-            rest = rest[1:]
-        elif rest:
-            return []
-    return parts
+    """The parts of a dotted name, in which a part may stand in back-quotes; none where it is not
+    such a name."""
+    text = name.strip()
+    if _NAME.fullmatch(text) is None:
+        return []
+    return [
+        part[1:-1].replace("``", "`") if part.startswith("`") else part
+        for part in _PART.findall(text)
+    ]

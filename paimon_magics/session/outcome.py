@@ -36,6 +36,7 @@ class Outcome:
     - `snapshot_id`, `commit_kind`: the commit's; None where the statement made none.
     - `rows_written`, `files_written`: what a write put into files.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
+    - `in_query`: the columns that `sql` gives, where it does not give all that are shown.
     - `message`: what is shown in place of rows; `notes`: what else a reader should know.
     """
 
@@ -51,22 +52,39 @@ class Outcome:
     message: str = ""
     notes: tuple[str, ...] = ()
     display_rows: int = 20
+    in_query: tuple[str, ...] | None = None
     _page: Any = field(default=None, repr=False, compare=False)
     _is_released: bool = field(default=False, repr=False, compare=False)
 
     @classmethod
     def of_rows(
-        cls, spark: SparkSession, statement: str, kind: str, rows: pyarrow.Table
+        cls,
+        spark: SparkSession,
+        statement: str,
+        kind: str,
+        rows: pyarrow.Table,
+        in_query: tuple[str, ...] | None = None,
     ) -> Outcome:
         """An outcome whose rows are here already; showing them runs no job."""
-        frame = spark.createDataFrame(rows)
-        return cls(statement, kind, dataframe=frame, display_rows=max(rows.num_rows, 1), _page=rows)
+        made = cls(statement, kind, dataframe=spark.createDataFrame(rows), in_query=in_query)
+        made.display_rows, made._page = max(rows.num_rows, 1), rows
+        return made
 
     def release(self) -> None:
         """Give the rows up that have not been fetched: the snapshots that they would come from may
         expire then. What is displayed already can be displayed again."""
         self._is_released = self.dataframe is not None
         self.dataframe = None
+
+    @property
+    def data(self) -> pyarrow.Table:
+        """All rows, as of every view; the same as `to_arrow`."""
+        return self.to_arrow()
+
+    @property
+    def sql(self) -> str:
+        """The statement behind it."""
+        return self.statement.strip().rstrip(";")
 
     def to_arrow(self) -> pyarrow.Table:
         """All rows as an Arrow table in this process's memory. Raises JobError and the like."""

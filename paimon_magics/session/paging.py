@@ -7,6 +7,7 @@ is fetched with some that follow it, and no more than that is kept, whatever the
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -50,10 +51,11 @@ class Rows(Protocol):
 
 
 class ArrowRows:
-    """Rows that are here. `query` is the query, or the table, that gives them."""
+    """Rows that are here. `query` is the query, or the table, that gives them, or those of their
+    columns that `given` names, where it is not None."""
 
-    def __init__(self, rows: pa.Table, query: str) -> None:
-        self._rows, self._query = rows, query
+    def __init__(self, rows: pa.Table, query: str, given: Sequence[str] | None = None) -> None:
+        self._rows, self._query, self._given = rows, query, given
         self.kinds = kinds_of(rows.schema)
         self._seen: tuple[Look, pa.Table] = Look(), rows
 
@@ -69,7 +71,7 @@ class ArrowRows:
 
     def sql(self, look: Look) -> str:
         """See Rows."""
-        return look_sql(self._query, look, self.kinds)
+        return look_sql(self._query, look, self.kinds, self._given)
 
 
 class QueryRows:
@@ -81,7 +83,7 @@ class QueryRows:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = weakref.ref(outcome)
-        self._statement = outcome.statement.strip().rstrip(";")
+        self._statement = outcome.sql
         first = outcome.page()
         self.kinds = kinds_of(first.schema)
         self._window: tuple[Look, int, pa.Table] = Look(), 0, first
@@ -130,5 +132,5 @@ def rows_of(outcome: Outcome) -> Rows:
     """The rows of an Outcome that has some; those that are all here already need no job."""
     page = outcome.page()
     if page.num_rows <= outcome.display_rows:
-        return ArrowRows(page, outcome.statement.strip().rstrip(";"))
+        return ArrowRows(page, outcome.sql, outcome.in_query)
     return QueryRows(outcome)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant
 
 __all__ = ["bind"]
 
@@ -85,9 +85,8 @@ def _plain(value: object) -> object:
 
 
 def _hint(name: str, visible: Sequence[str]) -> str:
-    close = nearest(name, visible, what="names") if visible else ""
     advice = f"Define `{name}` first, or pass it among the parameters."
-    return f"{close} {advice}" if close.startswith("Did you mean") else advice
+    return f"{likely_meant(name, visible)} {advice}".lstrip()
 
 
 def _position(statement: str, name: str) -> int | None:

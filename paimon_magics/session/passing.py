@@ -9,8 +9,8 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.reading import is_paimon_table, views_of_query
-from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark, query_frame
+from paimon_magics.session.reading import frame_of_views, is_paimon_table
+from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
 from paimon_magics.statements.statement import (
     AlterTable,
     CreateTable,
@@ -75,9 +75,8 @@ def pass_to_spark(
     bound = bind(query.parameters, parameters, statement.text)
     held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(connection, statement.text, query, held, bound)
         with cancellable(connection.spark):  # commands of Spark's run at once
-            frame = query_frame(connection.spark, statement.text, query, views, bound)
+            frame = frame_of_views(connection, statement.text, query, held, bound)
         held.release_with(frame)
     finally:
         held.release()

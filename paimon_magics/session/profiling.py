@@ -15,13 +15,12 @@ import pyarrow as pa
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.definitions import Column
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.naming import table_text
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import Relation, frame_of_table, read_plan
 from paimon_magics.session.reports import Report, Section
 from paimon_magics.session.text import shown_value
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.names import quoted, table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.column_bounds import Bounds, column_bounds
@@ -99,7 +98,8 @@ def profile_of(
         notes.append(f"Distinct values of all columns are estimated by %paimon profile {shown} "
                      "--distinct.")  # fmt: skip
     query = f"SELECT {', '.join(_asked(columns))} FROM {table_text(name)}"
-    return Report("PROFILE", f"{shown}: {count}, {how}", (Section("", found, query),), tuple(notes))
+    section = Section("", found, query, in_query=())
+    return Report("PROFILE", f"{shown}: {count}, {how}", (section,), tuple(notes))
 
 
 def _is_known(column: Column, bounds: Bounds) -> bool:

@@ -18,6 +18,7 @@ from paimon_magics.session.time_travel import travel_options
 from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.stores import spelled
 from paimon_magics.statements.statement import (
     ColumnFilter,
     QueryText,
@@ -38,11 +39,11 @@ __all__ = [
     "Relation",
     "frame_of_query",
     "frame_of_table",
+    "frame_of_views",
     "is_paimon_table",
     "read_plan",
     "relation_of",
     "resolve",
-    "views_of_query",
 ]
 
 _READS_MAX = 10
@@ -80,10 +81,9 @@ def frame_of_query(
     bound = bind(query.parameters, parameters, statement)
     held = HeldSnapshots(connection.committer)
     try:
-        views = views_of_query(
+        frame = frame_of_views(
             connection, statement, query, held, bound, include_buffer=include_buffer
         )
-        frame = query_frame(connection.spark, statement, query, views, bound)
         held.release_with(frame)
         return frame
     finally:
@@ -91,7 +91,7 @@ def frame_of_query(
         connection.views.drop_passing()
 
 
-def views_of_query(
+def frame_of_views(
     connection: Connection,
     statement: str,
     query: QueryText,
@@ -99,12 +99,35 @@ def views_of_query(
     bound: Mapping[str, object],
     *,
     include_buffer: bool = False,
-) -> list[tuple[TableReference, str]]:
-    """The view in place of each reference to a Paimon table; the caller drops passing views, and
-    sees to it that what they read is `held` for as long as they are used. `bound` are the values of
-    the bind names."""
-    views = []
+) -> DataFrame:
+    """The frame of a query, with a view in place of each reference to a Paimon table; the caller
+    drops passing views, and sees to it that what they read is `held` for as long as they are used.
+    `bound` are the values of the bind names."""
+
+    def planned(names: frozenset[str] | None) -> DataFrame:
+        views = _views(connection, statement, query, held, bound, names, include_buffer)
+        return query_frame(connection.spark, statement, query, views, bound)
+
     names = used_names(statement, query)
+    try:
+        return planned(names)
+    except UnknownNameError:
+        if names is None:
+            raise
+        # Spark names the columns that may have been meant: those are to be there as well.
+        return planned(None)
+
+
+def _views(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    held: HeldSnapshots,
+    bound: Mapping[str, object],
+    names: frozenset[str] | None,
+    include_buffer: bool,
+) -> list[tuple[TableReference, str]]:
+    views = []
     for reference in query.references:
         try:
             relation = relation_of(connection, reference, statement, bound, names)
@@ -359,7 +382,9 @@ def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, Dat
 
 def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
     shown = set(read.reader.columns)
-    return plan_read(
+    paths = (path for files in read.planned.raw for path in files.paths)
+    schemes = {} if read.stores == {"file"} else connection.opened.schemes(paths)
+    plan = plan_read(
         [column for column in read.definition.columns if column.name in shown],
         {
             files.schema_id: read.definition.columns
@@ -371,8 +396,15 @@ def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
         read.planned.splits,
         changed=read.changed_parts,
         slots=connection.slots,
-        spark_opens_store=read.stores <= {"file", "hdfs"},
+        spark_opens_store=schemes is not None,
     )
+    if not schemes or all(scheme == stored for (stored, _), scheme in schemes.items()):
+        return plan
+    scans = tuple(
+        replace(scan, paths=tuple(spelled(path, schemes) for path in scan.paths))
+        for scan in plan.raw_scans
+    )
+    return replace(plan, raw_scans=scans)
 
 
 _FILE_RELATIONS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile", "delta")

@@ -63,6 +63,7 @@ class Section:
     """A table of a report. `query` is the query, or the table, whose rows it has. `changed` names
     for each row the columns whose value is another than in the row before, of an update's rows.
 
+    `in_query` names the columns that the query gives, where it does not give all.
     `shown` columns are in the text; the others, of times and paths, differ from run to run, or are
     too many. `hidden` ones are in no view, but in the data. `only_live`: it is of this run alone,
     and left out of text and static pages.
@@ -78,6 +79,7 @@ class Section:
     note: str = ""
     only_live: bool = False
     hidden: tuple[str, ...] = ()
+    in_query: tuple[str, ...] | None = None
 
     def text_rows(self) -> pa.Table:
         """The rows with the columns that stay the same from run to run."""

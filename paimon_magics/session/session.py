@@ -16,6 +16,7 @@ from paimon_magics.errors import (
     SetupError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.administration import Administration
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
@@ -23,6 +24,7 @@ from paimon_magics.session.explaining import dry_run_of, explain_statement, expl
 from paimon_magics.session.following import SnapshotChanges, follow
 from paimon_magics.session.frames import WriteMode, write_frame_to
 from paimon_magics.session.guarding import check_confirmed, may_take_away
+from paimon_magics.session.healths import Health, tables_of
 from paimon_magics.session.inserting import (
     check_wait,
     flush_table,
@@ -31,7 +33,7 @@ from paimon_magics.session.inserting import (
     run_insert_statement,
 )
 from paimon_magics.session.known_names import KnownNames
-from paimon_magics.session.layouts import Health, Layout, layout_of, tables_of
+from paimon_magics.session.layouts import Layout, layout_of
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
@@ -43,6 +45,7 @@ from paimon_magics.session.writing import remove_partitions, truncate_specs
 from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.sessions import is_alive
+from paimon_magics.statements.names import table_text
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
@@ -289,8 +292,10 @@ class Session:
     def history(self, name: str) -> Outcome:
         """A table's snapshots, newest first, with who made them: user, notebook, statement."""
         self._check_open()
-        table = self._connection.catalog.load(self._connection.full_name(named(name)))
-        return Outcome.of_rows(self.spark, f"history {name}", "HISTORY", history(table))
+        full = self._connection.full_name(named(name))
+        rows = history(self._connection.catalog.load(full))
+        query = history_sql(table_text(full, "snapshots"))
+        return Outcome.of_rows(self.spark, query, "HISTORY", rows, HISTORY_IN_SQL)
 
     def layout(self, name: str) -> Layout:
         """How a table lies in partitions and buckets: rows, bytes and files of each, small files,

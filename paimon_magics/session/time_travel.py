@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.queries import with_markers_apart
 from paimon_magics.statements.statement import TimeTravel
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def travel_options(
     )
     arguments = {name: value for name, value in bound.items() if f":{name}" in clause.value}
     try:
-        row = spark.sql(f"SELECT {wanted} AS value", args=arguments or None).head()
+        row = spark.sql(
+            with_markers_apart(f"SELECT {wanted} AS value"), args=arguments or None
+        ).head()
     except Exception as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InvalidValueError(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.view_queries import snapshots_sql
 from paimon_magics.session.changing import changes_of
 from paimon_magics.session.comparing import difference_of
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section, Shape
-from paimon_magics.statements.names import system_table_text
+from paimon_magics.statements.names import table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.system_tables import table_view
 from paimon_magics.tables.timelines import TIMELINE, timeline
@@ -18,6 +19,8 @@ __all__ = ["timeline_of"]
 
 _UNSHOWN = ("commit_time", "user", "notebook", "commit_user")  # that differ from run to run
 _SHOWN = tuple(name for name in TIMELINE.names if name not in _UNSHOWN)
+_BESIDE = ("files_added", "files_removed", "tags", "user", "notebook")  # in no system table
+_IN_SQL = tuple(name for name in TIMELINE.names if name not in _BESIDE)
 _LETTERS = {"APPEND": "A", "COMPACT": "C", "OVERWRITE": "O", "ANALYZE": "S"}
 _DRAWN = 40
 
@@ -46,7 +49,7 @@ def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
         Action("Changes between", 2, lambda rows: changes_of(connection, name, *_ends(rows))),
     )
     section = Section(
-        "", found, system_table_text(shown, "snapshots"), _SHOWN,
+        "", found, snapshots_sql(table_text(name, "snapshots")), _SHOWN, in_query=_IN_SQL,
         actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
     )  # fmt: skip
     return Report("TIMELINE", summary, (section,))

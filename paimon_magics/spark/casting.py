@@ -29,6 +29,7 @@ from paimon_magics.statements.data_types import (
     as_nullable,
 )
 from paimon_magics.statements.names import quoted
+from paimon_magics.statements.queries import with_markers_apart
 
 __all__ = ["CHECK_FAILED", "partition_values", "project"]
 
@@ -113,7 +114,8 @@ def partition_values(
         # Each constant is cast to its column's type first: '01' for an INT column is 1.
         named = ", ".join(f"({sql}) AS c{position}" for position, (_, sql) in enumerate(items))
         # Of a local relation, which Spark folds: a SELECT without FROM runs as a job.
-        row = spark.sql(f"SELECT {named} FROM {_ONE_ROW}", args=dict(parameters))
+        asked = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
+        row = spark.sql(asked, args=dict(parameters))
         texts = [
             _text(F.col(f"c{position}").cast(spark_type(column.type)), column)
             for position, (column, _) in enumerate(items)

@@ -13,10 +13,12 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     StatementError,
     StatementSyntaxError,
+    TableDamagedError,
     UnknownNameError,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
 from paimon_magics.statements.misreadings import misreading
+from paimon_magics.tables.damage import damaged
 
 __all__ = ["translate"]
 
@@ -38,6 +40,10 @@ _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
 _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
+_UNREAD = re.compile(
+    r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (\S+)\.(?=\s)"
+)
+_DAMAGED = re.compile(r"^paimon_magics\.errors\.TableDamagedError: (.*)", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception)|Exception): .*", re.MULTILINE)
 
 
@@ -101,9 +107,23 @@ def translate(
             hint="Nothing was written. Correct the value, or convert it in the statement.",
             **place,  # type: ignore[arg-type]
         )
+    unread = _UNREAD.search(str(error))
+    if unread is not None:  # within others, where Arrow is asked for
+        return damaged(f"The file {unread[1]}", _reason(error))
+    if condition == "PATH_NOT_FOUND":
+        return damaged(f"The file {parameters.get('path', '')}", "it is gone")
+    told = _DAMAGED.search(str(error))
+    if told is not None:  # by a task of ours
+        return TableDamagedError(told[1].strip())
     if _is_analysis(error):
         return StatementError(message, hint="Correct the statement.", **place)  # type: ignore[arg-type]
     return JobError(f"The Spark job failed: {_cause(error, message)}")
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause that the JVM names."""
+    causes = re.findall(r"Caused by: [\w.$]*?(\w+): (.*)", str(error))
+    return ": ".join(causes[-1]).strip().rstrip(".") if causes else "it is gone or damaged"
 
 
 def _misfit(error: BaseException, condition: str, parameters: dict[str, str], message: str) -> str:

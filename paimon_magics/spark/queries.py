@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,10 +19,12 @@ from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import is_connect, watched
 from paimon_magics.statements.names import quoted
+from paimon_magics.statements.queries import merging_places
 from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
-from paimon_magics.statements.statement import QueryText, TableReference
+from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
 _CANCEL_SECONDS = 0.2
+_TRIES, _TRY_SECONDS = 10, 0.05
 
 # Where py4j logs of an interrupt, and what: py4j.java_gateway.GatewayClient.send_command and
 # py4j.clientserver.ClientServerConnection.shutdown_socket.
@@ -29,6 +32,7 @@ _PY4J_LOGGERS = (logging.root, logging.getLogger("py4j.clientserver"))
 _PY4J_ON_INTERRUPT = (
     "KeyboardInterrupt while sending command",
     "Exception occurred while shutting down connection",
+    "Exception while sending command.",
 )
 
 _OnTag = Callable[[str], object]
@@ -48,6 +52,8 @@ def query_frame(
     Raises errors of ours with positions in `statement`.
     """
     replacements = list(cuts_of(query))
+    if parameters:
+        replacements += [(TextRange(at, at), " ") for at in _blanks(statement, query)]
     for reference, view in views:
         replacements += replacements_for(reference, view)
     text = rewrite(statement, query.range, replacements)
@@ -60,6 +66,16 @@ def query_frame(
             original_position=text.original_position,
             spark_text=text.text,
         ) from error
+
+
+def _blanks(statement: str, query: QueryText) -> list[int]:
+    kept = query.range
+    return [
+        place
+        for place in merging_places(statement)
+        if kept.start <= place < kept.end
+        and not any(cut.start <= place < cut.end for cut in query.cuts)
+    ]
 
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
@@ -95,8 +111,7 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
         with _cancelled_at_interrupt(partial(cancel, tag), stopped), watched(spark, tag):
             yield
     except BaseException as error:
-        with suppress(Exception):
-            cancel(tag)
+        _told(partial(cancel, tag))
         if not isinstance(error, Exception):
             raise
         if stopped.is_set():  # PySpark fetches rows so that it says what its job came to instead
@@ -105,8 +120,20 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
         raise
     finally:
-        with suppress(Exception):  # Spark may have been stopped
-            remove(tag)
+        _told(partial(remove, tag))
+        for logger in _PY4J_LOGGERS:
+            logger.removeFilter(_is_no_interrupt)
+
+
+def _told(tell: Callable[[], object]) -> None:
+    """Call `tell`, again where it fails: after an interrupt, py4j has the JVM close every
+    connection of this process, those among them that were opened a moment later
+    (GatewayServer.shutdownSocket). To no avail where Spark has been stopped."""
+    for _ in range(_TRIES):
+        with suppress(Exception):
+            tell()
+            return
+        time.sleep(_TRY_SECONDS)
 
 
 @contextmanager
@@ -145,13 +172,12 @@ def _cancelled_at_interrupt(
     finally:
         over.set()
         signal.signal(signal.SIGINT, before)
-        for logger in _PY4J_LOGGERS:
-            logger.removeFilter(_is_no_interrupt)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
     """Not what py4j logs, with its trace, about the interrupt that it lets through: that there was
-    one, and that the JVM had left the connection before py4j could close it."""
+    one, that the JVM had left the connection before py4j could close it, and that the connection
+    that it opened in its place was closed with the others."""
     message = record.getMessage()
     return not any(text in message for text in _PY4J_ON_INTERRUPT)
 

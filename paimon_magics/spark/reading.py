@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,10 +17,12 @@ from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import RawScan, ReadPlan
 from paimon_magics.planning.splits import TaskSplit
-from paimon_magics.planning.views import RowView, ViewKind, shown_columns
+from paimon_magics.planning.views import KIND_NAMES, RowView, ViewKind, shown_columns
+from paimon_magics.spark.failures import translate
 from paimon_magics.spark.types import spark_schema, spark_type
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.statements.names import quoted
+from paimon_magics.tables.damage import check_stored
 from paimon_magics.tables.split_reading import SplitReader
 
 if TYPE_CHECKING:
@@ -26,11 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["read_frame"]
 
-_KINDS = ("+I", "-U", "+U", "-D")
+_KIND_TYPE = AtomicType("TINYINT")
 _SYSTEM = (
     Column(0, SEQUENCE, AtomicType("BIGINT")),
-    Column(0, KIND, AtomicType("TINYINT")),
+    Column(0, KIND, _KIND_TYPE),
 )
+# Whatever the session is set to: no file is passed over, and old dates are as Paimon stores them.
+_AS_STORED = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
 _DISCOVERY_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
@@ -38,7 +49,7 @@ def read_frame(
     spark: SparkSession, plan: ReadPlan, columns: Sequence[Column], reader: SplitReader
 ) -> DataFrame:
     """The rows that `plan` reads, `columns` as the reader's view shows them; nothing runs yet."""
-    schema = spark_schema(shown_columns(columns, reader.view))
+    shown = shown_columns(columns, reader.view)
     kinds = reader.rule is not None and reader.view.keeps_retracts
     frames = [
         _shown(_raw(spark, scan, _SYSTEM if kinds else ()), reader.view, kinds=kinds)
@@ -50,9 +61,9 @@ def read_frame(
         )
         work = _ReadTasks(reader, plan.tasks, variants)
         tasks = len(plan.tasks)
-        frames.append(spark.range(0, tasks, 1, tasks).mapInArrow(work, schema))
+        frames.append(_of_tasks(spark.range(0, tasks, 1, tasks), work, shown))
     if not frames:
-        return spark.createDataFrame([], schema=schema)
+        return spark.createDataFrame([], schema=spark_schema(shown))
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -65,11 +76,28 @@ def _shown(frame: DataFrame, view: RowView, *, kinds: bool) -> DataFrame:
     columns = [frame[quoted(name)] for name in names]
     if view.kind is ViewKind.BINLOG:
         columns = [F.array(c).alias(n) for c, n in zip(columns, names, strict=True)]
-    kind = F.lit("+I")
-    if kinds:
-        kind = F.element_at(F.array(*map(F.lit, _KINDS)), frame[KIND].cast("int") + 1)
+    kind = _kind_named(frame[KIND]) if kinds else F.lit("+I")
     numbers = [frame[SEQUENCE]] if view.sequence_numbers else []
     return frame.select(kind.alias("rowkind"), *numbers, *columns)
+
+
+def _of_tasks(tasks: DataFrame, work: _ReadTasks, shown: Sequence[Column]) -> DataFrame:
+    """The columns `shown` of what tasks read.
+
+    Kinds come from Python as numbers: reading texts takes the JVM longer, and a query that does not
+    use them pays nothing.
+    """
+    if not work.reader.view.keeps_retracts:
+        return tasks.mapInArrow(work, spark_schema(shown))
+    kind, *others = shown
+    frame = tasks.mapInArrow(work, spark_schema([replace(kind, type=_KIND_TYPE), *others]))
+    named = _kind_named(frame[kind.name]).alias(kind.name)
+    return frame.select(named, *(frame[quoted(one.name)] for one in others))
+
+
+def _kind_named(number: SparkColumn) -> SparkColumn:
+    """Paimon's name of a row's kind."""
+    return F.element_at(F.array(*map(F.lit, KIND_NAMES)), number.cast("int") + 1)
 
 
 def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFrame:
@@ -79,11 +107,15 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
         for raw in scan.columns
         if raw.stored_name is not None
     ] + list(system)
+    check_stored(scan.paths, scan.sizes_bytes)
     # Paths are names from the manifests, never patterns.
-    reader = spark.read.schema(spark_schema(stored)).option("__globPaths__", "false")
+    reader = spark.read.schema(spark_schema(stored)).options(**_AS_STORED, __globPaths__="false")
     # Above the threshold Spark would start a job only to look at the files.
     with _setting(spark, _DISCOVERY_THRESHOLD, str(len(scan.paths) + 1)):
-        frame = reader.format(scan.format).load(list(scan.paths))
+        try:
+            frame = reader.format(scan.format).load(list(scan.paths))
+        except AnalysisException as error:  # a file is gone
+            raise translate(error) from error
     if all(raw.stored_name == raw.column.name and raw.stored_type == raw.column.type
            for raw in scan.columns):  # fmt: skip
         return frame

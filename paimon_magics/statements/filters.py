@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
-__all__ = ["filters_of", "is_unordered"]
+__all__ = ["filters_of", "is_unordered", "other_conditions_of"]
 
 _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.EQ: ("=", "="),
@@ -27,20 +27,40 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
 
 def filters_of(table: exp.Table) -> tuple[ColumnFilter, ...]:
     """What every row of the table must meet to be in the result of the SELECT that reads it."""
-    select = table.parent_select
-    if not isinstance(select, exp.Select) or not _is_joined_inside(table, select):
-        return ()
-    where = select.args.get("where")
-    if not isinstance(where, exp.Where):
-        return ()
-    alone = not select.args.get("joins")
+    return tuple(one for _, found in _conditions(table) for one in found)
+
+
+def other_conditions_of(table: exp.Table) -> tuple[str, ...]:
+    """Texts, to be shown, of the terms of WHERE that may speak of the table and give no filter."""
     name = table.alias_or_name.lower()
     return tuple(
-        one
-        for term in _terms(where.this)
-        for column, one in _filters(term)
-        if (column.table.lower() == name if column.table else alone) and not column.args.get("db")
+        f"({term.sql('spark')})" if isinstance(term, exp.Or) else term.sql("spark")
+        for term, found in _conditions(table)
+        if not found
+        and any(column.table.lower() in ("", name) for column in term.find_all(exp.Column))
     )
+
+
+def _conditions(table: exp.Table) -> Iterator[tuple[exp.Expr, tuple[ColumnFilter, ...]]]:
+    """The terms of the WHERE of the SELECT that reads the table, each with its filters."""
+    select = table.parent_select
+    where = select.args.get("where") if isinstance(select, exp.Select) else None
+    if not isinstance(select, exp.Select) or not isinstance(where, exp.Where):
+        return
+    joined_inside = _is_joined_inside(table, select)
+    alone = not select.args.get("joins")
+    name = table.alias_or_name.lower()
+    for term in _terms(where.this):
+        yield (
+            term,
+            tuple(
+                one
+                for column, one in _filters(term)
+                if joined_inside
+                and (column.table.lower() == name if column.table else alone)
+                and not column.args.get("db")
+            ),
+        )
 
 
 _ANY_ORDER = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.cursor import Cursor, RefusedHere
@@ -18,16 +19,15 @@ __all__ = [
     "name_parts",
     "quoted",
     "spelled",
-    "system_table_text",
     "table_name",
     "table_name_of",
+    "table_text",
     "text_literal",
     "try_table_name",
 ]
 
 _BRANCH_PREFIX = "branch_"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
 
 
 def quoted(name: str) -> str:
@@ -40,18 +40,12 @@ def spelled(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
-def system_table_text(table: str, system_table: str) -> str:
-    """The system table of a table whose name is given as one writes it: `shop.orders$files`, or
-    with the back-quotes around both where the name has some."""
-    parts = [
-        part if part.startswith("`") else spelled(part) for part in _PART.findall(table.strip())
-    ]
-    if not parts:
-        return f"{table}${system_table}"
-    last = parts[-1]
-    is_quoted = last.endswith("`")
-    parts[-1] = f"{last[:-1]}${system_table}`" if is_quoted else f"{last}${system_table}"
-    return ".".join(parts)
+def table_text(name: TableName, system_table: str | None = None) -> str:
+    """The name in SQL, or that of its system table: `shop.orders$files`; parts of other characters
+    stand in back-quotes. Give the database: a lone name with a dot in it would be taken for two."""
+    named = name if system_table is None else replace(name, system_table=system_table)
+    parts = (named.database, named.object_name)
+    return ".".join(spelled(part) for part in parts if part is not None)
 
 
 def text_literal(text: str) -> str:

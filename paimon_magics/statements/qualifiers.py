@@ -83,6 +83,7 @@ def _reference(
         relation.options,
         relation.filters,
         relation.unordered,
+        relation.other_conditions,
     )
 
 

@@ -7,6 +7,7 @@ StatementSyntaxError only where the scan is sure; everything else is left for Sp
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from paimon_magics.errors import StatementSyntaxError
@@ -26,10 +27,17 @@ from paimon_magics.statements.statement import (
     TableReference,
     TextRange,
 )
-from paimon_magics.statements.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.tokens import IDENTIFIER_KINDS, tokenize
 from paimon_magics.statements.tree import TreeRelation, masked, tree_relations
 
-__all__ = ["at_query", "bind_parameters", "read_query"]
+__all__ = [
+    "at_query",
+    "bind_parameters",
+    "merging_places",
+    "parameter_ranges",
+    "read_query",
+    "with_markers_apart",
+]
 
 _SEARCH_FUNCTIONS = frozenset({"vector_search", "hybrid_search", "full_text_search"})
 """Those of Paimon's `PaimonTableValuedFunctions` that are not offered."""
@@ -63,7 +71,12 @@ def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText
     inner = _without(cursor, cuts)
     found = _relations(inner, end)
     relations = [
-        replace(read_relation(_at(inner, i)), filters=use.filters, unordered=use.unordered)
+        replace(
+            read_relation(_at(inner, i)),
+            filters=use.filters,
+            other_conditions=use.other_conditions,
+            unordered=use.unordered,
+        )
         for i, use in found.items()
     ]
     references = references_of(relations, inner, _other_names(inner))
@@ -85,21 +98,45 @@ def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[s
 
     Raises StatementSyntaxError at a `?` marker.
     """
-    names: dict[str, None] = {}
-    for index in range(cursor.index, cursor.stop):
-        token = cursor.tokens[index]
-        if token.kind != "symbol":
-            continue
-        if token.text == "?":
+    for token in cursor.tokens[cursor.index : cursor.stop]:
+        if token.kind == "symbol" and token.text == "?":
             raise StatementSyntaxError(
                 "Bind parameters have names here, found a positional `?`.",
                 hint="Write `:name` and give the value under that name.",
                 statement=cursor.text,
                 position=token.start,
             )
-        if token.text == ":" and _is_marker(cursor, index):
-            names[cursor.tokens[index + 1].name] = None
-    return tuple(names)
+    return tuple(dict.fromkeys(name for _, name in _markers(cursor)))
+
+
+def parameter_ranges(text: str) -> tuple[tuple[TextRange, str], ...]:
+    """Where `:name` markers stand in a statement, and their names."""
+    return tuple(_markers(Cursor(text, tokenize(text))))
+
+
+def merging_places(text: str) -> tuple[int, ...]:
+    """Where a `:name` follows a minus at once. Spark puts values in as text there: a negative one
+    would make a comment of the two, and leave out the rest of the line."""
+    if "-:" not in text:
+        return ()
+    return tuple(
+        place.start for place, _ in parameter_ranges(text) if text[: place.start].endswith("-")
+    )
+
+
+def with_markers_apart(text: str) -> str:
+    """The text with a blank at each of those places."""
+    for place in reversed(merging_places(text)):
+        text = f"{text[:place]} {text[place:]}"
+    return text
+
+
+def _markers(cursor: Cursor) -> Iterator[tuple[TextRange, str]]:
+    for index in range(cursor.index, cursor.stop):
+        token = cursor.tokens[index]
+        if token.kind == "symbol" and token.text == ":" and _is_marker(cursor, index):
+            name = cursor.tokens[index + 1]
+            yield TextRange(token.start, name.end), name.name
 
 
 def _is_marker(cursor: Cursor, index: int) -> bool:

@@ -45,6 +45,7 @@ class Relation:
     alias: str | None
     alias_position: int
     filters: tuple[ColumnFilter, ...] = ()
+    other_conditions: tuple[str, ...] = ()
     unordered: bool = False
 
 

@@ -135,7 +135,8 @@ class TableReference:
     in `shop.orders.id`) and must become `alias`. `alias_position` is where an alias belongs,
     behind `range` and a TABLESAMPLE clause; -1 where Spark takes none (`TABLE orders`). `options`
     are those of a `WITH ('k' = 'v')` clause. `filters` are conditions of the query's that speak of
-    this relation alone. `unordered`: the result does not tell in which order its rows were read.
+    this relation alone, `other_conditions` the texts of others that may speak of it. `unordered`:
+    the result does not tell in which order its rows were read.
     """
 
     name: TableName
@@ -148,6 +149,7 @@ class TableReference:
     options: tuple[tuple[str, str], ...] = ()
     filters: tuple[ColumnFilter, ...] = ()
     unordered: bool = False
+    other_conditions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from paimon_magics.statements.filters import filters_of, is_unordered
+from paimon_magics.statements.filters import filters_of, is_unordered, other_conditions_of
 from paimon_magics.statements.statement import ColumnFilter, TextRange
 
 __all__ = ["MASK", "TreeRelation", "masked", "tree_relations"]
@@ -32,6 +32,7 @@ class TreeRelation:
 
     start: int
     filters: tuple[ColumnFilter, ...] = ()
+    other_conditions: tuple[str, ...] = ()
     unordered: bool = False
 
 
@@ -68,7 +69,8 @@ def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -
             visible |= {name}
     match node:
         case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
-            found.append(TreeRelation(_start(node), filters_of(node), is_unordered(node)))
+            others = tuple(text.replace(MASK, "$") for text in other_conditions_of(node))
+            found.append(TreeRelation(_start(node), filters_of(node), others, is_unordered(node)))
     for child in _children(node):
         if child is not with_:
             _visit(child, visible, found)

@@ -21,8 +21,8 @@ from paimon_magics.planning.definitions import TableDefinition, column_list
 from paimon_magics.planning.merge_rules import field_option_keys
 from paimon_magics.planning.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.read_points import read_options, read_point
-from paimon_magics.planning.splits import PlainSplit, StoredFile
-from paimon_magics.planning.views import ROW_ID, RowView, ViewKind
+from paimon_magics.planning.splits import PlainSplit, StoredFile, TaskSplit
+from paimon_magics.planning.views import KIND_NAMES, ROW_ID, RowView, ViewKind
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.data_files import FileAccess, FileReader
@@ -89,9 +89,18 @@ class DataRead:
         for raw in self.planned.raw:
             for path, rows in zip(raw.paths, raw.row_counts, strict=True):
                 file = StoredFile(path, raw.format, raw.schema_id, rows, 0)
-                yield from self.reader.rows(PlainSplit((file,)))
+                yield from self._named(PlainSplit((file,)))
         for split in self.planned.splits:
-            yield from self.reader.rows(split)
+            yield from self._named(split)
+
+    def _named(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
+        """Kinds by their names, as Spark shows them."""
+        for batch in self.reader.rows(split):
+            if not self.view.keeps_retracts:
+                yield batch
+                continue
+            kinds = pa.array(KIND_NAMES).take(batch.column(0))
+            yield batch.set_column(0, batch.schema.names[0], kinds)
 
 
 def plan_data_read(
@@ -261,6 +270,7 @@ def merge_rule(definition: TableDefinition) -> MergeRule:
         functions=functions,
         groups=groups,
         removing_groups=frozenset(removing),
+        looks_up=engine in ("partial-update", "aggregation") and definition.looks_up,
     )
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import bracketed, java_text, texts_map
+from paimon_magics.tables.file_paths import file_paths
 from paimon_magics.tables.live_files import undeleted
 from paimon_magics.tables.locations import local_path
 from paimon_magics.tables.manifest_entries import entries, manifest_files
@@ -110,7 +111,7 @@ def _common(view: TableView, found: pa.Table) -> dict[str, Any]:
     return {
         "partition": view.partition_text(_array(found, "partition")),
         "bucket": found.column("bucket"),
-        "file_path": _paths(view, found, names),
+        "file_path": _paths(view, found),
         "file_format": _formats(names),
         "schema_id": found.column("schema_id"),
         "level": found.column("level"),
@@ -133,24 +134,14 @@ def _rest(found: pa.Table) -> dict[str, Any]:
     }
 
 
-def _paths(view: TableView, found: pa.Table, names: pa.Array) -> pa.Array:
+def _paths(view: TableView, found: pa.Table) -> pa.Array:
     """The full URI of each file."""
-    partitions = _array(found, "partition").dictionary_encode()
-    keys = [f.stored_type for f in view.partition_fields()]
-    columns = decode_rows(partitions.dictionary, keys) if keys else []
-    values = list(zip(*(c.to_pylist() for c in columns), strict=True)) or [()]
-    places = np.stack([np.asarray(partitions.indices), np.asarray(found.column("bucket"))])
-    distinct, members = np.unique(places, axis=1, return_inverse=True)
     factory = view.paimon.path_factory()
-    folders = [
-        _uri(str(factory.bucket_path(values[place], bucket, canonical_partition=True)))
-        for place, bucket in distinct.T.tolist()
-    ]
-    texts = pa.array(folders, type=pa.large_string()).take(pa.array(members.reshape(-1)))
-    slash = pa.scalar("/", type=pa.large_string())
-    inside = pc.binary_join_element_wise(texts, names.cast(pa.large_string()), slash)
-    external = _array(found, "external_path")
-    return pc.coalesce(external.cast(pa.large_string()), inside)
+
+    def folder(partition: tuple[Any, ...]) -> str:
+        return _uri(str(factory.bucket_path(partition, 0, canonical_partition=True)))
+
+    return file_paths(found, [f.stored_type for f in view.partition_fields()], folder)
 
 
 def _uri(path: str) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
@@ -38,10 +39,10 @@ from paimon_magics.tables.bucket_splits import (
 )
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.file_choice import FileChoice, FunnelStep
+from paimon_magics.tables.file_paths import file_paths
 from paimon_magics.tables.live_files import ManifestFolder, added_files, live_files
 from paimon_magics.tables.stored_files import (
     by_bucket,
-    file_paths,
     raw_files,
     schema_ids,
     stored_files,
@@ -49,6 +50,7 @@ from paimon_magics.tables.stored_files import (
 )
 from paimon_magics.tables.table_schemas import TableSchemas
 from paimon_magics.tables.time_travel import Changes, Difference, State, Target
+from paimon_magics.tables.types import arrow_type
 
 __all__ = ["PlannedSplits", "plan_splits"]
 
@@ -198,27 +200,21 @@ class _Planner:
         if not files.num_rows:
             return PlannedSplits()
         files, groups = by_bucket(files)
-        paths = self._paths(files, groups)
+        paths = self._paths(files)
         plain = self._plain_groups(files, groups, merges=merges)
         # Where no row hides another one, values tell which files are of use.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._definition.is_primary_key_table and plain.any():
             useful = self.choice.in_value_ranges(files)
-        in_tasks = np.array(
-            [
-                not is_plain or self._needs_tasks(files, group, deletions, merges=merges)
-                for group, is_plain in zip(groups, plain, strict=True)
-            ]
-        )
-        lengths = [len(group) for group in groups]
+        in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
+        lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)
         raw = ~of_tasks & useful
         stored = iter(stored_files(files, np.flatnonzero(of_tasks), paths, deletions))
         ranks = KeyRanks(files, self._definition)
         splits: list[TaskSplit] = []
-        for group, is_plain, tasks in zip(groups, plain, in_tasks, strict=True):
-            if not tasks:
-                continue
+        for number in np.flatnonzero(in_tasks).tolist():
+            group, is_plain = groups[number], plain[number]
             members = list(islice(stored, len(group)))
             if not self._definition.is_primary_key_table:
                 splits += self._splits.append(members)
@@ -258,30 +254,36 @@ class _Planner:
         found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
         return found
 
-    def _needs_tasks(
+    def _need_tasks(
         self,
         files: pa.Table,
-        group: range,
+        groups: Sequence[range],
         deletions: Mapping[tuple[bytes, int, str], Deletions],
         *,
         merges: bool,
-    ) -> bool:
-        """Whether rows that need no merge must be read in tasks all the same."""
+    ) -> npt.NDArray[np.bool_]:
+        """For each bucket, whether rows that need no merge must be read in tasks all the same."""
         if self._shows_kinds and self._definition.is_primary_key_table:
             # Spark's own scan cuts files anywhere, also between the two rows of an update.
-            return merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
-        if self._of_tasks:
-            return True
-        if not deletions:
-            return False
-        partition = files["partition"][group.start].as_py()
-        bucket = files["bucket"][group.start].as_py()
-        names = files["file_name"].slice(group.start, len(group)).to_pylist()
-        return any((partition, bucket, name) in deletions for name in names)
+            cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
+            return np.full(len(groups), cut)
+        if self._of_tasks or not deletions:
+            return np.full(len(groups), self._of_tasks)
+        columns = (files[name].to_pylist() for name in ("partition", "bucket", "file_name"))
+        deleted = np.array([one in deletions for one in zip(*columns, strict=True)])
+        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(
+            deleted, [group.start for group in groups]
+        )
+        return found
 
-    def _paths(self, files: pa.Table, groups: Sequence[range]) -> list[str]:
+    def _paths(self, files: pa.Table) -> pa.Array:
         self.stores_elsewhere |= stores_elsewhere(files)
-        return file_paths(self._paimon, self._definition, files, groups)
+        definition = self._definition
+        types = [arrow_type(definition.column(key).type) for key in definition.partition_keys]
+        return file_paths(files, types, self._first_bucket_folder)
+
+    def _first_bucket_folder(self, partition: tuple[Any, ...]) -> str:
+        return str(canonical_data_file_path(self._paimon, partition, 0, ""))
 
     def _sections_by_bucket(
         self, files: pa.Table, deletions: Mapping[tuple[bytes, int, str], Deletions]
@@ -289,7 +291,7 @@ class _Planner:
         if not files.num_rows:
             return {}
         files, groups = by_bucket(files)
-        paths = self._paths(files, groups)
+        paths = self._paths(files)
         ranks = KeyRanks(files, self._definition)
         stored = iter(stored_files(files, np.arange(files.num_rows), paths, deletions))
         keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)

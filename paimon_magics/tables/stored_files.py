@@ -1,27 +1,19 @@
-"""Files as their manifests say → files as tasks read them: by bucket, with their paths.
-
-Paths follow from partition, bucket and name; nothing is listed or opened.
-"""
+"""Files as their manifests say → files as tasks read them: by bucket, with their paths."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.splits import Deletions, RawFiles, StoredFile
-from paimon_magics.tables.types import arrow_type
 
-__all__ = ["by_bucket", "file_paths", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
+__all__ = ["by_bucket", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -39,25 +31,8 @@ def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
     return ordered, [range(a, b) for a, b in pairwise(bounds)]
 
 
-def file_paths(
-    paimon: Any, definition: TableDefinition, files: pa.Table, groups: Sequence[range]
-) -> list[str]:
-    """Where each file is, of the buckets `groups`. `paimon` is pypaimon's table."""
-    partitions = _partition_values(definition, files, groups)
-    names = files["file_name"].to_pylist()
-    external = files["external_path"].to_pylist()
-    bucket_ids = files["bucket"].to_pylist()
-    paths: list[str] = []
-    folders: dict[tuple[Any, ...], str] = {}
-    for group, partition in zip(groups, partitions, strict=True):
-        bucket = f"bucket-{bucket_ids[group.start]}"
-        folder = folders.get(partition)
-        if folder is None:
-            number = bucket_ids[group.start]
-            folder = str(canonical_data_file_path(paimon, partition, number, "")).rstrip("/")
-            folder = folders[partition] = folder.removesuffix(bucket)
-        paths += [external[i] or f"{folder}{bucket}/{names[i]}" for i in group]
-    return paths
+def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def stores_elsewhere(files: pa.Table) -> frozenset[str]:
@@ -66,40 +41,29 @@ def stores_elsewhere(files: pa.Table) -> frozenset[str]:
     return frozenset(urlsplit(path).scheme or "file" for path in external)
 
 
-def _partition_values(
-    definition: TableDefinition, files: pa.Table, groups: Sequence[range]
-) -> list[tuple[Any, ...]]:
-    types = [arrow_type(definition.column(key).type) for key in definition.partition_keys]
-    firsts = pa.array([group.start for group in groups])
-    columns = decode_rows(files["partition"].combine_chunks().take(firsts), types)
-    if not columns:
-        return [()] * len(groups)
-    return list(zip(*(column.to_pylist() for column in columns), strict=True))
-
-
 def stored_files(
     files: pa.Table,
     rows: _Ints,
-    paths: Sequence[str],
+    paths: pa.Array,
     deletions: Mapping[tuple[bytes, int, str], Deletions],
 ) -> list[StoredFile]:
     """The files in those rows, in their order; `paths` are those of all files."""
-    taken = files.take(pa.array(rows))
+    chosen = pa.array(rows)
+    taken = files.take(chosen).append_column("path", paths.take(chosen))
     columns = [
         taken[name].to_pylist()
         for name in (
-            "partition", "bucket", "file_name", "schema_id", "row_count", "file_size",
+            "path", "partition", "bucket", "file_name", "schema_id", "row_count", "file_size",
             "delete_row_count", "level", "min_sequence_number", "max_sequence_number",
             "first_row_id", "write_cols",
         )
     ]  # fmt: skip
     found = []
-    for place, row in enumerate(zip(*columns, strict=True)):
-        partition, bucket, name, schema_id, count, size, deleted, *ids, written = row
-        level, least, sequence, first = ids
+    for path, partition, bucket, name, *row in zip(*columns, strict=True):
+        schema_id, count, size, deleted, level, least, sequence, first, written = row
         found.append(
             StoredFile(
-                path=paths[int(rows[place])],
+                path=path,
                 format=_format_of(name),
                 schema_id=schema_id,
                 rows=count,
@@ -117,34 +81,37 @@ def stored_files(
 
 
 def raw_files(
-    files: pa.Table, raw: npt.NDArray[np.bool_], paths: Sequence[str], more: Sequence[StoredFile]
+    files: pa.Table, raw: npt.NDArray[np.bool_], paths: pa.Array, more: Sequence[StoredFile]
 ) -> tuple[RawFiles, ...]:
     """The files marked in `raw`, and `more`, by schema and format."""
-    found: dict[tuple[int, str], list[tuple[str, int, int]]] = {}
-    places = np.flatnonzero(raw)
-    taken = files.filter(pa.array(raw))
-    for place, name, schema_id, rows, size in zip(
-        places.tolist(),
-        taken["file_name"].to_pylist(),
-        taken["schema_id"].to_pylist(),
-        taken["row_count"].to_pylist(),
-        taken["file_size"].to_pylist(),
-        strict=True,
-    ):
-        found.setdefault((schema_id, _format_of(name)), []).append((paths[place], rows, size))
-    for file in more:
-        found.setdefault((file.schema_id, file.format), []).append(
-            (file.path, file.rows, file.size_bytes)
-        )
-    return tuple(
-        RawFiles(
-            schema_id=schema_id,
-            format=file_format,
-            paths=tuple(path for path, _, _ in members),
-            row_counts=tuple(rows for _, rows, _ in members),
-            sizes_bytes=tuple(size for _, _, size in members),
-        )
-        for (schema_id, file_format), members in found.items()
+    marked = pa.array(raw)
+    taken = files.select(["file_name", "schema_id", "row_count", "file_size"]).filter(marked)
+    formats = pc.utf8_lower(pc.replace_substring_regex(taken["file_name"], r"^.*\.", ""))
+    columns = {
+        "schema_id": (taken["schema_id"], [file.schema_id for file in more]),
+        "format": (formats, [file.format for file in more]),
+        "path": (paths.filter(marked), [file.path for file in more]),
+        "rows": (taken["row_count"], [file.rows for file in more]),
+        "bytes": (taken["file_size"], [file.size_bytes for file in more]),
+    }
+    found = pa.table(
+        {
+            name: pa.chunked_array([_single(one), pa.array(others, one.type)])
+            for name, (one, others) in columns.items()
+        }
+    )
+    kinds = found.select(["schema_id", "format"]).group_by(["schema_id", "format"]).aggregate([])
+    return tuple(_of_kind(found, **kind) for kind in kinds.to_pylist())
+
+
+def _of_kind(files: pa.Table, schema_id: int, format: str) -> RawFiles:
+    members = files.filter((pc.field("schema_id") == schema_id) & (pc.field("format") == format))
+    return RawFiles(
+        schema_id=schema_id,
+        format=format,
+        paths=tuple(members["path"].to_pylist()),
+        row_counts=tuple(members["rows"].to_pylist()),
+        sizes_bytes=tuple(members["bytes"].to_pylist()),
     )
 
 

@@ -30,6 +30,7 @@ from paimon_magics.planning.read_points import (
     ScanMode,
     ToAutoTag,
 )
+from paimon_magics.statements.names import table_text
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
 
@@ -378,7 +379,7 @@ class _Finder:
     def _refuse(self, problem: str) -> Any:
         raise UnknownNameError(
             f"`{self._table.name}` {problem}.",
-            hint=f"SELECT * FROM `{self._table.name.object_name}$snapshots` shows what there is.",
+            hint=f"SELECT * FROM {table_text(self._table.name, 'snapshots')} shows what there is.",
         )
 
     def _ms(self, time: int | str) -> int:

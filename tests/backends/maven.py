@@ -9,9 +9,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["IVY_SETTINGS", "fetched_jar"]
+__all__ = ["IVY_SETTINGS", "fetched_jar", "fetched_jars"]
 
 IVY_SETTINGS = Path(__file__).parents[1] / "oracle" / "ivysettings.xml"
 """Ivy's own idea of Maven's repository, without dependencies."""
@@ -27,13 +28,22 @@ builder.config("spark.jars.ivySettings", sys.argv[2]).getOrCreate().stop()
 
 def fetched_jar(package: str) -> str:
     """The path of the jar of `group:artifact:version`."""
-    group, artifact, version = package.split(":")
-    pattern = os.path.expanduser(f"~/.ivy2*/jars/{group}_{artifact}-{version}.jar")
+    return fetched_jars([package])[0]
+
+
+def fetched_jars(packages: Sequence[str]) -> list[str]:
+    """The paths of the jars of several, each `group:artifact:version`."""
     # Ivy's cache is not made for two that fill it at once.
     turn = Path(tempfile.gettempdir()) / f"paimon-magics-tests-ivy-{os.getuid()}.lock"
     with turn.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not glob.glob(pattern):
-            command = [sys.executable, "-c", _FETCH, package, str(IVY_SETTINGS)]
+        missing = [package for package in packages if not _jars(package)]
+        if missing:
+            command = [sys.executable, "-c", _FETCH, ",".join(missing), str(IVY_SETTINGS)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return glob.glob(pattern)[0]
+    return [_jars(package)[0] for package in packages]
+
+
+def _jars(package: str) -> list[str]:
+    group, artifact, version = package.split(":")
+    return glob.glob(os.path.expanduser(f"~/.ivy2*/jars/{group}_{artifact}-{version}.jar"))

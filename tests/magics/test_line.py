@@ -19,7 +19,8 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.magics.line import VERBS
-from paimon_magics.session.layouts import Health, Layout
+from paimon_magics.session.healths import Health
+from paimon_magics.session.layouts import Layout
 from paimon_magics.session.opening import active_session, connect
 from paimon_magics.session.reports import Report
 from paimon_magics.session.session import Session
@@ -112,6 +113,12 @@ def test_help_explains_a_topic(
 ) -> None:
     shell.run_cell(f"%paimon help {topic}").raise_error()
     assert said in capsys.readouterr().out
+
+
+def test_help_about_something_near_an_option_names_it(shell: InteractiveShell) -> None:
+    done = shell.run_cell("%paimon help merge-enginee")
+    assert isinstance(done.error_in_exec, UnknownNameError)
+    assert "Did you mean `merge-engine`?" in done.error_in_exec.hint
 
 
 @pytest.mark.spark

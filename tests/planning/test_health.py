@@ -16,7 +16,7 @@ from paimon_magics.planning.health import (
     worst,
 )
 from paimon_magics.statements.parsing import parse_statement
-from paimon_magics.statements.statement import CreateTable
+from paimon_magics.statements.statement import CreateTable, TableName
 
 MB = 1024 * 1024
 APPEND = LayoutRules(256 * MB, 179 * MB, 5, 8, 5, -1, False)
@@ -126,7 +126,7 @@ RUNS = {"files": 40, "cells_with_runs": 2}
 def test_findings(
     rules: LayoutRules, figures: Figures, severity: Severity, said: str, statement: str
 ) -> None:
-    found = findings("shop.t", rules, figures)
+    found = findings(TableName("t", "shop"), rules, figures)
     assert worst(found) == severity
     assert said in found[0].text
     assert statement in found[0].statement

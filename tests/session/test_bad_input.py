@@ -562,3 +562,19 @@ def test_a_wrong_setting_is_refused(
 def test_something_else_than_a_spark_session_is_refused(warehouse: Path) -> None:
     with pytest.raises(SetupError, match="not a SparkSession"):
         paimon_magics.connect(warehouse, spark="local[2]")  # type: ignore[arg-type]
+
+
+def test_a_column_that_is_not_read_may_have_been_meant(session: Session) -> None:
+    # Keys that overlap are read by tasks, which leave out columns that no query names.
+    session.run(
+        "CREATE TABLE merged (id BIGINT NOT NULL, item STRING, amount INT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'); "
+        "INSERT INTO merged VALUES (1, 'tea', 1); INSERT INTO merged VALUES (1, 'tea', 2)"
+    )
+    for statement in (
+        "SELECT amuont FROM merged",
+        "CREATE TEMP VIEW v AS SELECT amuont FROM merged",
+    ):
+        with pytest.raises(UnknownNameError, match="amuont") as caught:
+            session.run(statement)
+        assert "`amount`" in caught.value.hint

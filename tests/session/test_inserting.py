@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -115,17 +116,23 @@ def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([("x", "a")], "do not fit"),
-        ([(1,)], "1 values, but the table has 2 columns"),
+        ([(1, "a"), ("x", "a")], "Column `id` takes BIGINT; 'x' of row 2 does not fit"),
+        ([(1,)], "Row 1 has 1 value, but the table has 2 columns"),
+        ([(1, "a"), (2, "b", "c")], "Row 2 has 3 values, but"),
+        ([1, 2], "Row 1 is no tuple of 2 values: 1"),
+        (["ab"], "Row 1 is no tuple of 2 values: 'ab'"),
+        ([(1, "a"), {"id": 2}], "Row 2 is no tuple of 2 values: {'id': 2}"),
         ([(None, "a")], "`id` is NOT NULL"),
         ("text", "can't be inserted"),
-        ({"id": 2**70}, "do not fit"),
+        ({"id": 2**70}, "Column `id` takes BIGINT; 1180591620717411303424 of row 1"),
         (pa.table({"id": ["five"]}), "column `id`"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(events: Session, given: object, said: str) -> None:
-    with pytest.raises(InvalidValueError, match=said):
+    with pytest.raises(InvalidValueError, match=re.escape(said)) as caught:
         events.insert("events", given)
+    if isinstance(given, list) and given[0] != (None, "a"):
+        assert "The columns are `id` BIGINT NOT NULL, `kind` STRING" in caught.value.hint
     with pytest.raises(UnknownNameError, match="no column `knd`"):
         events.insert("events", {"id": 1, "knd": "a"})
 

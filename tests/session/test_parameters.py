@@ -47,3 +47,14 @@ def test_early_moments_that_are_bound_are_the_same_moments(session: Session) -> 
     value = AT(1582, 10, 15, 12, 30, tzinfo=UTC)
     found = session.run("SELECT :at AS at", {"at": value}).to_arrow()
     assert found["at"].to_pylist() == [value]
+
+
+@pytest.mark.spark
+def test_a_negative_value_behind_a_minus_is_no_comment(session: Session) -> None:
+    values = {"n": -1, "d": -2.5, "day": "x"}
+    found = session.run("SELECT 1-:n AS a, -:d AS b, ':n-:n' AS c -- -:n\n, 1 AS e", values)
+    assert found.to_arrow().to_pylist() == [{"a": 2, "b": 2.5, "c": ":n-:n", "e": 1}]
+    session.run("CREATE TABLE t (k INT, p INT) PARTITIONED BY (p)")
+    session.run("INSERT INTO t PARTITION (p = 1-:n) VALUES (1-:n), (2)", values)
+    found = session.run("SELECT k, p FROM t WHERE k=1-:n", values)
+    assert found.to_arrow().to_pylist() == [{"k": 2, "p": 2}] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.looks import Look, Order
 from paimon_magics.session.opening import connect
+from paimon_magics.session.paging import rows_of
 from paimon_magics.session.profiling import Effort
 from paimon_magics.session.reports import Report
 
@@ -70,7 +73,7 @@ def test_the_timeline_tells_of_each_commit(lake: Session) -> None:
         (1, "APPEND", 2, 2, 1, None),
     ]
     assert report.data.column("user").null_count == 0
-    assert report.sql == "SELECT * FROM orders$snapshots"
+    assert report.sql.endswith("FROM default.orders$snapshots ORDER BY snapshot_id DESC")
     assert str(report).startswith("orders: 4 snapshots (3 APPEND, 1 OVERWRITE)")
     compare, changes = report.sections[0].actions
     picked = [{"snapshot_id": 3}, {"snapshot_id": 1}]
@@ -183,7 +186,14 @@ def test_a_profile_does_not_trust_files_whose_rows_hide_each_other(lake: Session
 
 
 def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
-    report = lake.reports.explain("SELECT * FROM orders WHERE day = :day", {"day": "sun"})
+    values = {"day": "sun", "n": -1, "at": datetime.date(2026, 1, 2), "x": [1.5, 2.5]}
+    query = "SELECT *, ':n' AS `:n`, 1-:n AS m, :at AS a, :x AS x FROM orders WHERE day = :day"
+    report = lake.reports.explain(query, values)
+    said = ":n = (-1), :at = DATE'2026-01-02', :x = array((1.5D), (2.5D)), :day = 'sun'"
+    assert f"With {said}." in report.notes
+    assert f"With {said}" in str(lake.explain(query, values))
+    assert "':n' AS `:n`, 1-(-1) AS m" in report.sql
+    assert lake.run(report.sql).to_arrow().schema == lake.run(query, values).to_arrow().schema
     assert [row[:2] for row in rows(report)] == [("all files", 2), ("partitions", 0)]
     assert report.summary == "1 table; 0 of 2 files would be read"
     assert "Files are chosen by day = 'sun'." in report.sections[0].note
@@ -205,6 +215,7 @@ def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
         (lambda r: r.explain("DROP TABLE orders"), UnsupportedStatementError, "--explain"),
         (lambda r: r.explain("SELECT 1; SELECT 2"), UnsupportedStatementError, "one query"),
         (lambda r: r.explain("SELECT (1"), StatementSyntaxError, ""),
+        (lambda r: r.files("logs", "day=mon"), UnknownNameError, "not partitioned"),
         (lambda r: r.queue(), SetupError, "coordinator"),
     ],
 )
@@ -214,3 +225,38 @@ def test_what_can_not_be_shown_is_answered_with_the_next_step(
     with pytest.raises(error) as raised:
         ask(lake.reports)
     assert said in raised.value.text()
+
+
+def test_the_sql_of_a_view_gives_its_rows(lake: Session) -> None:
+    lake.run("CREATE TABLE `a``b.c` (d DATE, `r n` STRING, k INT) PARTITIONED BY (d, `r n`)")
+    lake.run("INSERT INTO `a``b.c` VALUES (DATE'2026-01-02', 'x', 1), (NULL, 'y', 2)")
+    lake.run("INSERT INTO `a``b.c` VALUES (DATE'2026-01-02', 'x', 3)")
+    for name in ("orders", "logs", "`a``b.c`"):
+        health = lake.health(name)
+        for view, data in (
+            (lake.layout(name), lake.layout(name).data),
+            (health, health.partitions),
+            (lake.reports.partitions(name), lake.reports.partitions(name).data),
+            (lake.reports.files(name), lake.reports.files(name).data),
+        ):
+            found = lake.run(view.sql).to_arrow()
+            names = [one for one in data.column_names if not one.endswith("_time")]
+            assert [one for one in found.column_names if not one.endswith("_time")] == names
+            shown = [str(tuple(row.values())) for row in found.select(names).to_pylist()]
+            expected = [str(tuple(row.values())) for row in data.select(names).to_pylist()]
+            default = "__DEFAULT_PARTITION__"  # `$files` has null for it
+            assert sorted(shown) == sorted(one.replace(default, "null") for one in expected)
+        for view in (lake.reports.snapshots(name), lake.history(name)):
+            assert lake.run(view.sql).to_arrow().num_rows == view.data.num_rows
+        assert lake.run(lake.reports.profile(name).sql).to_arrow().num_rows == 1
+
+
+def test_a_history_is_sorted_in_sql_by_what_the_query_has(lake: Session) -> None:
+    outcome = lake.history("orders")
+    assert outcome.data.column("snapshot_id").to_pylist() == [4, 3, 2, 1]
+    rows = rows_of(outcome)
+    by_kind = rows.sql(Look((Order("commit_kind"),)))
+    assert lake.run(by_kind).to_arrow().column("commit_kind")[0].as_py() == "APPEND"
+    by_user = rows.sql(Look((Order("user"), Order("snapshot_id"))))
+    assert by_user.startswith("-- by `user`, too, which the query does not have\n")
+    assert lake.run(by_user).to_arrow().column("snapshot_id").to_pylist() == [1, 2, 3, 4]

@@ -83,3 +83,24 @@ def test_times_that_the_reader_of_orc_has_no_room_for_are_told(
     assert session.run("SELECT k, v FROM t").to_arrow().to_pylist() == [{"k": 1, "v": 5}]
     with pytest.raises(PaimonMagicsError, match="has times in `c` that are before 1677"):
         session.run("SELECT c FROM t").to_arrow()
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_dates_before_the_gregorian_calendar_are_the_days_that_are_stored(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, file_format: str
+) -> None:
+    days = [datetime.date(1, 1, 1), datetime.date(1500, 2, 28), datetime.date(1582, 10, 15)]
+    session.run(
+        f"CREATE TABLE days (d DATE, a ARRAY<DATE>) TBLPROPERTIES ('file.format' = '{file_format}')"
+    )
+    java_paimon.write(warehouse, "default.days", [(day, [day, None]) for day in days])
+    modes = [f"spark.sql.parquet.{kind}RebaseModeInRead" for kind in ("datetime", "int96")]
+    before = {mode: session.spark.conf.get(mode) for mode in modes}
+    try:
+        for mode in modes:
+            session.spark.conf.set(mode, "LEGACY")
+        found = session.run("SELECT * FROM days ORDER BY d").to_arrow().to_pylist()
+    finally:
+        for mode, value in before.items():
+            session.spark.conf.set(mode, value)
+    assert found == [{"d": day, "a": [day, None]} for day in days]

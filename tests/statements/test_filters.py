@@ -96,3 +96,24 @@ def test_an_aggregate_does_not_tell_in_which_order_rows_were_read(
     assert isinstance(statement, Query)
     (reference,) = statement.query.references
     assert reference.unordered == unordered
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT * FROM t WHERE a = 1", ()),
+        (
+            "SELECT * FROM t WHERE a = 1 AND b LIKE 'x%' AND (c = 1 OR d = 2)",
+            ("b LIKE 'x%'", "(c = 1 OR d = 2)"),
+        ),
+        ("SELECT * FROM t$audit_log AS t WHERE t.a <> :n", ("t.a <> :n",)),
+        ("SELECT * FROM t JOIN u ON t.a = u.a WHERE u.b + 1 = 2 AND t.a = 1", ()),
+        ("SELECT * FROM t LEFT JOIN u USING (a) WHERE a = 1", ("a = 1",)),
+    ],
+)
+def test_the_conditions_that_choose_no_files_are_told(
+    query: str, expected: tuple[str, ...]
+) -> None:
+    (statement,) = parse_cell(query)
+    assert isinstance(statement, Query)
+    assert statement.query.references[0].other_conditions == expected

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from paimon_magics.statements.names import spelled, system_table_text
+from paimon_magics.statements.names import spelled, table_text
 from paimon_magics.statements.parsing import parse_cell
-from paimon_magics.statements.statement import Query
+from paimon_magics.statements.statement import Query, TableName
 
 
 @pytest.mark.parametrize(
     ("table", "text"),
     [
-        ("orders", "orders$files"),
-        ("shop.orders", "shop.orders$files"),
-        ("`shop`.`orders`", "`shop`.`orders$files`"),
-        ("my-shop.two-words", "`my-shop`.`two-words$files`"),
-        ("`Größe ☃`", "`Größe ☃$files`"),
-        ("shop.`a``b`", "shop.`a``b$files`"),
-        ("t$branch_b", "t$branch_b$files"),
+        (TableName("orders", "shop"), "shop.orders$files"),
+        (TableName("two-words", "my-shop"), "`my-shop`.`two-words$files`"),
+        (TableName("Größe ☃", "default"), "default.`Größe ☃$files`"),
+        (TableName("a.b", "default"), "default.`a.b$files`"),
+        (TableName("a`b", "shop"), "shop.`a``b$files`"),
+        (TableName("t", "d.e", branch="b"), "`d.e`.t$branch_b$files"),
     ],
 )
-def test_a_system_table_is_named_beside_its_table(table: str, text: str) -> None:
-    assert system_table_text(table, "files") == text
+def test_a_system_table_is_named_beside_its_table(table: TableName, text: str) -> None:
+    assert table_text(table, "files") == text
     (statement,) = parse_cell(f"SELECT * FROM {text}")
     assert isinstance(statement, Query)
     (reference,) = statement.query.references
-    assert reference.name.system_table == "files"
+    assert reference.name == replace(table, system_table="files")
 
 
 def test_only_names_that_need_them_get_back_quotes() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pytest
@@ -28,10 +29,15 @@ def files_of(read: DataRead) -> list[str]:
     return raw + [file.path for split in read.planned.splits for file in split.files]
 
 
-def write(catalog: Catalog, rows: dict[str, list[object]], place: str | None = None) -> None:
+def write(
+    catalog: Catalog,
+    rows: dict[str, list[object]],
+    place: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     table = catalog.paimon.get_table("default.t")
     if place is not None:
-        table = table.copy({"data-file.external-paths": place})
+        table = table.copy({"data-file.external-paths": place, **options})
     builder = table.new_batch_write_builder()
     writer, commit = builder.new_write(), builder.new_commit()
     writer.write_arrow(pa.table(rows, schema=FIELDS))
@@ -74,6 +80,19 @@ def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     with pytest.raises(TableDamagedError, match=r"/(one|two)/bucket-0/"):
         list(read.rows())
+
+
+def test_files_here_and_elsewhere_are_read_together(tmp_path: Path) -> None:
+    catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
+    catalog.paimon.create_database("default", True)
+    catalog.paimon.create_table("default.t", Schema.from_pyarrow_schema(FIELDS), False)
+    write(catalog, {"k": [1], "v": ["here"]})
+    elsewhere = {"data-file.external-paths.strategy": "round-robin"}
+    write(catalog, {"k": [2], "v": ["there"]}, f"file://{tmp_path}/elsewhere", elsewhere)
+    read = plan_data_read(catalog.load(TableName("t", "default")), ViewKind.TABLE)
+    assert sorted("/elsewhere/" in path for path in files_of(read)) == [False, True]
+    found = [row["v"] for batch in read.rows() for row in batch.to_pylist()]
+    assert sorted(found) == ["here", "there"]
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])

@@ -11,8 +11,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from paimon_magics.columnar.layouts import CELLS
-from paimon_magics.session.layouts import Health, Layout
-from paimon_widgets.health_page import health_bundle, health_html
+from paimon_magics.session.healths import Health
+from paimon_magics.session.layouts import Layout
 from paimon_widgets.heat_map import METRICS, colour, packed_cells
 from paimon_widgets.layout_page import layout_html
 from paimon_widgets.layout_view import LayoutView, layout_bundle
@@ -100,7 +100,9 @@ def test_a_bundle_has_text_page_and_widget(layout: Layout) -> None:
 def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
     view = LayoutView(layout)
     assert view.data is layout.data
-    assert view.sql == "SELECT * FROM default.t$buckets ORDER BY partition, bucket"
+    assert view.sql.endswith(
+        "FROM default.t$files GROUP BY partition, bucket ORDER BY partition, bucket"
+    )
     told = view.answer({"ask": "cell", "place": 4})
     assert told is not None
     assert told["text"].startswith("day=2026-11-20, bucket 0: ")
@@ -174,7 +176,8 @@ def test_what_is_no_question_gets_no_answer(layout: Layout, question: object) ->
 
 
 def test_a_table_without_partitions_has_no_column_for_them(layout: Layout) -> None:
-    plain = dataclasses.replace(layout, data=cells_of([("", 0), ("", 1)]))
+    data = cells_of([("", 0), ("", 1)])
+    plain = dataclasses.replace(layout, data=data, partition_keys=())
     assert "\npartition " in str(layout) and "\npartition " not in str(plain)
     assert ">partition</th>" in layout_html(layout) and ">partition<" not in layout_html(plain)
 
@@ -188,19 +191,6 @@ def test_a_table_without_files_has_a_line(layout: Layout) -> None:
     assert WIDGET not in bundle
 
 
-def test_health_shows_findings_with_their_statements(layout: Layout) -> None:
-    health = Health((layout,))
-    assert "serious: 4 of 12 buckets have 5 or more sorted runs (up to 8)" in str(health)
-    bundle = health_bundle(health)
-    assert bundle["text/plain"] == str(health)
-    read = Reader(bundle["text/html"])
-    assert "CALL sys.compact(table => 'default.t')" in read.text
-    assert not {"script", "img"} & set(read.tags)
-    assert health_html(Health(())) == "<p>There are no tables.</p>"
-    assert health.data.column("severity").to_pylist()[0] == "serious"
-    assert json.loads(json.dumps(health.to_json()))["default.t"]["severity"] == "serious"
-
-
 def test_the_extension_shows_layouts_as_pictures_until_it_is_unloaded(
     layout: Layout, tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +202,7 @@ def test_the_extension_shows_layouts_as_pictures_until_it_is_unloaded(
         assert formatter is not None
         shell.run_cell("%load_ext paimon_magics").raise_error()
         assert set(formatter.format(layout)[0]) == {"text/plain", "text/html", WIDGET}
-        assert set(formatter.format(Health((layout,)))[0]) == {"text/plain", "text/html"}
+        assert set(formatter.format(Health((layout,)))[0]) == {"text/plain", "text/html", WIDGET}
         shell.run_cell("%unload_ext paimon_magics").raise_error()
         assert set(formatter.format(layout)[0]) == {"text/plain"}
     finally:

@@ -17,7 +17,7 @@ __all__ = ["load", "register", "unregister"]
 
 _VIEWS = {
     "paimon_magics.session.layouts.Layout": "layout_view.layout_bundle",
-    "paimon_magics.session.layouts.Health": "health_page.health_bundle",
+    "paimon_magics.session.healths.Health": "health_view.health_bundle",
     "paimon_magics.session.outcome.Outcome": "report_view.outcome_bundle",
     "paimon_magics.session.reports.Report": "report_view.report_bundle",
 }

@@ -14,6 +14,7 @@ __all__ = ["chart_svg"]
 
 _COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Told apart by people who see few colours (Okabe and Ito)."""
+_OWN = {"small": "#e69f00", "some small": "#f0c566"}
 _PLAIN = "#7c7b78"
 _BAR_PX = 260
 _COLUMN_PX, _HEIGHT_PX, _COLUMNS_MAX = 26, 90, 40
@@ -25,6 +26,7 @@ def chart_svg(chart: Chart) -> str:
     if not chart.bars:
         return ""
     colours = {kind: _COLOURS[place % len(_COLOURS)] for place, kind in enumerate(_kinds(chart))}
+    colours |= _OWN
     drawn = _columns(chart, colours) if chart.shape is Shape.COLUMNS else _bars(chart, colours)
     return f"<p>{html.escape(chart.title)}</p>{drawn}"
 

@@ -4,25 +4,21 @@ the sizes of files are spread."""
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from paimon_magics.planning.health import Severity
-from paimon_magics.session.layouts import histogram_chart
+from paimon_magics.planning.health import Finding, Severity
+from paimon_magics.session.healths import rules_text, sizes_chart, worst_partitions
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
-    from paimon_magics.session.layouts import Health, Layout
+    from paimon_magics.session.healths import Health
+    from paimon_magics.session.layouts import Layout
 
-__all__ = ["health_bundle", "health_html"]
+__all__ = ["MARKS", "health_html"]
 
-_MARKS = {Severity.GOOD: "✓", Severity.NOTICE: "!", Severity.SERIOUS: "‼"}
-_WORST_MAX = 10
-
-
-def health_bundle(health: Health, *, live: bool = True) -> dict[str, Any]:
-    """What a notebook shows of it: a page, `live` or not."""
-    return {"text/plain": str(health), "text/html": health_html(health)}
+MARKS = {Severity.GOOD: "✓", Severity.NOTICE: "!", Severity.SERIOUS: "‼"}
 
 
 def health_html(health: Health) -> str:
@@ -31,38 +27,31 @@ def health_html(health: Health) -> str:
         return paragraph("There are no tables.")
     parts = []
     for layout, found in zip(health.layouts, health.findings.values(), strict=True):
-        lines = []
-        for finding in found:
-            mark = _MARKS[finding.severity]
-            lines.append(
-                f"<li>{mark} <b>{finding.severity.word}</b>: {html.escape(finding.text)}"
-                + (code(finding.statement) if finding.statement else "")
-                + "</li>"
-            )
-        sizes = chart_svg(histogram_chart(layout.histogram, layout.name))
+        rules = paragraph(rules_text(layout)) if layout.figures.files else ""
         parts.append(
-            f"{paragraph(layout.summary())}<ul>{''.join(lines)}</ul>"
-            f"{sizes}{_worst_partitions(layout)}"
+            f"{paragraph(layout.summary())}{_list(found)}{rules}"
+            f"{chart_svg(sizes_chart(layout))}{_worst_partitions(layout)}"
         )
     return f'<div class="paimon-health">{"".join(parts)}</div>'
 
 
-def _worst_partitions(layout: Layout) -> str:
-    """The partitions with the most small files, with their share of all."""
-    found = layout.partitions()
-    if found.num_rows < 2 or not layout.figures.small_files:
-        return ""
-    order = [("small_file_count", "descending"), ("partition", "ascending")]
-    rows = [
-        (
-            row["partition"],
-            row["file_count"],
-            row["small_file_count"],
-            amount(f"{row['small_file_count'] / row['file_count']:.0%}"),
-        )
-        for row in found.sort_by(order).slice(0, _WORST_MAX).to_pylist()
-        if row["small_file_count"]
+def _list(found: Sequence[Finding]) -> str:
+    lines = [
+        f"<li>{MARKS[one.severity]} <b>{one.severity.word}</b>: {html.escape(one.text)}"
+        + (code(one.statement) if one.statement else "")
+        + "</li>"
+        for one in found
     ]
-    return table(
-        ("partition", "files", "small files", "share"), rows, "Partitions with the most small files"
-    )
+    return f"<ul>{''.join(lines)}</ul>"
+
+
+def _worst_partitions(layout: Layout) -> str:
+    """The partitions that need something first, and how many files of each size they have."""
+    found = worst_partitions(layout)
+    if not found.num_rows:
+        return ""
+    rows = [
+        [amount(value) if name == "share" else value for name, value in row.items()]
+        for row in found.to_pylist()
+    ]
+    return table(found.column_names, rows, "Partitions with small files, and sizes of their files")

@@ -142,7 +142,7 @@ class ReportView(anywidget.AnyWidget):
         if any(section.changed):
             rows = rows.append_column(_CHANGED, pa.array(section.changed, pa.list_(pa.string())))
         return self._sheet(
-            ArrowRows(rows, section.query),
+            ArrowRows(rows, section.query, section.in_query),
             names,
             _PAGE_ROWS,
             section.actions,

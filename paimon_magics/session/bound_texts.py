@@ -1,0 +1,66 @@
+"""A statement with the values of its bind names in place: to be shown, and to be run by itself."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping
+
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.statements.names import text_literal
+from paimon_magics.statements.queries import parameter_ranges
+
+__all__ = ["bindings_text", "literal", "with_values"]
+
+_SHOWN_MAX = 80
+
+
+def with_values(text: str, values: Mapping[str, object]) -> str:
+    """The statement with literals in place of its `:name`s; those whose value has no literal (a
+    Spark column, an array of numpy's) stay."""
+    parts, end = [], 0
+    for place, name in parameter_ranges(text):
+        found = literal(values.get(name, ...))
+        if found is not None:
+            parts += [text[end : place.start], found]
+            end = place.end
+    return "".join([*parts, text[end:]])
+
+
+def bindings_text(values: Mapping[str, object]) -> str:
+    """The values in a line: `:day = '2026-11-20', :n = 3`; "" where there are none."""
+    return ", ".join(
+        f":{name} = {shortened(literal(value) or repr(value), _SHOWN_MAX)}"
+        for name, value in values.items()
+    )
+
+
+def literal(value: object) -> str | None:
+    """The literal of Spark's SQL that is what Spark makes of a bound value; None without one."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return f"({value})" if value < 0 else str(value)
+        case float():
+            return f"double('{value}')" if not math.isfinite(value) else f"({value!r}D)"
+        case decimal.Decimal() if value.is_finite():
+            return f"({value:f}BD)"
+        case str():
+            return text_literal(value)
+        case bytes() | bytearray():
+            return f"X'{value.hex()}'"
+        case datetime.datetime():
+            # Without a zone it is of this process's, which need not be Spark's.
+            moment = value.astimezone(datetime.UTC)
+            return f"TIMESTAMP'{moment:%Y-%m-%d %H:%M:%S.%f}Z'"
+        case datetime.date():
+            return f"DATE'{value.isoformat()}'"
+        case list():
+            items = [literal(one) for one in value]
+            return None if None in items else f"array({', '.join(map(str, items))})"
+        case _:
+            return None

@@ -1,0 +1,124 @@
+"""Rows that a caller of `session.insert` gives, as an Arrow table of the table's columns.
+
+What does not fit is refused here, by row and column, with what the column takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.tables.types import arrow_schema
+
+__all__ = ["given_table"]
+
+_SHOWN_MAX = 40
+
+
+def given_table(rows: Any, definition: TableDefinition) -> Any:
+    """Rows as an Arrow table whose columns are some of the table's, by name: all of them for rows
+    in tuples or lists. Raises InvalidValueError, and UnknownNameError for a key that no column has.
+    """
+    import pyarrow as pa
+
+    module = type(rows).__module__.partition(".")[0]
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if module == "pandas" and hasattr(rows, "columns"):
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    if module == "polars" and hasattr(rows, "to_arrow"):
+        return rows.to_arrow()
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if not _is_row(rows):
+        raise InvalidValueError(
+            f"A {type(rows).__name__} can't be inserted.",
+            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
+            "pandas or polars.",
+        )
+    if rows and all(isinstance(row, Mapping) for row in rows):
+        names = [definition.column(str(key)).name for key in _keys(rows)]
+        columns = [[row.get(key) for row in rows] for key in _keys(rows)]
+    else:
+        names = list(definition.column_names)
+        _check_widths(rows, definition)
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
+    # Nullability is the coordinator's to judge: it names the column.
+    schema = arrow_schema(definition)
+    fields = [schema.field(name).with_nullable(True) for name in names]
+    arrays = [
+        _array(values, field, definition) for values, field in zip(columns, fields, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, Sequence) and not isinstance(row, str | bytes)
+
+
+def _keys(rows: Sequence[Mapping[Any, Any]]) -> list[Any]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _check_widths(rows: Sequence[Any], definition: TableDefinition) -> None:
+    """Each row has a value for each column, in their order."""
+    wanted = len(definition.column_names)
+    for number, row in enumerate(rows, 1):
+        if not _is_row(row):
+            raise InvalidValueError(
+                f"Row {number} is no tuple of {count_text(wanted, 'value')}: {_shown(row)}",
+                hint=f"The columns are {_wanted(definition)}. All rows are tuples, or all are "
+                "dictionaries.",
+            )
+        if len(row) != wanted:
+            raise InvalidValueError(
+                f"Row {number} has {count_text(len(row), 'value')}, but the table has "
+                f"{count_text(wanted, 'column')}.",
+                hint=f"The columns are {_wanted(definition)}. Give dictionaries for some of them.",
+            )
+
+
+def _array(values: list[Any], field: Any, definition: TableDefinition) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, type=field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        number, why = _unfit(values, field.type) or (0, str(error))
+        kind = to_spark_sql(definition.column(field.name).type)
+        where = f"of row {number} " if number else ""
+        value = f"{_shown(values[number - 1])} " if number else "a value "
+        raise InvalidValueError(
+            f"Column `{field.name}` takes {kind}; {value}{where}does not fit: {why}.",
+            hint=f"The columns are {_wanted(definition)}.",
+        ) from error
+
+
+def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
+    """The number of the first value that is not of that type, and what is wrong with it."""
+    import pyarrow as pa
+
+    for number, value in enumerate(values, 1):
+        try:
+            pa.array([value], type=kind)
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            return number, str(error).rstrip(".")
+    return None
+
+
+def _shown(value: object) -> str:
+    return shortened(repr(value), _SHOWN_MAX)
+
+
+def _wanted(definition: TableDefinition) -> str:
+    return ", ".join(
+        f"`{one.name}` {to_spark_sql(one.type)}{'' if one.type.nullable else ' NOT NULL'}"
+        for one in definition.columns
+    )

@@ -1,0 +1,87 @@
+"""Whether a Spark session opens a store, by trying it: nothing else tells.
+
+Which file systems a session has depends on its jars, and which of a store's places it may read on
+its configuration, credentials and network. Where the try fails or takes too long, the native
+reader does without Spark's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["OpenedStores", "spelled"]
+
+_TRY_S = 15.0  # a file system without credentials asks for some at several places first
+# Hadoop knows S3 as `s3a`, and other names only where a session is told so.
+_SPELLINGS = {"s3": ("s3a", "s3"), "s3n": ("s3a", "s3n")}
+
+
+class OpenedStores:
+    """What was tried: scheme and bucket (or host) → the scheme by which Spark opens it, None where
+    it does not. Each is tried once; a session that learns to open one later is asked again after
+    connecting anew. For one thread at a time."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._schemes: dict[tuple[str, str], str | None] = {}
+
+    def schemes(self, paths: Iterable[str]) -> dict[tuple[str, str], str] | None:
+        """By which scheme Spark opens each store that files lie in; None where it does not open all
+        of them."""
+        found: dict[tuple[str, str], str] = {}
+        for path in paths:
+            place = _place(path)
+            if place in found:
+                continue
+            if place not in self._schemes:
+                self._schemes[place] = self._tried(path)
+            scheme = self._schemes[place]
+            if scheme is None:
+                return None
+            found[place] = scheme
+        return found
+
+    def _tried(self, path: str) -> str | None:
+        scheme = _place(path)[0]
+        if scheme in ("", "file"):
+            return scheme
+        spellings = _SPELLINGS.get(scheme, (scheme,))
+        return next((one for one in spellings if self._opens(_with_scheme(path, one))), None)
+
+    def _opens(self, path: str) -> bool:
+        opened: list[bool] = []
+        # A call into the JVM can't be cut short: where it hangs, its thread is left alone.
+        thread = threading.Thread(target=lambda: opened.append(self._is_seen(path)), daemon=True)
+        thread.start()
+        thread.join(_TRY_S)
+        return any(opened)
+
+    def _is_seen(self, path: str) -> bool:
+        """Asks for the file's status, as every scan does before it is planned."""
+        reader = self._spark.read.format("binaryFile").option("__globPaths__", "false")
+        try:
+            reader.load(path)
+        except Exception:
+            return False
+        return True
+
+
+def spelled(path: str, schemes: dict[tuple[str, str], str]) -> str:
+    """The path as Spark opens it."""
+    place = _place(path)
+    scheme = schemes.get(place, place[0])
+    return path if scheme == place[0] else _with_scheme(path, scheme)
+
+
+def _place(path: str) -> tuple[str, str]:
+    scheme, separator, rest = path.partition("://")
+    return (scheme, rest.partition("/")[0]) if separator else ("", "")
+
+
+def _with_scheme(path: str, scheme: str) -> str:
+    return f"{scheme}:{path.partition(':')[2]}"

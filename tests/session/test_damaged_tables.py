@@ -1,0 +1,70 @@
+"""Files of a table that are gone, cut short or empty are told by name, on both roads."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import paimon_magics
+from paimon_magics.errors import TableDamagedError
+
+pytestmark = pytest.mark.spark
+
+APPEND, MERGED = "a1.s01", "a2.s15"  # Spark's own scan reads the first, tasks merge the second
+DELETIONS = "a2.s16"  # deletion vectors
+CHANGES = "a1.s05 WITH ('incremental-between' = '0,4')"
+HINT = "a hint names one, and no file of a snapshot is there"
+
+
+@pytest.mark.parametrize("how", ["gone", "cut short", "empty"])
+@pytest.mark.parametrize(
+    ("read", "pattern"),
+    [
+        (APPEND, "bucket-*/data-*"),
+        (f"{APPEND}$audit_log", "bucket-*/data-*"),
+        (MERGED, "bucket-*/data-*"),
+        (f"{MERGED}$binlog", "bucket-*/data-*"),
+        (CHANGES, "bucket-*/changelog-*"),
+        (DELETIONS, "index/index-*"),
+        (DELETIONS, "manifest/index-manifest-*"),
+        (APPEND, "manifest/manifest-[0-9a-f]*"),
+        (f"{MERGED}$files", "manifest/manifest-[0-9a-f]*"),
+        (APPEND, "manifest/manifest-list-*"),
+        (f"{MERGED}$manifests", "manifest/manifest-list-*"),
+        (APPEND, "snapshot/snapshot-*"),
+        (f"{MERGED}$files", "snapshot/snapshot-*"),
+        (f"{MERGED} VERSION AS OF 1", "snapshot/snapshot-1"),
+        ("a2.s12", "schema/schema-0"),
+        (MERGED, "schema/schema-*"),
+    ],
+)
+def test_a_damaged_file_is_told_by_name(
+    spark: SparkSession, recorded_warehouse: Path, tmp_path: Path, read: str, pattern: str, how: str
+) -> None:
+    database, name = read.partition(" ")[0].partition("$")[0].split(".")
+    folder = tmp_path / f"{database}.db" / name
+    shutil.copytree(recorded_warehouse / f"{database}.db" / name, folder)
+    files = list(folder.glob(pattern))
+    assert files
+    for file in files:
+        match how:
+            case "gone":
+                file.unlink()
+            case "cut short":
+                file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+            case "empty":
+                file.write_bytes(b"")
+    with paimon_magics.connect(tmp_path, spark=spark) as session:
+        if how == "gone" and pattern in ("schema/schema-*", "snapshot/snapshot-1"):
+            expected: type[Exception] = paimon_magics.errors.UnknownNameError
+        else:
+            expected = TableDamagedError
+        with pytest.raises(expected) as error:
+            session.run(f"SELECT * FROM {read}").to_arrow()
+    if expected is TableDamagedError:
+        told = str(error.value)
+        assert any(file.name in told for file in files) or str(folder) in told
+        assert "Restore" in told or "somebody removed the file" in told

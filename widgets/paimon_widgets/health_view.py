@@ -1,0 +1,197 @@
+"""The health of tables as a widget: choose a table and a partition, see how large its files are,
+what is out of order, and the statement that would help.
+
+The browser gets what it lists, a hundred tables or partitions at most; the others are found by a
+part of their name. All of it is answered from the layouts that the kernel has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import pyarrow as pa
+import pyarrow.compute as pc
+import traitlets
+
+from paimon_magics.columnar.layouts import partition_sizes
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.health import Finding, worst
+from paimon_magics.session.healths import health_sql, rules_text, sizes_chart, sizes_of
+from paimon_widgets.assets import script, style, with_widget
+from paimon_widgets.charts import chart_svg
+from paimon_widgets.health_page import MARKS, health_html
+
+if TYPE_CHECKING:
+    from paimon_magics.session.healths import Health
+    from paimon_magics.session.layouts import Layout
+
+__all__ = ["HealthView", "health_bundle"]
+
+_LISTED_MAX = 100
+
+
+class HealthView(anywidget.AnyWidget):
+    """The widget. `data` has the partitions of the table that is chosen, `sql` is the query that
+    gives them; `selected` is that table's name, and the partition that was chosen, "" for all."""
+
+    _esm = script("health")
+    _css = style("health")
+
+    first = traitlets.Dict().tag(sync=True)
+    selected = traitlets.Tuple(("", ""))
+
+    def __init__(self, health: Health) -> None:
+        self.health_shown = health
+        severities = {name: worst(found) for name, found in health.findings.items()}
+        self._severities = [severities[one.name] for one in health.layouts]
+        self._order = sorted(
+            range(len(health.layouts)),
+            key=lambda place: (-self._severities[place], -health.layouts[place].small_share, place),
+        )
+        self._place = self._order[0]
+        super().__init__(first={"tables": self._tables(""), "table": self._table(self._place)})
+        self.on_msg(self._asked)
+
+    def _chosen(self) -> Layout:
+        return self.health_shown.layouts[self._place]
+
+    @property
+    def data(self) -> pa.Table:
+        """The sums of each partition of the table that is chosen."""
+        return sizes_of(self._chosen())
+
+    @property
+    def sql(self) -> str:
+        """The query that gives them."""
+        return health_sql(self._chosen())
+
+    def answer(self, question: Any) -> dict[str, Any] | None:
+        """What is answered to a browser: {"ask": "tables" | "partitions", "find": TEXT}, or
+        {"ask": "table", "table": N}, {"ask": "partition", "partition": NAME}; None for what is no
+        question."""
+        if not isinstance(question, dict):
+            return None
+        find = question.get("find", "")
+        match question.get("ask"):
+            case "tables" if isinstance(find, str):
+                return {"of": "tables", **self._tables(find)}
+            case "partitions" if isinstance(find, str):
+                return {"of": "partitions", **_partitions(self._chosen(), find)}
+            case "table":
+                place = question.get("table")
+                if isinstance(place, int) and 0 <= place < len(self._severities):
+                    return {"of": "table", **self._table(place)}
+            case "partition":
+                return self._partition(question.get("partition"))
+        return None
+
+    def _tables(self, find: str) -> dict[str, Any]:
+        layouts = self.health_shown.layouts
+        found = [place for place in self._order if find.lower() in layouts[place].name.lower()]
+        rows = [
+            {
+                "place": place,
+                "mark": MARKS[self._severities[place]],
+                "word": self._severities[place].word,
+                "name": layouts[place].name,
+                "files": layouts[place].figures.files,
+                "small": layouts[place].figures.small_files,
+            }
+            for place in found[:_LISTED_MAX]
+        ]
+        return {"rows": rows, "count": len(found)}
+
+    def _table(self, place: int) -> dict[str, Any]:
+        self._place = place
+        layout = self._chosen()
+        self.selected = layout.name, ""
+        return {
+            "place": place,
+            "summary": layout.summary(),
+            "rules": rules_text(layout) if layout.figures.files else "",
+            "findings": _told(layout.findings()),
+            "chart": chart_svg(sizes_chart(layout)),
+            "sql": self.sql,
+            "partitions": _partitions(layout, "") if layout.has_partitions else None,
+        }
+
+    def _partition(self, name: Any) -> dict[str, Any] | None:
+        layout = self._chosen()
+        if name == "":
+            self.selected = layout.name, ""
+            return {"of": "partition", "partition": "", "findings": _told(layout.findings()),
+                    "chart": chart_svg(sizes_chart(layout))}  # fmt: skip
+        if not isinstance(name, str):
+            return None
+        part = layout.of_partition(name)
+        if not part.data.num_rows:
+            return None
+        self.selected = layout.name, name
+        return {
+            "of": "partition",
+            "partition": name,
+            "findings": _told(part.findings(name)),
+            "chart": chart_svg(sizes_chart(part, f"Sizes of the files of {name}")),
+        }
+
+    def _asked(self, _: Any, question: Any, __: Any) -> None:
+        answer = self.answer(question)
+        if answer is not None:
+            self.send(answer)
+
+
+def health_bundle(health: Health, *, live: bool = True) -> dict[str, Any]:
+    """What a notebook shows of it: text, a static page, and the widget where it is live."""
+    bundle: dict[str, Any] = {"text/plain": str(health), "text/html": health_html(health)}
+    if not live or not health.layouts:
+        return bundle
+    return with_widget(bundle, HealthView(health))
+
+
+def _told(found: Sequence[Finding]) -> list[dict[str, str]]:
+    return [
+        {
+            "mark": MARKS[one.severity],
+            "word": one.severity.word,
+            "text": one.text,
+            "statement": one.statement,
+        }
+        for one in found
+    ]
+
+
+def _partitions(layout: Layout, find: str) -> dict[str, Any]:
+    """The partitions whose names have `find` in them, those that need something first, with how
+    many files each has of each step of sizes; `small` are the steps that are small as a whole."""
+    found = sizes_of(layout)
+    if find:
+        found = found.filter(pc.match_substring(found.column("partition"), find, ignore_case=True))
+    listed = found.slice(0, _LISTED_MAX)
+    names = listed.column("partition")
+    files = layout.files.filter(pc.is_in(layout.files.column("partition"), names.combine_chunks()))
+    counts = partition_sizes(files, layout.rules.target_bytes)
+    rows = [
+        {
+            "name": row["partition"],
+            "files": row["file_count"],
+            "small": row["small_file_count"],
+            "about": _about(layout, row),
+            "sizes": counts[row["partition"]],
+        }
+        for row in listed.to_pylist()
+    ]
+    edges = (*layout.histogram.edges_bytes[1:], None)
+    small = [edge is not None and edge <= layout.rules.small_below_bytes for edge in edges]
+    return {"rows": rows, "count": found.num_rows, "small": small}
+
+
+def _about(layout: Layout, row: dict[str, Any]) -> str:
+    said = (
+        f"{count_text(row['file_count'], 'file')}, {row['small_file_count']:,} small "
+        f"({row['small_share']:.0%})"
+    )
+    if layout.rules.is_primary_key_table:
+        return f"{said}, up to {count_text(row['sorted_run_count'], 'sorted run')} in a bucket"
+    return said
