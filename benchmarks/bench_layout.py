@@ -19,7 +19,8 @@ from typing import Any
 
 from bench_system_tables import FILES, NAME, fill, seconds
 
-from paimon_magics.session.layouts import Health, Layout, layout_of
+from paimon_magics.session.healths import Health
+from paimon_magics.session.layouts import Layout, layout_of
 from paimon_magics.tables.catalog import Catalog
 
 _RUNS = 5
@@ -81,7 +82,7 @@ window.ready = true;
 
 def main() -> None:
     """Prints medians of five runs."""
-    from paimon_widgets.health_page import health_bundle
+    from paimon_widgets.health_view import health_bundle
     from paimon_widgets.layout_page import layout_html
 
     with tempfile.TemporaryDirectory() as folder:

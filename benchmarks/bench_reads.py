@@ -2,9 +2,13 @@
 PAIMON_SPARK_JAR names its jar, else against pypaimon's own readers in the same Spark tasks.
 
 Both read the same tables in one Spark session and hash every value of the columns they read; the
-hashes must be equal. Arguments name some of: raw, merge, audit, changes, point, files. Sizes can be
-cut by PAIMON_MAGICS_BENCH_ROWS, the number of rows that a merge leaves, and
-PAIMON_MAGICS_BENCH_FILES, the most files of a table.
+hashes must be equal. Beside them stands what Spark takes by itself for the same query: over the
+same Parquet files, over numbers that it makes, or over batches that Python has ready. No reader can
+be faster that hands its rows to Spark's query.
+
+Arguments name some of: raw, merge, audit, changes, point, files. Sizes can be cut by
+PAIMON_MAGICS_BENCH_ROWS, the number of rows that a merge leaves, and PAIMON_MAGICS_BENCH_FILES, the
+most files of a table.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from bench_writes import COLUMNS, JAR, SLOTS, connect
 from measure import median_ms, report, timed
 
@@ -29,13 +35,14 @@ from paimon_magics.statements.statement import TableName
 FILES = int(os.environ.get("PAIMON_MAGICS_BENCH_FILES", "20000"))
 ROWS = int(os.environ.get("PAIMON_MAGICS_BENCH_ROWS", "2000000"))
 RUNS = 5
-WARM_UP = 3
+WARM_UP = 8
 VALUES = (
     "CAST(id % 1000 AS INT) AS a, id * 0.5D AS b, concat('value-', id) AS c, "
     "CAST(id % 100000 AS DECIMAL(12,2)) AS d, date_add(DATE'2024-01-01', CAST(id % 365 AS INT)) "
     "AS e, CAST(id % 4 AS INT) AS part"
 )
 AGGREGATE = "SELECT count(*), sum(a), max(c) FROM {} WHERE k % 3 = 0"
+NUMBERS = "SELECT count(*), sum(a), sum(b) FROM {} WHERE k % 3 = 0"
 FOUR = "SELECT count(*), bit_xor(hash(k, a, b, e)) FROM {}"
 ALL = "SELECT count(*), bit_xor(hash(k, a, b, c, d, e, part)) FROM {}"
 
@@ -53,8 +60,15 @@ def raw(session: paimon_magics.Session) -> None:
     rows = 2 * ROWS
     session.run(f"CREATE TABLE append ({COLUMNS})")
     session.run(f"INSERT INTO append SELECT id AS k, {VALUES} FROM range({rows})")
-    compare(session, f"raw scan, filter and aggregate, {rows:,} rows", "append", AGGREGATE)
-    compare(session, f"raw scan, all columns, {rows:,} rows", "append", ALL)
+    files = stored_files(session, "append")
+    session.spark.read.parquet(*files).createOrReplaceTempView("plain")
+    for what, query in (
+        ("filter and aggregate", AGGREGATE),
+        ("filter and aggregate of numbers", NUMBERS),
+        ("all columns", ALL),
+    ):
+        compare(session, f"raw scan, {what}, {rows:,} rows", "append", query)
+        alone(session, "Spark's own scan of the same files", query.format("plain"))
 
 
 def merge(session: paimon_magics.Session) -> None:
@@ -63,8 +77,10 @@ def merge(session: paimon_magics.Session) -> None:
     keyed(session, "merged", rows)
     what = f"merge, {3 * rows:,} stored rows in 3 runs of each bucket"
     slow = RUNS if JAR else 1
-    compare(session, f"{what}, 4 of 7 columns", "merged", FOUR, peer_runs=slow)
-    compare(session, f"{what}, all columns", "merged", ALL, peer_runs=slow)
+    made = f"(SELECT id AS k, {VALUES} FROM range(0, {rows}, 1, {SLOTS}))"
+    for columns, query in (("4 of 7 columns", FOUR), ("all columns", ALL)):
+        compare(session, f"{what}, {columns}", "merged", query, peer_runs=slow)
+        alone(session, f"the same query over {rows:,} rows that Spark makes", query.format(made))
 
 
 def audit(session: paimon_magics.Session) -> None:
@@ -92,6 +108,47 @@ def changes(session: paimon_magics.Session) -> None:
         what = f"incremental {table}, {3 * ROWS:,} changes"
         name = f"changed${table}"
         compare(session, what, name, query, options={"incremental-between": "0,3"})
+    ready = session.spark.range(0, SLOTS, 1, SLOTS).mapInArrow(pairs(3 * ROWS // 2), PAIRS)
+    ready.createOrReplaceTempView("ready")
+    what = f"the same query over {3 * ROWS // 2:,} rows of binlog that are ready in Python"
+    alone(session, what, query.format("ready"))
+
+
+PAIRS = (
+    "rowkind STRING, k ARRAY<BIGINT>, a ARRAY<INT>, b ARRAY<DOUBLE>, c ARRAY<STRING>, "
+    "d ARRAY<DECIMAL(12,2)>, e ARRAY<DATE>, part ARRAY<INT>, op ARRAY<STRING>"
+)
+
+
+def pairs(rows: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The same batch of updates again and again, `rows` rows by all tasks."""
+
+    def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        count = 65536
+        row = np.arange(2 * count)
+        numbers = pa.array(row)
+        offsets = pa.array(row[: count + 1] * 2, pa.int32())
+        columns = {
+            "k": numbers,
+            "a": pa.array(row % 1000, pa.int32()),
+            "b": pa.array(row * 0.5),
+            "c": pc.binary_join_element_wise("value-", numbers.cast(pa.string()), ""),
+            "d": numbers.cast(pa.float64()).cast(pa.decimal128(12, 2)),
+            "e": pa.array(row % 365, pa.int32()).cast(pa.date32()),
+            "part": pa.array(row % 4, pa.int32()),
+            "op": pa.array(["-U", "+U"]).take(pa.array(row % 2)),
+        }
+        lists = [pa.ListArray.from_arrays(offsets, column) for column in columns.values()]
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(["+U"]).take(pa.array(row[:count] * 0)), *lists], names=["rowkind", *columns]
+        )
+        for _ in batches:
+            left = rows // SLOTS
+            while left > 0:
+                yield batch.slice(0, left)
+                left -= count
+
+    return made
 
 
 def point(session: paimon_magics.Session) -> None:
@@ -123,8 +180,8 @@ def many_files(session: paimon_magics.Session, name: str, count: int) -> None:
     """A table of `count` files of 20 rows: copies of one, with an entry each in its manifest."""
     session.run(f"CREATE TABLE {name} ({COLUMNS})")
     session.run(f"INSERT INTO {name} SELECT id AS k, {VALUES} FROM range(0, 20, 1, 1)")
-    folder = Path(session.catalog.load(TableName(name, "default")).location)
-    (file,) = folder.glob("bucket-0/*.parquet")
+    (file,) = map(Path, stored_files(session, name))
+    folder = file.parent.parent
     (manifest,) = (m for m in folder.glob("manifest/manifest-*") if "list" not in m.name)
     reader = fastavro.reader(io.BytesIO(manifest.read_bytes()))
     (entry,) = reader
@@ -183,6 +240,18 @@ def compare(
     report(what, ours_ms, "connector" if JAR else "pypaimon", peer_ms)
     if ours_rows != peer_rows:
         raise SystemExit(f"{what}: ours {ours_rows}, the peer {peer_rows}")
+
+
+def alone(session: paimon_magics.Session, what: str, query: str) -> None:
+    """What Spark takes for a query by itself."""
+    taken_ms = median_ms(lambda: session.spark.sql(query).toArrow(), runs=RUNS, warm_up=WARM_UP)
+    report(f"  {what}", taken_ms)
+
+
+def stored_files(session: paimon_magics.Session, name: str) -> list[str]:
+    """The data files of an unpartitioned table."""
+    folder = Path(session.catalog.load(TableName(name, "default")).location)
+    return [str(file) for file in folder.glob("bucket-*/*.parquet")]
 
 
 def peer_read(session: paimon_magics.Session, name: str, query: str) -> list[Any]:
