@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "notebooks" / "07_views.ipynb"
 TALLEST_PX = 820
+_PATIENCE_MS = 120_000  # other work may go on beside it
 KEPT = "import shutil"  # the last cell closes what is looked at
 
 PICTURES = {
@@ -58,6 +59,7 @@ def main(folder: Path) -> None:
         lab.write("gallery.ipynb", *(one.replace("warehouse={warehouse}", own) for one in kept))
         with browser_page() as (page, elsewhere):
             page.set_viewport_size({"width": 1180, "height": 2400})
+            page.set_default_timeout(_PATIENCE_MS)
             lab.open(page, "gallery.ipynb")
             lab.run_all(page)
             last = page.locator(".jp-CodeCell .jp-InputPrompt").last
@@ -92,6 +94,10 @@ def _work(page: Page) -> None:
     grid.get_by_text("ORDER BY `price`").wait_for(timeout=60_000)
     canvas = _output(page, PICTURES["layout"]).locator("canvas")
     canvas.click(position={"x": 30, "y": 60})
+    health = _output(page, PICTURES["health"])
+    health.get_by_role("option").filter(has_text="default.orders").click()
+    health.get_by_role("option").filter(has_text="day=2026-11-19").click()
+    health.get_by_text("Sizes of the files of day=2026-11-19").wait_for(timeout=60_000)
     timeline = _output(page, PICTURES["snapshots"])
     for row in ("row 1", "row 4"):
         timeline.get_by_label(row, exact=True).check()
@@ -101,10 +107,12 @@ def _work(page: Page) -> None:
 
 
 def _choose(page: Page, theme: str) -> None:
+    wanted = f"JupyterLab {theme}"
     page.get_by_role("menuitem", name="Settings", exact=True).click()
     page.get_by_text("Theme", exact=True).hover()
-    page.locator(".lm-Menu-itemLabel").get_by_text(f"JupyterLab {theme}", exact=True).click()
-    page.wait_for_timeout(1_500)
+    page.locator(".lm-Menu-itemLabel").get_by_text(wanted, exact=True).click()
+    page.locator(f'body[data-jp-theme-name="{wanted}"]').wait_for(state="attached")
+    page.wait_for_timeout(1_500)  # its styles come after its name
 
 
 def _take(shown: Locator, path: Path) -> None:

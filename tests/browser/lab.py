@@ -118,7 +118,7 @@ class Lab:
         """What "Run All Cells" does."""
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_text("Run All Cells", exact=True).click()
-        page.get_by_text("| Busy").first.wait_for(timeout=10_000)
+        page.get_by_text("| Busy").first.wait_for(timeout=60_000)
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):

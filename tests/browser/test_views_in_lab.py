@@ -32,7 +32,10 @@ GRID = "%%paimon\nSELECT id, item FROM orders WHERE day = 'tue' ORDER BY id"
 LIVE = "times = []\ndef now():\n    times.append(1)\n" + (
     "    return Report('LIVE', f'looked {len(times)} times', (), refresh=now, seconds=0.3)\nnow()"
 )
-CELLS = (TABLE, "%paimon layout orders", GRID, "%paimon snapshots orders", LIVE)
+CELLS = (
+    *(TABLE, "%paimon layout orders", GRID, "%paimon snapshots orders", LIVE),
+    *("session.run('CREATE TABLE bare (k INT)')", "%paimon health default.*"),
+)
 
 
 class Views(NamedTuple):
@@ -58,7 +61,7 @@ def views(lab: Lab) -> Iterator[Views]:
         page.set_viewport_size({"width": 1300, "height": 3000})
         lab.open(page, "views.ipynb")
         lab.run_all(page)
-        page.locator(".paimon-report").nth(2).wait_for(timeout=120_000)
+        page.locator(".paimon-health-view").wait_for(timeout=120_000)
         yield Views(page, elsewhere, sent, lab.folder)
 
 
@@ -171,6 +174,35 @@ def test_two_snapshots_that_are_picked_are_compared(views: Views) -> None:
     compare.click()
     view.get_by_text("snapshot 1 to 4: rows 30 added").wait_for(timeout=60_000)
     assert view.locator(".more table").first.is_visible()
+
+
+def test_a_table_and_a_partition_are_chosen_for_what_is_said_of_their_files(views: Views) -> None:
+    page = views.page
+    view = page.locator(".paimon-health-view")
+    tables, partitions = view.get_by_role("listbox").all()
+    assert tables.get_by_role("option").all_inner_texts()[1].startswith("✓\ndefault.bare")
+    view.get_by_text("default.orders, snapshot 4: 2 partitions").wait_for()
+
+    options = partitions.get_by_role("option")
+    assert options.first.inner_text() == "all of the table"
+    options.nth(1).click()
+    view.get_by_text("Sizes of the files of day=tue").wait_for(timeout=10_000)
+    assert view.get_by_text("9, small").count() == 1
+    page.keyboard.press("ArrowDown")
+    view.get_by_text("Sizes of the files of day=mon").wait_for(timeout=10_000)
+    assert options.nth(2).get_attribute("aria-selected") == "true"
+    page.keyboard.press("Home")
+    view.get_by_text("Sizes of the files of default.orders").wait_for(timeout=10_000)
+
+    view.get_by_label("part of a partition's name").fill("mon")
+    page.wait_for_function(
+        "() => document.querySelectorAll('.paimon-health-view .option').length === 3"
+    )
+    assert "day=mon" in options.first.inner_text()
+    tables.focus()
+    page.keyboard.press("ArrowDown")
+    view.get_by_text("The table has no files.").wait_for(timeout=10_000)
+    assert not partitions.is_visible()
 
 
 def test_what_goes_on_is_asked_for_anew_until_its_output_goes(views: Views) -> None:
