@@ -262,12 +262,17 @@ def _tail(magics: PaimonMagics, argument: str) -> object:
         wait=count is None,
     )
     shown_max = session.settings.display_rows
+    has_changes = False
     try:
         for change in itertools.islice(changes, count):
+            has_changes = True
             rows = Outcome(name, "SELECT", dataframe=change.dataframe, display_rows=shown_max)
             print(f"snapshot {change.snapshot_id} ({change.commit_kind})\n{rows}\n")
     except KeyboardInterrupt:
         print(f"{name} is not followed any more.")
+    else:
+        if not has_changes:
+            print(f"{name} has no newer snapshot. Earlier ones are shown with from=N.")
     return None
 
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.backends.spark_home import spark_home
 from tests.coordinator.process import Process
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,7 @@ class Cluster:
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self._folder),
-            "SPARK_HOME": str(self._home()),
+            "SPARK_HOME": str(spark_home(self._folder / "home")),
             "PAIMON_MAGICS_FAULTS": f"@{self._fault}",
         }
         self._driver = subprocess.Popen(
@@ -63,17 +64,6 @@ class Cluster:
             start_new_session=True,
         )
         assert "connected" in self.answer()
-
-    def _home(self) -> Path:
-        """An installation of Spark like PySpark's own, for the logs that workers write there."""
-        import pyspark
-
-        home = self._folder / "home"
-        if not home.exists():
-            home.mkdir()
-            for part in ("bin", "jars", "sbin"):
-                (home / part).symlink_to(Path(pyspark.__file__).parent / part)
-        return home
 
     def send(self, sql: str) -> None:
         assert self._driver is not None and self._driver.stdin is not None

@@ -232,6 +232,9 @@ def test_changes_are_shown_snapshot_by_snapshot(
     shown = capsys.readouterr().out
     assert shown.startswith("snapshot 1 (APPEND)\nrowkind")
     assert "+I" in shown
+    run("%paimon tail orders snapshots=1")
+    said = "orders has no newer snapshot. Earlier ones are shown with from=N.\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize("word", ["since=1", "from", "from=", "from=x", "snapshots=0"])

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.spark
 APPEND, MERGED = "a1.s01", "a2.s15"  # Spark's own scan reads the first, tasks merge the second
 DELETIONS = "a2.s16"  # deletion vectors
 CHANGES = "a1.s05 WITH ('incremental-between' = '0,4')"
-HINT = "a hint names one, and no file of a snapshot is there"
 
 
 @pytest.mark.parametrize("how", ["gone", "cut short", "empty"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from paimon_magics import Session
+from tests.backends.spark_home import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,12 +22,18 @@ MASTER = "local-cluster[2,1,1024]"
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_everything_marked_cluster_passes_with_executors_in_processes_of_their_own() -> None:
+def test_everything_marked_cluster_passes_with_executors_in_processes_of_their_own(
+    tmp_path: Path,
+) -> None:
     """In a pytest of its own: a process has one JVM, and a JVM one master."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "cluster", "-p", "no:cacheprovider", "tests"],
         cwd=ROOT,
-        env={**os.environ, "PAIMON_MAGICS_TEST_MASTER": MASTER},
+        env={
+            **os.environ,
+            "PAIMON_MAGICS_TEST_MASTER": MASTER,
+            "SPARK_HOME": str(spark_home(tmp_path / "home")),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
