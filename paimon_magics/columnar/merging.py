@@ -227,21 +227,55 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 
 def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
+    """The groups of slices of runs, of which each has every key once."""
     if len(slices) == 1:
         rows = np.arange(slices[0].num_rows, dtype=np.int64)
-        return Groups(slices, rows, rows)  # a run has every key once
-    return group_rows(slices, order)
+        return Groups(slices, rows, rows)
+    slices, in_sequence = _in_sequence(slices, order)
+    if in_sequence and _have_same_keys(slices, order.keys):
+        return _side_by_side(slices)
+    return _sorted_groups(slices, order, in_sequence=in_sequence)
+
+
+def _have_same_keys(slices: tuple[pa.RecordBatch, ...], keys: tuple[str, ...]) -> bool:
+    first = slices[0]
+    return all(
+        other.num_rows == first.num_rows
+        and all(other.column(key).equals(first.column(key)) for key in keys)
+        for other in slices[1:]
+    )
+
+
+def _side_by_side(slices: tuple[pa.RecordBatch, ...]) -> Groups:
+    """The groups of slices that have the same keys, each once, as where a table was written as a
+    whole again: nothing is sorted or compared."""
+    rows = slices[0].num_rows
+    order = np.empty((rows, len(slices)), dtype=np.int64)
+    for place in range(len(slices)):
+        order[:, place] = np.arange(place * rows, (place + 1) * rows)
+    starts = np.arange(0, order.size, len(slices), dtype=np.int64)
+    return Groups(slices, order.reshape(-1), starts)
 
 
 def group_rows(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
     """All rows of some batches by key, each of which may be there many times, also in one of them.
     The batches have the columns that `order` names, SEQUENCE and KIND, and are not empty."""
+    slices, in_sequence = _in_sequence(slices, order)
+    return _sorted_groups(slices, order, in_sequence=in_sequence)
+
+
+def _in_sequence(
+    slices: tuple[pa.RecordBatch, ...], order: RunOrder
+) -> tuple[tuple[pa.RecordBatch, ...], bool]:
+    """The slices, and whether rows of a key follow each other as their slices do."""
     if order.runs_in_sequence:
-        in_sequence = True
-    elif not order.sequence_fields:
-        slices, in_sequence = _by_sequence(slices)
-    else:
-        in_sequence = False
+        return slices, True
+    return (slices, False) if order.sequence_fields else _by_sequence(slices)
+
+
+def _sorted_groups(
+    slices: tuple[pa.RecordBatch, ...], order: RunOrder, *, in_sequence: bool
+) -> Groups:
     keys = [_joined([batch.column(key) for batch in slices]) for key in order.keys]
     places = _sorted_places(slices, keys, order, in_sequence=in_sequence)
     taken = pa.array(places)

@@ -26,8 +26,11 @@ _Row = tuple[int, int, int, int | None, str | None]  # key, sequence, kind, s, v
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[list[_Row]]:
-    """Sorted runs with every sequence number once; a key is in a run at most once."""
-    numbers = iter(draw(st.permutations(range(40))))
+    """Sorted runs with every sequence number once; a key is in a run at most once. Some follow each
+    other in sequence, and some have all the same keys."""
+    numbers = iter(draw(st.permutations(range(40)) | st.just(range(40))))
+    keys = st.sets(st.integers(0, 7), max_size=8)
+    keys = draw(st.just(keys) | keys.map(st.just))
     return [
         [
             (
@@ -37,7 +40,7 @@ def runs(draw: st.DrawFn) -> list[list[_Row]]:
                 draw(st.none() | st.integers(0, 3)),
                 draw(st.none() | st.text("ab", max_size=2)),
             )
-            for key in sorted(draw(st.sets(st.integers(0, 7), max_size=8)))
+            for key in sorted(draw(keys))
         ]
         for _ in range(draw(st.integers(1, 4)))
     ]
