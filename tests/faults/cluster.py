@@ -53,16 +53,17 @@ class Cluster:
             "SPARK_HOME": str(spark_home(self._folder / "home")),
             "PAIMON_MAGICS_FAULTS": f"@{self._fault}",
         }
-        self._driver = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.statement_driver", str(self._folder)],
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self._folder / "driver.log").open("a"),
-            text=True,
-            start_new_session=True,
-        )
+        with (self._folder / "driver.log").open("a") as log:
+            self._driver = subprocess.Popen(
+                [sys.executable, "-m", "tests.faults.statement_driver", str(self._folder)],
+                cwd=ROOT,
+                env={**os.environ, **environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         assert "connected" in self.answer()
 
     def send(self, sql: str) -> None:
