@@ -111,7 +111,7 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
         with _cancelled_at_interrupt(partial(cancel, tag), stopped), watched(spark, tag):
             yield
     except BaseException as error:
-        _told(partial(cancel, tag))
+        _told(partial(cancel, tag), _tries(spark, stopped))
         if not isinstance(error, Exception):
             raise
         if stopped.is_set():  # PySpark fetches rows so that it says what its job came to instead
@@ -120,20 +120,27 @@ def cancellable(spark: SparkSession) -> Iterator[None]:
             raise JobError("The Spark job was cancelled.", hint="Nothing was committed.") from error
         raise
     finally:
-        _told(partial(remove, tag))
-        for logger in _PY4J_LOGGERS:
-            logger.removeFilter(_is_no_interrupt)
+        _told(partial(remove, tag), _tries(spark, stopped))
+        if stopped.is_set():
+            for logger in _PY4J_LOGGERS:
+                logger.removeFilter(_is_no_interrupt)
 
 
-def _told(tell: Callable[[], object]) -> None:
-    """Call `tell`, again where it fails: after an interrupt, py4j has the JVM close every
-    connection of this process, those among them that were opened a moment later
-    (GatewayServer.shutdownSocket). To no avail where Spark has been stopped."""
-    for _ in range(_TRIES):
+def _tries(spark: SparkSession, stopped: threading.Event) -> int:
+    """How often the JVM is told something: after an interrupt, py4j has it close every connection
+    of this process, those among them that were opened a moment later
+    (`GatewayServer.shutdownSocket`)."""
+    return _TRIES if stopped.is_set() and not is_connect(spark) else 1
+
+
+def _told(tell: Callable[[], object], tries: int) -> None:
+    """Call `tell` until it succeeds, `tries` times at most; Spark may have been stopped."""
+    for count in range(tries):
+        if count:
+            time.sleep(_TRY_SECONDS)
         with suppress(Exception):
             tell()
             return
-        time.sleep(_TRY_SECONDS)
 
 
 @contextmanager
