@@ -11,9 +11,9 @@ from paimon_magics.columnar.layouts import size_histogram
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.amounts import count_text, size_text
 from paimon_magics.planning.health import LayoutRules
-from paimon_magics.planning.view_queries import files_sql, partitions_sql
+from paimon_magics.planning.view_queries import files_sql
 from paimon_magics.session.connection import Connection
-from paimon_magics.session.healths import sizes_of
+from paimon_magics.session.healths import sizes_of, sizes_sql
 from paimon_magics.session.layouts import histogram_chart, layout_of
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section
 from paimon_magics.statements.names import table_text
@@ -90,11 +90,8 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
     action = Action(
         "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
     )
-    query = partitions_sql(
-        table_text(name, "files"), layout.partition_keys, layout.rules.small_below_bytes
-    )
     section = Section(
-        "", found, query, _PARTITIONS_SHOWN,
+        "", found, sizes_sql(layout), _PARTITIONS_SHOWN,
         charts=(chart,) if bars else (), actions=(action,) if found.num_rows > 1 else (),
         hidden=hidden,
     )  # fmt: skip

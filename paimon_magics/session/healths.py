@@ -23,7 +23,15 @@ from paimon_magics.session.text import render_text
 from paimon_magics.statements.names import spelled, table_text, text_literal
 from paimon_magics.tables.catalog import Catalog
 
-__all__ = ["Health", "rules_text", "sizes_chart", "sizes_of", "tables_of", "worst_partitions"]
+__all__ = [
+    "Health",
+    "rules_text",
+    "sizes_chart",
+    "sizes_of",
+    "sizes_sql",
+    "tables_of",
+    "worst_partitions",
+]
 
 _WORST_SHOWN = 10
 
@@ -74,7 +82,7 @@ class Health:
     def sql(self) -> str:
         """The query that gives `partitions`."""
         return " UNION ALL ".join(
-            f"(SELECT {text_literal(one.name)} AS table, * FROM ({health_sql(one)}))"
+            f"(SELECT {text_literal(one.name)} AS table, * FROM ({sizes_sql(one)}))"
             for one in self.layouts
         )
 
@@ -136,8 +144,8 @@ def sizes_of(layout: Layout) -> pa.Table:
     return found.sort_by([(by, "descending"), ("partition", "ascending")])
 
 
-def health_sql(layout: Layout) -> str:
-    """The query that gives those sums."""
+def sizes_sql(layout: Layout) -> str:
+    """The query that gives the sums of `sizes_of`."""
     files = table_text(layout.table, "files")
     return partitions_sql(files, layout.partition_keys, layout.rules.small_below_bytes)
 

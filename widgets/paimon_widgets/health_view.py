@@ -18,7 +18,7 @@ import traitlets
 from paimon_magics.columnar.layouts import partition_sizes
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.health import Finding, worst
-from paimon_magics.session.healths import health_sql, rules_text, sizes_chart, sizes_of
+from paimon_magics.session.healths import rules_text, sizes_chart, sizes_of, sizes_sql
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.health_page import MARKS, health_html
@@ -65,7 +65,7 @@ class HealthView(anywidget.AnyWidget):
     @property
     def sql(self) -> str:
         """The query that gives them."""
-        return health_sql(self._chosen())
+        return sizes_sql(self._chosen())
 
     def answer(self, question: Any) -> dict[str, Any] | None:
         """What is answered to a browser: {"ask": "tables" | "partitions", "find": TEXT}, or
