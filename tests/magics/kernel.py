@@ -84,16 +84,17 @@ class Kernel:
         return done
 
     def execute(
-        self, code: str, *, attended: bool = True, meanwhile: Callable[[], bool] | None = None
+        self, code: str, *, attended: bool = True, meanwhile: Callable[[Done], bool] | None = None
     ) -> Done:
-        """Run a cell. While it runs, `meanwhile` is called until it returns True."""
+        """Run a cell. While it runs, `meanwhile` is called, with what came so far, until it returns
+        True."""
         done = Done()
         started = time.monotonic()
         message = self._client.execute(code, allow_stdin=attended)
         shown: dict[str, dict[str, Any]] = {}
         while True:
             assert time.monotonic() < started + _SECONDS_MAX, done.updates[-1:]
-            if meanwhile is not None and meanwhile():
+            if meanwhile is not None and meanwhile(done):
                 meanwhile = None
             try:
                 news = self._client.get_iopub_msg(timeout=0.02)

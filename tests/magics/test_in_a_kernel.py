@@ -42,6 +42,7 @@ TABLE = "%%paimon\nCREATE TABLE t (id BIGINT, v STRING);\nINSERT INTO t VALUES (
 INSERT = "%%paimon\nINSERT INTO t SELECT id, 'interrupted' FROM slow"
 # Not how fast it is, which benchmarks say, but that it did not wait for the tasks' sleep to end.
 SECONDS_MAX = 20
+TASKS = "0 of 2 tasks"
 SELECT = "%%paimon\nSELECT sum(id) FROM slow"
 
 
@@ -76,6 +77,11 @@ def unfinished(kernel: Kernel) -> list[str] | None:
     return None
 
 
+def told(done: Done) -> list[str]:
+    """The texts that were shown."""
+    return [data["text/plain"] for data in done.updates if data]
+
+
 def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | None]:
     """What a cell came to that is interrupted when it has begun and shown how far it is, the
     seconds that it took to end after that, and the `unfinished` transactions before that."""
@@ -84,10 +90,9 @@ def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | Non
     marker.unlink(missing_ok=True)
     pressed: list[float] = []
 
-    def press() -> bool:
-        if not marker.exists():
-            return False
-        time.sleep(1)  # tasks run, and are told of
+    def press(so_far: Done) -> bool:
+        if not marker.exists() or not any(TASKS in text for text in told(so_far)):
+            return False  # Spark Connect tells of tasks every two seconds
         opened.append(unfinished(kernel))
         pressed.append(time.monotonic())
         kernel.interrupt()
@@ -107,8 +112,7 @@ def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, cod
         assert unfinished(kernel) == [], "its transaction has ended at its coordinator, too"
     assert "Traceback" not in done.printed
     assert done.error.startswith("KeyboardInterrupt: the cell was stopped"), done.error
-    told = [data["text/plain"] for data in done.updates if data]
-    assert any("0 of 2 tasks" in text for text in told), told
+    assert any(TASKS in text for text in told(done)), told(done)
     assert done.displays == [{}], "nothing of it is saved"
     assert files(kernel.folder / "lake") == before
     again = kernel.run("%%paimon\nSELECT * FROM t")
