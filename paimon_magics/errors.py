@@ -23,7 +23,12 @@ that place, and `text()` draws a caret under it.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 __all__ = [
     "CommitConflictError",
@@ -40,9 +45,16 @@ __all__ = [
     "UnknownNameError",
     "UnknownOutcomeError",
     "UnsupportedStatementError",
+    "error_of_task",
     "likely_meant",
     "nearest",
+    "sent_to_driver",
 ]
+
+_CAUSE: Any = BaseException.__dict__["__cause__"]
+_PLACE = "  line "
+_SENT = re.compile(r"^\[paimon_magics\.errors\.(\w+)\] (\[.*\])$", re.MULTILINE)
+_TOLD = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 class PaimonMagicsError(Exception):
@@ -50,6 +62,8 @@ class PaimonMagicsError(Exception):
 
     `statement` and `position` (a character offset into it) locate the error where it has a place.
     """
+
+    _hidden_cause: BaseException | None = None
 
     def __init__(
         self,
@@ -79,6 +93,31 @@ class PaimonMagicsError(Exception):
         if self.hint:
             lines.append(self.hint)
         return "\n".join(lines)
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        """The cause. One that `hide_cause` hid is not told to the module `traceback`, by which
+        Python, `logging` and others print the chain of causes."""
+        shown: BaseException | None = _CAUSE.__get__(self)
+        if shown is None and sys._getframe(1).f_globals.get("__name__") != "traceback":
+            return self._hidden_cause
+        return shown
+
+    @__cause__.setter
+    def __cause__(self, cause: BaseException | None) -> None:
+        _CAUSE.__set__(self, cause)
+
+    def hide_cause(self) -> None:
+        """Keep the cause, and what was being handled, out of what Python prints of this error."""
+        self._hidden_cause = _CAUSE.__get__(self) or self._hidden_cause
+        _CAUSE.__set__(self, None)  # with this, Python prints no context either
+
+    def tell_place(self) -> None:
+        """Have Python print the place in the statement below the message."""
+        notes = [one for one in getattr(self, "__notes__", ()) if not one.startswith(_PLACE)]
+        if self.statement is not None and self.position is not None:
+            notes.append("\n".join(_caret(self.statement, self.position)))
+        self.__notes__ = notes
 
 
 class StatementError(PaimonMagicsError):
@@ -131,6 +170,34 @@ class HealthError(PaimonMagicsError):
 
 class TableDamagedError(PaimonMagicsError):
     """The table's metadata and its files contradict each other."""
+
+
+@contextmanager
+def sent_to_driver() -> Iterator[None]:
+    """What a Python task does in the body: an error of ours carries its class, message and hint in
+    the text that Spark makes of it, for `error_of_task`."""
+    try:
+        yield
+    except PaimonMagicsError as error:
+        kind = type(error).__name__
+        error.add_note(f"[paimon_magics.errors.{kind}] {json.dumps([error.message, error.hint])}")
+        raise
+
+
+def error_of_task(text: str) -> PaimonMagicsError | None:
+    """The error of ours that a Python task failed with, from Spark's text; None of other texts."""
+    sent, told = _SENT.findall(text), _TOLD.findall(text)
+    if sent:
+        name, (message, hint) = sent[-1][0], json.loads(sent[-1][1])
+    elif told:
+        (name, message), hint = told[-1], ""
+    else:
+        return None
+    kind = globals().get(name)
+    if not (isinstance(kind, type) and issubclass(kind, PaimonMagicsError)):
+        return None
+    found: PaimonMagicsError = kind(message.strip(), hint=hint)
+    return found
 
 
 def likely_meant(name: str, candidates: Iterable[str]) -> str:

@@ -7,9 +7,10 @@ Options of a table keep Paimon's names and live in the table; these are ours alo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
+from paimon_magics.boundary import shows_full_tracebacks
 from paimon_magics.errors import SetupError, nearest
 
 __all__ = ["DEFAULT_WAREHOUSE", "WAITS", "Settings", "Wait"]
@@ -50,6 +51,8 @@ class Settings:
       after which a transaction ends whose owner died.
     - `read_lease_ms_max`: how long, through a coordinator, a snapshot that a query reads is kept
       from expiring at most, where its outcome is not released before. Notebooks keep outcomes.
+    - `full_tracebacks`: whether errors show the whole trace and their causes, instead of what they
+      say. It holds for the process, at once; PAIMON_FULL_TRACEBACKS says the default.
     """
 
     catalog_name: str = "paimon"
@@ -65,6 +68,7 @@ class Settings:
     coordinator_idle_ms: int = 600_000
     exclusive_wait_ms: int = 90_000
     read_lease_ms_max: int = 86_400_000
+    full_tracebacks: bool = field(default_factory=shows_full_tracebacks)
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:
         """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""

@@ -106,6 +106,16 @@ def no_coordinator_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAIMON_COORDINATOR", "in-process")
 
 
+@pytest.fixture(autouse=True)
+def errors_are_short() -> Iterator[None]:
+    """Whether errors show their whole trace holds for a process: no test says it for another."""
+    from paimon_magics.boundary import show_full_tracebacks, shows_full_tracebacks
+
+    before = shows_full_tracebacks()
+    yield
+    show_full_tracebacks(before)
+
+
 @pytest.fixture
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where coordinators that this test starts keep their state; none of them outlives it."""

@@ -94,3 +94,4 @@ def _place_in_cell(error: PaimonMagicsError, cell: str) -> None:
         return
     error.position += cell.index(statement)
     error.statement = cell
+    error.tell_place()

@@ -10,8 +10,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
-from traitlets import Bool, Dict, Enum, Int, Unicode
+from traitlets import Bool, Dict, Enum, Int, Unicode, observe
 
+from paimon_magics.boundary import show_full_tracebacks, shows_full_tracebacks
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.magics.cell import run_cell
 from paimon_magics.magics.completion import Completer
@@ -62,8 +63,9 @@ class PaimonMagics(Magics):
         default_value="outcome",
         help="What a cell with rows gives, where it has no --type: " + ", ".join(RESULT_TYPES),
     ).tag(config=True)
-    traceback = Bool(
-        False, help="Show the whole trace of an error of ours, not only what it says."
+    full_tracebacks = Bool(
+        _DEFAULTS.full_tracebacks,
+        help="Show the whole trace of an error of ours and its causes, not only what it says.",
     ).tag(config=True)
     progress = Bool(
         True, help="Show how far Spark jobs are while a cell runs, where somebody looks at it."
@@ -139,6 +141,10 @@ class PaimonMagics(Magics):
         self.completer = Completer(self)
         self.matcher = self.completer.matcher()
 
+    @observe("full_tracebacks")
+    def _show_full_tracebacks(self, change: Any) -> None:
+        show_full_tracebacks(change["new"])
+
     @property
     def namespace_shell(self) -> Any:
         """The shell whose namespace has the user's variables."""
@@ -185,11 +191,11 @@ class PaimonMagics(Magics):
         try:
             return run_line(self, line) if cell is None else run_cell(self, line, cell)
         except PaimonMagicsError as error:
-            if not self.traceback:
+            if not shows_full_tracebacks():
                 text = error.text()
                 setattr(error, _RENDERER, text.splitlines)
             raise
         except KeyboardInterrupt as stop:
-            if not self.traceback:
+            if not shows_full_tracebacks():
                 setattr(stop, _RENDERER, _INTERRUPTED.splitlines)
             raise

@@ -11,11 +11,11 @@ import json
 import os
 import re
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.boundary import full_trace
 from paimon_magics.errors import (
     HealthError,
     InvalidValueError,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["VERBS", "Verb", "run_line"]
 
 # Configured values that the notebook goes by at once; the others count when a connection is made.
-_AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "traceback")
+_AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "full_tracebacks")
 _CATALOG = "catalog."
 _SECRET = re.compile(r"secret|password|token|credential|key", re.IGNORECASE)
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -434,7 +434,7 @@ def _trace(magics: PaimonMagics, argument: str) -> None:
     if error is None:
         print("No cell has failed.")
         return
-    print("".join(traceback.format_exception(error)).rstrip())
+    print(full_trace(error))
 
 
 def _configurable(magics: PaimonMagics) -> dict[str, Any]:

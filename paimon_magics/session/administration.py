@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.coordinator.administering import Status, Transactions
 from paimon_magics.coordinator.core import Pause, Phase
 from paimon_magics.coordinator.queue_administration import WaitingInserts
@@ -69,6 +70,7 @@ DEAD_LETTERS_SCHEMA = pa.schema(
 )
 
 
+@short_errors
 class Administration:
     """What `session.administration` offers.
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.layouts import partition_sizes
 from paimon_magics.planning.amounts import count_text, size_text
 from paimon_magics.planning.health import Finding, Severity, worst
@@ -36,6 +37,7 @@ __all__ = [
 _WORST_SHOWN = 10
 
 
+@short_errors
 @dataclass(frozen=True, slots=True)
 class Health:
     """Whether the layout of some tables is in order; the tables in the order of their names.

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.layouts import (
     SizeHistogram,
     by_partition,
@@ -42,6 +43,7 @@ __all__ = ["Layout", "histogram_chart", "layout_of", "step_texts"]
 _SHOWN_CELLS = 10
 
 
+@short_errors
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A table's layout at a snapshot.

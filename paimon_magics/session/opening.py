@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from paimon_magics.boundary import short_errors, show_full_tracebacks
 from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.spark.sessions import adopt, is_alive, is_started, slots, start
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from paimon_magics.session.session import Session
 
 __all__ = ["PlaceWords", "active_session", "connect"]
+
+# Settings that hold from then on, for an open session too.
+_AT_ONCE = ("full_tracebacks",)
 
 _lock = threading.Lock()
 _active: Session | None = None
@@ -41,6 +45,7 @@ class PlaceWords:
     token: str | None
 
 
+@short_errors
 def connect(
     warehouse: str | os.PathLike[str] | None = None,
     *,
@@ -72,6 +77,8 @@ def connect(
     words = PlaceWords(warehouse, catalog, coordinator, token)
     with _lock:
         wanted = Settings().with_changes(settings)
+        if "full_tracebacks" in settings:
+            show_full_tracebacks(wanted.full_tracebacks)
         if _active is not None and not _active.closed and not is_alive(_active.spark):
             _active.close()  # somebody stopped its Spark
         if _active is not None and not _active.closed:
@@ -140,6 +147,8 @@ def _check_same(
             hint="Close the open session first: session.close(), or %paimon connect --close.",
         )
     for name in given:
+        if name in _AT_ONCE:
+            continue
         if getattr(opened.settings, name) != getattr(wanted, name):
             raise SetupError(
                 f"The open session has `{name}` = {getattr(opened.settings, name)!r}, not "

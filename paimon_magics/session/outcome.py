@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.errors import StatementError
 from paimon_magics.session.text import render_html, render_text
 from paimon_magics.spark.failures import translate
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome"]
 
 
+@short_errors
 @dataclass
 class Outcome:
     """The outcome of a statement.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.session.administration import Administration
 from paimon_magics.session.changing import changes_of, latest_range
@@ -21,6 +22,7 @@ from paimon_magics.statements.statement import TableName
 __all__ = ["Reporting"]
 
 
+@short_errors
 class Reporting:
     """Each is a Report: `.data` is an Arrow table, `.sql` the query behind it."""
 

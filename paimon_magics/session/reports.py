@@ -12,6 +12,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.planning.looks import Look, look_sql
 from paimon_magics.session.text import render_text
 
@@ -109,6 +110,7 @@ class Section:
         return rows.append_column("changed", pa.array(names, pa.string()))
 
 
+@short_errors
 @dataclass(frozen=True)
 class Report:
     """What was asked for. `summary` is one line; `refresh` reads everything anew, where it is about

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.errors import (
     JobError,
     PaimonMagicsError,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 
+@short_errors
 class Session:
     """Runs statements on one warehouse. Made by `opening.connect`; for one thread at a time."""
 

@@ -13,8 +13,8 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     StatementError,
     StatementSyntaxError,
-    TableDamagedError,
     UnknownNameError,
+    error_of_task,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
 from paimon_magics.statements.misreadings import misreading
@@ -43,7 +43,6 @@ _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _UNREAD = re.compile(
     r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (\S+)\.(?=\s)"
 )
-_DAMAGED = re.compile(r"^paimon_magics\.errors\.TableDamagedError: (.*)", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception)|Exception): .*", re.MULTILINE)
 
 
@@ -69,6 +68,9 @@ def translate(
         place["statement"] = None
     if CHECK_FAILED in message:
         return _check_failed(message)
+    of_task = error_of_task(str(error))
+    if of_task is not None:
+        return of_task
     if condition == "PARSE_SYNTAX_ERROR" and statement is not None and position is not None:
         # Spark names a word of the text that it was given, which may be none of the user's.
         wrong, hint = misreading(statement, position)
@@ -112,9 +114,6 @@ def translate(
         return damaged(f"The file {unread[1]}", _reason(error))
     if condition == "PATH_NOT_FOUND":
         return damaged(f"The file {parameters.get('path', '')}", "it is gone")
-    told = _DAMAGED.search(str(error))
-    if told is not None:  # by a task of ours
-        return TableDamagedError(told[1].strip())
     if _is_analysis(error):
         return StatementError(message, hint="Correct the statement.", **place)  # type: ignore[arg-type]
     return JobError(f"The Spark job failed: {_cause(error, message)}")

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
+from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import RawScan, ReadPlan
 from paimon_magics.planning.splits import TaskSplit
@@ -142,10 +143,11 @@ class _ReadTasks:
         from paimon_magics.tables.reading import spark_batches
         from paimon_magics.tables.worker_memory import keep_modules
 
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                rows = (row for split in self.tasks[task] for row in self.reader.rows(split))
-                yield from spark_batches(rows, self.reader.files.batch_rows, self.variants)
+        with sent_to_driver():
+            for batch in batches:
+                for task in batch.column(0).to_pylist():
+                    rows = (row for split in self.tasks[task] for row in self.reader.rows(split))
+                    yield from spark_batches(rows, self.reader.files.batch_rows, self.variants)
         keep_modules()
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
+from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.distributions import Distribution, Gathered, InPlace, OneWriter
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.transfer import is_oversized, small_batches
@@ -262,7 +263,8 @@ class _OwnerTasks:
         from paimon_magics.tables.worker_memory import keep_modules
         from paimon_magics.tables.writing import with_owners
 
-        yield from with_owners(batches, self.task, self.name)
+        with sent_to_driver():
+            yield from with_owners(batches, self.task, self.name)
         keep_modules()
 
 
@@ -278,7 +280,9 @@ class _AssignTasks:
         from paimon_magics.tables.worker_memory import keep_modules
         from paimon_magics.tables.writing import with_assigned_buckets
 
-        yield from with_assigned_buckets(batches, self.task, self.hash_column, self.owner_column)
+        hashed, owner = self.hash_column, self.owner_column
+        with sent_to_driver():
+            yield from with_assigned_buckets(batches, self.task, hashed, owner)
         keep_modules()
 
 
@@ -302,13 +306,14 @@ class _WriteTasks:
         assert context is not None
         gave_up = False
         try:
-            written = write_batches(
-                self.task,
-                batches,
-                bucket_column=self.bucket_column,
-                hash_column=self.hash_column,
-                order_column=self.order_column,
-            )
+            with sent_to_driver():
+                written = write_batches(
+                    self.task,
+                    batches,
+                    bucket_column=self.bucket_column,
+                    hash_column=self.hash_column,
+                    order_column=self.order_column,
+                )
         except TooManyPartitionsError:
             written, gave_up = Written((), 0), True
         yield pa.RecordBatch.from_pydict(

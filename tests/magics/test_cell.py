@@ -285,7 +285,7 @@ def test_an_error_fails_the_cell_and_shows_what_it_says_without_a_trace(
 def test_the_whole_trace_is_shown_on_request(
     connected: InteractiveShell, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    connected.run_cell("%paimon config traceback=True").raise_error()
+    connected.run_cell("%paimon config full_tracebacks=True").raise_error()
     connected.run_cell("%%paimon\nSELECT amount FROM orders")
     assert "Traceback (most recent call last)" in capsys.readouterr().out
 

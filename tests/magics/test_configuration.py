@@ -71,7 +71,7 @@ def test_ipythons_own_config_magic_knows_the_settings(shell: InteractiveShell) -
         ("limit=10", "limit", 10),
         ("limit=None", "limit", None),
         ("result_type=pandas", "result_type", "pandas"),
-        ("traceback=True", "traceback", True),
+        ("full_tracebacks=True", "full_tracebacks", True),
         ("warehouse='my lake'", "warehouse", "my lake"),
         ("warehouse={place}/x", "warehouse", "/lake/x"),
         ("catalog.uri=http://localhost:1", "catalog", {"uri": "http://localhost:1"}),
@@ -91,7 +91,7 @@ def test_config_sets_a_value(shell: InteractiveShell, text: str, name: str, valu
         ("display_rows=five", InvalidValueError, "`display_rows` can't be `five`"),
         ("display_rows=-1", InvalidValueError, "`display_rows` can't be `-1`"),
         ("result_type=table", InvalidValueError, "outcome, spark, arrow, pandas, polars"),
-        ("traceback=perhaps", InvalidValueError, "`traceback` can't be `perhaps`"),
+        ("full_tracebacks=perhaps", InvalidValueError, "`full_tracebacks` can't be `perhaps`"),
         ("warehouse={plase}", UnknownNameError, "Did you mean `place`?"),
     ],
 )

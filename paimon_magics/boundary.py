@@ -1,0 +1,255 @@
+"""The public entries of the Python API: how their errors leave them.
+
+`short_errors` marks a function, or all public members of a class, as an entry. An error of ours, or
+an interrupt, that leaves an entry shows the caller's own frames and what it says: no frames of this
+package, of PySpark or of py4j, and no chain of causes. Nothing is lost: `__cause__` gives the
+cause, `full_trace` the whole trace, and `show_full_tracebacks`, or PAIMON_FULL_TRACEBACKS in the
+environment, leaves errors as they are.
+
+An entry also checks arguments whose annotation is a plain type (`_PLAIN`): a wrong one is an error
+that names it, before anything has begun. Errors of Python's own, such as a keyword that an entry
+does not take, stay Python's. Errors that nobody raised on purpose keep their trace, which belongs
+in a report of the defect.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Integral, Real
+from types import FrameType, FunctionType, GeneratorType, TracebackType
+from typing import Any, TypeVar, cast
+
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+
+__all__ = [
+    "FULL_TRACEBACKS",
+    "full_trace",
+    "is_entry",
+    "short_errors",
+    "show_full_tracebacks",
+    "shows_full_tracebacks",
+]
+
+FULL_TRACEBACKS = "PAIMON_FULL_TRACEBACKS"
+_OFF = ("", "0", "false", "no", "off")
+_ENTRY = "__paimon_magics_entry__"
+# What Python and notebooks call by itself, and where jobs may run.
+_SHOWN_BY = ("__repr__", "__str__", "_repr_html_", "__enter__", "__exit__")
+_SHORT = (PaimonMagicsError, KeyboardInterrupt)
+_PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "a text"),
+    "int": ((Integral,), "a whole number"),
+    "float": ((Real,), "a number"),
+    "bool": ((bool,), "True or False"),
+    "Mapping[str, object]": ((Mapping,), "a dictionary from names to values"),
+    "Mapping[str, str]": ((Mapping,), "a dictionary from names to texts"),
+    "str | os.PathLike[str]": ((str, os.PathLike), "a path"),
+}
+
+# What IPython asks an exception for instead of drawing its traceback.
+_RENDERER = "_render_traceback_"
+_STOPPED = (
+    "KeyboardInterrupt: the call was stopped, and its Spark jobs with it.\n"
+    "A statement that ran left nothing behind unless it was committed already; "
+    "session.history(TABLE) shows what was."
+)
+_NOT_THE_USERS = ("IPython", "ipykernel", "asyncio", "paimon_magics", "traitlets")
+_PLACES_MAX = 4
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_full = os.environ.get(FULL_TRACEBACKS, "").lower() not in _OFF
+
+
+def show_full_tracebacks(full: bool) -> None:
+    """Whether errors leave with the whole trace and their causes, in this process from now on."""
+    global _full
+    _full = full
+
+
+def shows_full_tracebacks() -> bool:
+    """Whether errors leave with the whole trace."""
+    return _full
+
+
+def short_errors(entry: Decorated) -> Decorated:
+    """The function, or the class with all its public members, as an entry of the Python API."""
+    if isinstance(entry, type):
+        for name, member in list(vars(entry).items()):
+            if name in _SHOWN_BY or not name.startswith("_"):
+                made = _member(member)
+                if made is not None:
+                    setattr(entry, name, made)
+        return cast(Decorated, entry)
+    function: Any = entry
+    return cast(Decorated, _function(function))
+
+
+def is_entry(member: object) -> bool:
+    """Whether a function, property or method of a class is an entry."""
+    if isinstance(member, property):
+        return is_entry(member.fget)
+    return hasattr(getattr(member, "__func__", member), _ENTRY)
+
+
+def full_trace(error: BaseException) -> str:
+    """The whole trace of an error that has left an entry, with the causes."""
+    inside: TracebackType | None = getattr(error, "_inside", None)
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        error.__traceback__ = inside
+    elif inside is not None:
+        last.tb_next = inside
+    if inside is not None:
+        error._inside = None  # type: ignore[attr-defined]
+    lines = traceback.format_exception(error)
+    cause = error.__cause__
+    if isinstance(error, PaimonMagicsError) and cause is not None and not _full:
+        told = "\nThe above exception was the direct cause of the following exception:\n\n"
+        lines = [*traceback.format_exception(cause), told, *lines]
+    return "".join(lines).rstrip()
+
+
+def _member(member: object) -> object | None:
+    """The member of a class as an entry; None for what is none."""
+    if isinstance(member, classmethod):
+        return classmethod(_function(cast(FunctionType, member.__func__)))
+    if isinstance(member, property):
+        return property(_function(cast(FunctionType, member.fget)), doc=member.__doc__)
+    return _function(member) if inspect.isfunction(member) else None
+
+
+def _function(function: FunctionType) -> Callable[..., Any]:
+    if is_entry(function):
+        return function
+    check = _checks(function)
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def waits(*args: Any, **kwargs: Any) -> Any:
+            try:
+                check(args, kwargs)
+                return await function(*args, **kwargs)
+            except _SHORT as error:
+                _shorten(error)
+                raise  # as it is: a bare `raise` adds no frame of this function's
+
+        setattr(waits, _ENTRY, True)
+        return waits
+
+    @functools.wraps(function)
+    def calls(*args: Any, **kwargs: Any) -> Any:
+        try:
+            check(args, kwargs)
+            made = function(*args, **kwargs)
+        except _SHORT as error:
+            _shorten(error)
+            raise
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                error.__traceback__ = None  # of the call itself: an argument too many
+            raise
+        return _each(made) if isinstance(made, GeneratorType) else made
+
+    setattr(calls, _ENTRY, True)
+    return calls
+
+
+def _each(items: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from items
+    except _SHORT as error:
+        _shorten(error)
+        raise
+
+
+def _shorten(error: BaseException) -> None:
+    """Take what is inside away from an error that is about to leave an entry."""
+    if _full:
+        return
+    last = inside = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is not None:
+        last.tb_next = getattr(error, "_inside", None)  # of an entry that this one has called
+    error._inside = inside  # type: ignore[attr-defined]
+    error.__traceback__ = None
+    if isinstance(error, PaimonMagicsError):
+        error.hide_cause()
+        error.tell_place()
+    else:
+        error.__context__ = error.__context__ or error.__cause__
+        error.__cause__ = None  # and with it, Python prints no context
+    setattr(error, _RENDERER, functools.partial(_rendered, error))
+
+
+def _rendered(error: BaseException) -> list[str]:
+    """What a notebook shows of an error of the Python API: what a cell shows, and where it was
+    called, unless the cell has no other line."""
+    text = error.text() if isinstance(error, PaimonMagicsError) else _STOPPED
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_THE_USERS
+    ]
+    lines = text.splitlines()
+    if len(frames) == 1 and len(linecache.getlines(frames[0][0].f_code.co_filename)) == 1:
+        return lines
+    left_out = ["  …"] if len(frames) > _PLACES_MAX else []
+    shown = [*frames[:1], *frames[1:][1 - _PLACES_MAX :]]
+    places = [_place(frame, line) for frame, line in shown]
+    return [*lines, *places[:1], *left_out, *places[1:]]
+
+
+def _place(frame: FrameType, line: int) -> str:
+    code = frame.f_code
+    source = linecache.getline(code.co_filename, line).strip()
+    named = None
+    shell = frame.f_globals.get("get_ipython")
+    if callable(shell):
+        named = shell().compile.format_code_name(code.co_filename)
+    where = " ".join(named) if named else os.path.basename(code.co_filename)
+    within = "" if code.co_name.startswith("<") else f", in {code.co_name}"
+    return f"  {where}, line {line}{within}: {source}"
+
+
+def _checks(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+    """What checks the arguments of `function` that have plain types."""
+    names = list(inspect.signature(function).parameters)
+    wanted = {
+        name: _PLAIN[plain]
+        for name, annotation in function.__annotations__.items()
+        if name != "return" and (plain := str(annotation).removesuffix(" | None")) in _PLAIN
+    }
+    optional = {
+        name for name, annotation in function.__annotations__.items() if "None" in str(annotation)
+    }
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if name not in wanted or (value is None and name in optional):
+                continue
+            types, words = wanted[name]
+            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+                called = function.__name__
+                raise InvalidValueError(
+                    f"`{name}` of {called}() is {_shown(value)}, but it must be {words}.",
+                    hint=f"help({function.__qualname__}) tells what {called}() takes.",
+                )
+
+    return check
+
+
+def _shown(value: object) -> str:
+    if value is None or isinstance(value, str | int | float | bool):
+        text = repr(value)
+        return text if len(text) <= 40 else text[:39] + "…"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}"
