@@ -17,6 +17,8 @@ STAMP := $(VENV)/made-from-lock
 NBVAL_CFG := $(wildcard notebooks/nbval.cfg)
 PYTEST_ARGS ?=
 LAB_ARGS ?=
+# Where `make lab` keeps the copies of the notebooks that one works on. Ignored by git.
+LAB_FOLDER ?= my-notebooks
 # How many processes `make test` spreads the tests over; each has a Spark of its own (2 GB).
 WORKERS ?= 2
 
@@ -24,7 +26,7 @@ WORKERS ?= 2
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
-	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, WORKERS=… (for test), UPGRADE=1 (for lock)"
+	@echo "Variables: PYTHON=… (interpreter for .venv), PYTEST_ARGS=…, LAB_ARGS=…, LAB_FOLDER=… (for lab), WORKERS=… (for test), UPGRADE=1 (for lock)"
 
 .PHONY: env
 env: $(STAMP)  ## make .venv from requirements.lock; does nothing when it is up to date
@@ -73,12 +75,21 @@ python:  ## print the interpreter that `make env` would make .venv with
 # Lab asks no host for news or newer versions, and nobody whether it may.
 QUIET_LAB := {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 
+# A default of ours, where LAB_ARGS doesn't say otherwise: of two values JupyterLab takes neither.
+lab_default = $(if $(filter $(addsuffix =%,$(1)) $(1),$(LAB_ARGS)),,$(2))
+
 .PHONY: lab
-lab: $(STAMP)  ## open the notebooks in JupyterLab, on this machine only
+lab: $(STAMP)  ## open copies of the notebooks in JupyterLab, on this machine only
+	@mkdir -p $(LAB_FOLDER)
+	@set -e; for notebook in notebooks/*.ipynb; do \
+	  copy="$(LAB_FOLDER)/$$(basename "$$notebook")"; test -e "$$copy" || cp "$$notebook" "$$copy"; \
+	done
 	@mkdir -p $(VENV)/etc/jupyter/labconfig
 	@echo '$(QUIET_LAB)' > $(VENV)/etc/jupyter/labconfig/default_setting_overrides.json
-	@$(BIN)/python -m jupyter lab --ServerApp.ip=127.0.0.1 $$(test "$$(id -u)" != 0 || echo --allow-root) \
-	  --ServerApp.root_dir=notebooks $(LAB_ARGS)
+	@$(BIN)/python -m jupyter lab $$(test "$$(id -u)" != 0 || echo --allow-root) \
+	  $(call lab_default,--ServerApp.ip --ip,--ServerApp.ip=127.0.0.1) \
+	  $(call lab_default,--ServerApp.root_dir --ServerApp.notebook_dir --notebook-dir,--ServerApp.root_dir="$(LAB_FOLDER)") \
+	  $(LAB_ARGS)
 
 .PHONY: check
 check: $(STAMP)  ## style, types and the ladder of imports: seconds

@@ -18,11 +18,13 @@ __all__ = ["load_ipython_extension", "unload_ipython_extension"]
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """What `%load_ext paimon_magics` calls: registers `%paimon` and `%%paimon`."""
+    from paimon_magics.magics.cell import with_empty_body
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.magics.views import views_package
 
     unload_ipython_extension(shell)
     shell.register_magics(PaimonMagics)
+    shell.input_transformers_cleanup.insert(0, with_empty_body)
     for event, callback in _callbacks(shell, PaimonMagics):
         shell.events.register(event, callback)
     for one in _ours(shell, PaimonMagics):
@@ -37,12 +39,15 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
 
     An open connection stays open: it is the process's, not the extension's.
     """
+    from paimon_magics.magics.cell import with_empty_body
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.magics.views import views_package
 
     views = views_package()
     if views is not None:
         views.unregister(shell)
+    with suppress(ValueError):
+        shell.input_transformers_cleanup.remove(with_empty_body)
     for event, callback in _callbacks(shell, PaimonMagics):
         with suppress(ValueError):
             shell.events.unregister(event, callback)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, StatementSyntaxError
 from paimon_magics.magics.frontend import is_attended
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CellOptions, read_cell
@@ -17,20 +17,40 @@ if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.session.outcome import Outcome
 
-__all__ = ["run_cell"]
+__all__ = ["run_cell", "with_empty_body"]
+
+_MAGIC = "%%paimon"
+
+
+def with_empty_body(lines: list[str]) -> list[str]:
+    """What IPython does to the lines of a cell before it looks for magics: a `%%paimon` line alone
+    gets a blank line below it. Without one IPython refuses the cell, `%%paimon --help` too, before
+    it comes to us."""
+    text = "".join(lines).strip()
+    if "\n" not in text and text.split()[:1] == [_MAGIC]:
+        return [f"{text}\n", "\n"]
+    return lines
 
 
 def run_cell(magics: PaimonMagics, line: str, body: str) -> object:
-    """Run the cell and return its value; None for `NAME <<` and for `--help`.
+    """Run the cell and return its value; None for `NAME <<`, for `--help` and an empty cell, which
+    both print the help.
 
     Raises errors of ours, placed in the cell's text where that is possible.
     """
+    if not body.strip():
+        _check_no_verb(line)
     options, text = read_cell(line, body)
-    if options.help:
+    if options.help or not (line.strip() or text.strip()):
         from paimon_magics.magics.help import cell_help
 
         print(cell_help())
         return None
+    if not text.strip():
+        raise StatementSyntaxError(
+            "The cell has no statement.",
+            hint="Statements begin on the line below %%paimon; %%paimon --help shows how.",
+        )
     try:
         outcome = _run(magics, options, text)
         result = _converted(outcome, options.type or magics.result_type)
@@ -43,6 +63,17 @@ def run_cell(magics: PaimonMagics, line: str, body: str) -> object:
     if name is not None:
         magics.namespace_shell.push({name: result})
     return None if options.assigned is not None else result
+
+
+def _check_no_verb(line: str) -> None:
+    """Raise StatementSyntaxError where the line of an empty cell would be one of `%paimon`."""
+    from paimon_magics.magics.line import VERBS
+
+    if line.split()[:1] and line.split()[0] in {verb.name for verb in VERBS}:
+        raise StatementSyntaxError(
+            f"`%%paimon {line.strip()}` begins a cell of SQL, and no SQL follows.",
+            hint=f"A verb stands behind one %, as in: %paimon {line.strip()}",
+        )
 
 
 def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:

@@ -61,6 +61,8 @@ def run_line(magics: PaimonMagics, line: str) -> object:
         name = "help"
     for verb in VERBS:
         if verb.name == name:
+            if argument.strip() in ("-h", "--help"):
+                return _help(magics, name)
             try:
                 return verb.run(magics, argument.strip())
             except UnknownNameError:

@@ -82,6 +82,11 @@ class Administration:
         self._connection = connection
         self._coordinator = connection.committer.administration()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session is closed, and answers nothing any more."""
+        return self._connection.closed
+
     def status(self) -> Outcome:
         """Which coordinator it is, whether it takes something new, what is pending and stopped."""
         return _outcome("STATUS", _status_lines(self._coordinator.status()))

@@ -51,6 +51,7 @@ class Connection:
     folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
     opened: OpenedStores = field(init=False)
+    closed: bool = False
 
     def __post_init__(self) -> None:
         self.opened = OpenedStores(self.spark)

@@ -43,7 +43,11 @@ def queue_of(administration: Administration) -> Report:
         Section("Small inserts", queues, "", _QUEUES_SHOWN, charts=charts),
         Section("Coordinator", _coordinator(status), "", only_live=True),
     )
-    return Report("QUEUE", summary, sections, refresh=lambda: queue_of(administration))
+
+    def refresh() -> Report | None:
+        return None if administration.is_closed else queue_of(administration)
+
+    return Report("QUEUE", summary, sections, refresh=refresh)
 
 
 def _state(status: Status) -> str:

@@ -114,13 +114,14 @@ class Section:
 @dataclass(frozen=True)
 class Report:
     """What was asked for. `summary` is one line; `refresh` reads everything anew, where it is about
-    something that goes on; `seconds` is how often that is of use."""
+    something that goes on, and returns None once its session is closed; `seconds` is how often that
+    is of use."""
 
     kind: str
     summary: str
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
-    refresh: Callable[[], Report] | None = field(default=None, compare=False)
+    refresh: Callable[[], Report | None] | None = field(default=None, compare=False)
     seconds: float = 2.0
 
     @property

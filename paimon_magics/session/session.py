@@ -74,7 +74,11 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known_names: KnownNames | None = None
-        self.closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._connection.closed
 
     @property
     def spark(self) -> SparkSession:
@@ -330,7 +334,7 @@ class Session:
 
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
-        self.closed = True
+        self._connection.closed = True
         self._connection.views.close()
         self._connection.view_frames.clear()
         self._connection.committer.close()

@@ -18,6 +18,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from paimon_magics.magics.help import cell_help
 from paimon_magics.session.opening import active_session
 from paimon_magics.session.outcome import Outcome
 from tests.magics.conftest import Run
@@ -304,9 +305,38 @@ def test_the_first_error_stops_the_cell(connected: InteractiveShell, run: Run) -
     assert run("%%paimon -t arrow\nSELECT count(*) AS n FROM orders").to_pylist() == [{"n": 4}]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("body", ["\n", "-- nothing\n", ";;\n"])
+@pytest.mark.parametrize("body", ["-- nothing\n", ";;\n"])
 def test_a_cell_without_statements_says_so(run: Run, body: str) -> None:
     assert str(run(f"%%paimon\n{body}")) == "There is no statement."
+
+
+@pytest.mark.parametrize(
+    "cell", ["%%paimon --help", "%%paimon -h", "%%paimon", "%%paimon\n\n", "\n%%paimon -h \n"]
+)
+def test_a_cell_of_one_line_shows_its_help(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str], cell: str
+) -> None:
+    shell.run_cell(cell).raise_error()
+    assert capsys.readouterr().out == cell_help() + "\n"
+    assert active_session() is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "hint"),
+    [
+        ("%%paimon -o kept", "Statements begin on the line below %%paimon"),
+        ("%%paimon --explain\n\n", "Statements begin on the line below %%paimon"),
+        ("%%paimon tables", "as in: %paimon tables"),
+        ("%%paimon describe orders\n", "as in: %paimon describe orders"),
+    ],
+)
+def test_a_cell_that_lacks_its_statement_says_where_it_stands(
+    shell: InteractiveShell, cell: str, hint: str
+) -> None:
+    failed = shell.run_cell(cell).error_in_exec
+    assert isinstance(failed, StatementSyntaxError)
+    assert hint in failed.hint
+    assert active_session() is None
 
 
 def test_a_cell_connects_as_configured_and_says_where(

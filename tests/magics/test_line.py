@@ -115,6 +115,18 @@ def test_help_explains_a_topic(
     assert said in capsys.readouterr().out
 
 
+def test_a_verb_has_help_of_its_own(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in VERBS:
+        shell.run_cell(f"%paimon {verb.name} --help").raise_error()
+        shell.run_cell(f"%paimon help {verb.name}").raise_error()
+        shown = capsys.readouterr().out
+        assert shown[: len(shown) // 2] == shown[len(shown) // 2 :], verb.name
+        assert f"%paimon {verb.usage}" in shown
+    assert active_session() is None
+
+
 def test_help_about_something_near_an_option_names_it(shell: InteractiveShell) -> None:
     done = shell.run_cell("%paimon help merge-enginee")
     assert isinstance(done.error_in_exec, UnknownNameError)

@@ -70,11 +70,13 @@ def test_unloading_leaves_nothing_behind(
     # The first time, IPython registers magics of its own on the way.
     shell.run_cell("%load_ext paimon_magics\n%unload_ext paimon_magics").raise_error()
     names, configurables = set(shell.user_ns), list(shell.configurables)
+    transformers = list(shell.input_transformers_cleanup)
     shell.run_cell("%load_ext paimon_magics").raise_error()
     assert registered(shell)
     shell.run_cell("%unload_ext paimon_magics").raise_error()
     assert registered(shell) == []
     assert shell.configurables == configurables
+    assert shell.input_transformers_cleanup == transformers
     assert set(shell.user_ns) == names
 
 

@@ -246,6 +246,8 @@ def test_the_queue_shows_what_waits_and_what_could_not_be_loaded(events: Session
     assert rows(events) == [(1, None)]
     with pytest.raises(UnknownNameError, match="no dead letter 1"):
         events.administration.discard("events", 1)
+    events.close()
+    assert live.refresh() is None, "a view that goes on is over with its session"
 
 
 def test_without_a_coordinator_rows_are_committed_at_once(session: Session) -> None:

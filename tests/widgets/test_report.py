@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -161,6 +162,8 @@ def test_what_goes_on_is_read_anew_when_it_is_asked_for() -> None:
     view = ReportView(report(refresh=True))
     assert view.seconds == 2.0
     assert asked(view, ask="refresh")["report"]["summary"] == "shop.t, snapshot 3"
+    closed = ReportView(dataclasses.replace(report(), refresh=lambda: None))
+    assert asked(closed, ask="refresh") == {"of": "refresh", "sheet": -1, "over": True}
     assert ReportView(report()).seconds == 0.0
     assert ReportView(report()).answer({"ask": "refresh"}) is None
 

@@ -59,7 +59,7 @@ class ReportView(anywidget.AnyWidget):
 
     def __init__(self, told: Report | Outcome) -> None:
         self._sheets: list[_Sheet] = []
-        self._refresh: Callable[[], Report] | None = None
+        self._refresh: Callable[[], Report | None] | None = None
         seconds = 0.0
         if isinstance(told, Report):
             self._refresh = told.refresh
@@ -120,6 +120,8 @@ class ReportView(anywidget.AnyWidget):
     def _anew(self) -> dict[str, Any]:
         assert self._refresh is not None
         told = self._refresh()
+        if told is None:
+            return {"over": True}
         self._sheets.clear()
         return {"report": self._report(told)}
 

@@ -366,6 +366,13 @@ function render({ model, el }) {
     if (answer.of === "refresh") {
       waits = false;
       const when = el.querySelector(".live");
+      if (answer.over) {
+        clearInterval(timer);
+        el.querySelector(".bar button").remove();
+        when.className = "live";
+        when.textContent = "The session is closed: this is how it was before.";
+        return;
+      }
       when.textContent = answer.problem ?? `as of ${new Date().toLocaleTimeString("en-GB")}`;
       when.classList.toggle("problem", Boolean(answer.problem));
       if (answer.report) {
