@@ -62,7 +62,8 @@ def run_line(magics: PaimonMagics, line: str) -> object:
     for verb in VERBS:
         if verb.name == name:
             if argument.strip() in ("-h", "--help"):
-                return _help(magics, name)
+                _help(magics, name)
+                return None
             try:
                 return verb.run(magics, argument.strip())
             except UnknownNameError:
