@@ -80,13 +80,13 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
     session = magics.session()
     variables = Variables(magics.namespace_shell)
     if options.explain:
-        return session.explain(text, variables)
+        return session.explain(text, variables, frames=variables)
     if options.preview:
-        return session.preview(text, variables)
+        return session.preview(text, variables, frames=variables)
     is_asked = magics.confirm and not (options.yes or options.dry_run)
     # Programs that run notebooks are not asked: nobody could answer.
     if is_asked and is_attended(magics.namespace_shell):
-        session.check_confirmed(text, variables)
+        session.check_confirmed(text, variables, frames=variables)
     limit = magics.limit if options.limit is None else options.limit
     outcome = session.run(
         text,
@@ -95,6 +95,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
         dry_run=options.dry_run,
         include_buffer=options.include_buffer,
         wait=options.wait,
+        frames=variables,
     )
     if options.limit is None:
         outcome.show_at_most(magics.shown_rows(session))

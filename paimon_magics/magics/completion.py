@@ -215,7 +215,8 @@ class _Names:
                 return _matching(typed, cased)
             case wants.Tables(database, common):
                 named = _matching(typed, (Offer(name, "WITH") for name in common))
-                return [*named, *self._tables(database)]
+                frames = () if database else self._frames()
+                return [*named, *self._tables(database), *_matching(typed, frames)]
             case wants.SystemTables():
                 return _matching(typed, map(_system_table, _system_tables()))
             case wants.Databases():
@@ -260,6 +261,15 @@ class _Names:
         found = self._known.tables(database or self._database)
         return iter(self._names(_starting(found, self._expected.typed), "table"))
 
+    def _frames(self) -> Iterator[Offer]:
+        """Frames of the notebook, which queries read by their names."""
+        from paimon_magics.session.python_frames import frame_kind
+
+        for name in sorted(self._variables):
+            kind = frame_kind(self._variables[name])
+            if kind is not None:
+                yield Offer(self._written(name), f"{kind} frame")
+
     def _columns(self, relations: Sequence[Seen], with_aliases: bool) -> Iterator[Offer]:
         for seen in relations:
             for name, about in self._columns_of(seen):
@@ -273,6 +283,11 @@ class _Names:
         known = self._table(seen.name) if seen.name is not None else None
         if known is not None:
             yield from ((column.name, column.type) for column in known.columns)
+        elif seen.name is not None and seen.name.database is None:
+            from paimon_magics.session.python_frames import column_names
+
+            frame = self._variables.get(seen.name.object_name)
+            yield from ((name, "column") for name in column_names(frame))
         yield from ((name, "column") for name in seen.columns)
         for inner in seen.stars:
             yield from self._columns_of(inner)

@@ -87,7 +87,8 @@ def _explain(magics: PaimonMagics, argument: str) -> object:
         raise StatementSyntaxError(
             "`%paimon explain` lacks its query.", hint="As in: %paimon explain SELECT * FROM orders"
         )
-    return magics.session().reports.explain(argument, Variables(magics.namespace_shell))
+    variables = Variables(magics.namespace_shell)
+    return magics.session().reports.explain(argument, variables, frames=variables)
 
 
 def _span(text: str, verb: str) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,9 @@ class Connection:
     once. `view_frames` are the frames of the temporary views that statements made: while they are
     there, what they read does not expire. `reads` and `folders` are plans and manifests that the
     next query may need again, `inserted` the tables that small inserts went to, each with the time
-    of this process at which it was looked at. `opened` are the stores that Spark was tried on.
+    of this process at which it was looked at. `frames` are Python's variables, of which a query may
+    name frames, and `told` what a reader should know of what names came to mean; both are those of
+    the statement at hand. `opened` are the stores that Spark was tried on.
     """
 
     spark: SparkSession
@@ -50,11 +53,28 @@ class Connection:
     reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
     folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
+    frames: Mapping[str, object] | None = None
+    told: list[str] = field(default_factory=list)
     opened: OpenedStores = field(init=False)
     closed: bool = False
 
     def __post_init__(self) -> None:
         self.opened = OpenedStores(self.spark)
+
+    @contextmanager
+    def naming(self, frames: Mapping[str, object] | None) -> Iterator[list[str]]:
+        """Statements of the body may name `frames`; gives what they tell of their names."""
+        before = self.frames, self.told
+        self.frames, self.told = frames, []
+        try:
+            yield self.told
+        finally:
+            self.frames, self.told = before
+
+    def tell(self, note: str) -> None:
+        """Let the Outcome of the statement at hand say so, once."""
+        if note not in self.told:
+            self.told.append(note)
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""

@@ -21,7 +21,9 @@ from paimon_magics.planning.writes import check_writable
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
+from paimon_magics.session.resolving import tell_of_two
 from paimon_magics.session.writing import partition_specs, remove_partitions, run_insert
+from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.spark.types import columns_of
 from paimon_magics.spark.views import temporary_views
 from paimon_magics.statements.statement import (
@@ -137,6 +139,8 @@ def _create_table(
         raise located(error, statement.text, statement.name_position) from None
     if not created:
         return _done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
+    if known_to_spark(connection.spark, [name.database or "", name.object_name]):
+        tell_of_two(connection, name)
     if statement.query is None:
         return _done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
     return _fill(connection, statement, name, parameters)

@@ -17,9 +17,12 @@ from paimon_magics.planning.reads import ReadPlan
 from paimon_magics.planning.splits import ColumnsSplit, DifferenceSplit, MergeSplit
 from paimon_magics.session.bound_texts import bindings_text
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.file_relations import FileRelation
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.reading import Relation, frame_of_query, read_plan, relation_of
+from paimon_magics.session.resolving import GivenFrame, SparkOwn
 from paimon_magics.session.versions import planned_call
 from paimon_magics.session.writing import PreparedInsert, distribution, prepare_insert
 from paimon_magics.spark.types import columns_of
@@ -260,8 +263,8 @@ def table_reads(
     found = []
     for reference in query.references:
         relation = relation_of(connection, reference, statement, bound)
-        if relation is None:
-            found.append(TableRead(str(reference.name), "Spark's own table or view"))
+        if not isinstance(relation, Relation):
+            found.append(TableRead(str(reference.name), _outside(relation)))
         elif is_metadata(relation.name):
             found.append(TableRead(str(relation.name), "metadata, read on the driver"))
         else:
@@ -275,6 +278,16 @@ def table_reads(
                 )
             )
     return found
+
+
+def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
+    match found:
+        case SparkOwn():
+            return "Spark's own table or view"
+        case FileRelation(format=kind):
+            return f"files of the format {kind}, by Spark's own reader"
+        case GivenFrame(frame=frame):
+            return f"Python's variable, {frame_text(frame)}"
 
 
 def _roads(plan: ReadPlan, read: DataRead) -> str:

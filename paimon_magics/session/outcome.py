@@ -39,7 +39,7 @@ class Outcome:
     - `rows_written`, `files_written`: what a write put into files.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
     - `in_query`: the columns that `sql` gives, where it does not give all that are shown.
-    - `message`: what is shown in place of rows; `notes`: what else a reader should know.
+    - `message`: what is shown in place of rows; `notes`: what else a reader should know, below.
     """
 
     statement: str
@@ -124,7 +124,7 @@ class Outcome:
     def __str__(self) -> str:
         if not self.shows_rows:
             return "\n".join((self.message, *self.notes))
-        return render_text(self.page(), self.display_rows)
+        return "\n".join((render_text(self.page(), self.display_rows), *self.notes))
 
     def __repr__(self) -> str:
         return str(self)
@@ -133,7 +133,8 @@ class Outcome:
         if not self.shows_rows:
             wrapped = "white-space:pre-wrap;word-break:normal;margin:0;font-size:inherit"
             return f'<pre style="{wrapped}">{html.escape(str(self))}</pre>'
-        return render_html(self.page(), self.display_rows)
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        return render_html(self.page(), self.display_rows) + notes
 
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
         """What `fetch` makes of the frame, whose jobs end with it; a VARIANT is a text of JSON in

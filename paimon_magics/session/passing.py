@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
-from paimon_magics.session.reading import frame_of_views, is_paimon_table
+from paimon_magics.session.reading import frame_of_views
+from paimon_magics.session.resolving import is_paimon_table
 from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
 from paimon_magics.statements.statement import (
     AlterTable,
@@ -20,6 +22,7 @@ from paimon_magics.statements.statement import (
     PassThrough,
     QueryText,
     Refused,
+    RenameTable,
     ShowColumns,
     ShowCreateTable,
     ShowOptions,
@@ -69,8 +72,14 @@ def pass_to_spark(
 
     Raises UnsupportedStatementError where the statement would act on a Paimon table.
     """
-    if isinstance(statement, PassThrough):
-        _refuse_paimon(connection, statement)
+    match statement:
+        case PassThrough():
+            _refuse_paimon(connection, statement)
+        case CreateTable(name=name, name_position=position):
+            _refuse_shadow(connection, statement, name, position)
+        case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
+            target = replace(new_name, database=new_name.database or name.database)
+            _refuse_shadow(connection, statement, target, statement.name_position)
     query = _whole(statement)
     bound = bind(query.parameters, parameters, statement.text)
     held = HeldSnapshots(connection.committer)
@@ -114,6 +123,23 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
                 statement=statement.text,
                 position=position,
             )
+
+
+def _refuse_shadow(
+    connection: Connection, statement: Statement, name: TableName, position: int
+) -> None:
+    """No table of Spark's own is made under a name that is Paimon's: queries would not find it."""
+    if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
+        connection, connection.full_name(name)
+    ):
+        full = connection.full_name(name)
+        raise UnsupportedStatementError(
+            f"`{full}` is a Paimon table: one of Spark's own would not be found under its name.",
+            hint="Choose another name, or name Spark's in full: "
+            f"spark_catalog.{full.database}.{full.table}.",
+            statement=statement.text,
+            position=position,
+        )
 
 
 def _whole(statement: Statement) -> QueryText:

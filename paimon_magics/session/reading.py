@@ -6,16 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.read_points import AtSnapshot, Latest, read_options, read_point
 from paimon_magics.planning.reads import ReadPlan, plan_read
 from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.session.buffering import frame_with_buffer
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.python_frames import spark_frame
+from paimon_magics.session.resolving import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.time_travel import travel_options
-from paimon_magics.spark.queries import is_temporary_view, known_to_spark, query_frame
+from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.stores import spelled
@@ -29,7 +37,7 @@ from paimon_magics.statements.used_columns import used_names
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.data_reads import DataRead, plan_data_read
 from paimon_magics.tables.live_files import ManifestFolder
-from paimon_magics.tables.system_tables import is_catalog_table, is_metadata, metadata_table
+from paimon_magics.tables.system_tables import is_metadata, metadata_table
 from paimon_magics.tables.time_travel import Resolved, State, find_target, snapshot_ids
 
 if TYPE_CHECKING:
@@ -40,10 +48,8 @@ __all__ = [
     "frame_of_query",
     "frame_of_table",
     "frame_of_views",
-    "is_paimon_table",
     "read_plan",
     "relation_of",
-    "resolve",
 ]
 
 _READS_MAX = 10
@@ -128,17 +134,29 @@ def _views(
     include_buffer: bool,
 ) -> list[tuple[TableReference, str]]:
     views = []
+    frames: dict[str, str] = {}
     for reference in query.references:
         try:
-            relation = relation_of(connection, reference, statement, bound, names)
-            if relation is not None:
-                frame = None
-                if include_buffer:
-                    frame = _frame_with_buffer(connection, relation, held)
-                if frame is not None:
-                    views.append((reference, connection.views.pass_by(frame)))
-                else:
-                    views.append((reference, _view_of(connection, relation, held)))
+            match relation_of(connection, reference, statement, bound, names):
+                case Relation() as relation:
+                    frame = None
+                    if include_buffer:
+                        frame = _frame_with_buffer(connection, relation, held)
+                    if frame is not None:
+                        view = connection.views.pass_by(frame)
+                    else:
+                        view = _view_of(connection, relation, held)
+                case FileRelation() as files:
+                    view = connection.views.pass_by(frame_of_files(connection, files))
+                case GivenFrame(name=name, frame=given):
+                    _check_plain(reference)
+                    if name not in frames:  # a self-join sends it once
+                        frame = spark_frame(connection.spark, given)
+                        frames[name] = connection.views.pass_by(frame)
+                    view = frames[name]
+                case SparkOwn():
+                    continue
+            views.append((reference, view))
         except PaimonMagicsError as error:
             raise located(error, statement, reference.range.start) from None
     return views
@@ -150,11 +168,11 @@ def relation_of(
     statement: str,
     bound: Mapping[str, object],
     names: frozenset[str] | None = None,
-) -> Relation | None:
-    """What a reference reads of Paimon's, None for Spark's own."""
+) -> Relation | SparkOwn | FileRelation | GivenFrame:
+    """What a reference reads. Raises UnknownNameError."""
     name = resolve(connection, reference, statement)
-    if name is None:
-        return None
+    if not isinstance(name, TableName):
+        return name
     options = dict(reference.options)
     if reference.time_travel is not None:
         options |= travel_options(connection.spark, reference.time_travel, bound)
@@ -165,42 +183,12 @@ def relation_of(
     )
 
 
-def resolve(connection: Connection, reference: TableReference, statement: str) -> TableName | None:
-    """The full name of the Paimon table that is referred to, or None for Spark's own.
-
-    A temporary view shadows a Paimon table of the same name, a Paimon table shadows one of Spark's
-    catalog. Raises UnknownNameError when nobody has the name.
-    """
-    name = reference.name
-    ours = connection.settings.catalog_name
-    if name.catalog is not None and name.catalog != ours:
-        return None
-    full = connection.full_name(name)
-    if name.database is None and is_temporary_view(connection.spark, name.object_name):
-        return None
-    if is_paimon_table(connection, full):
-        return full
-    parts = [p for p in (name.database, name.object_name) if p is not None]
-    if name.catalog is None and known_to_spark(connection.spark, parts):
-        return None
-    if name.database is not None and _is_file_relation(name):
-        return None
-    try:
-        connection.catalog.load(replace(full, system_table=None))
-    except UnknownNameError as error:
-        raise located(error, statement, reference.range.start) from None
-    return full
-
-
-def is_paimon_table(connection: Connection, name: TableName) -> bool:
-    """Whether the catalog has the table (for a system table: the table that it is about; what is in
-    the database `sys` always is)."""
-    assert name.database is not None
-    if is_catalog_table(name):
-        return True
-    return connection.catalog.database_exists(name.database) and connection.catalog.table_exists(
-        replace(name, system_table=None)
-    )
+def _check_plain(reference: TableReference) -> None:
+    if reference.time_travel is not None or reference.options:
+        raise UnsupportedStatementError(
+            f"`{reference.name}` is a frame of Python's, which has one state and no options.",
+            hint="Leave out what stands behind its name.",
+        )
 
 
 def frame_of_table(
@@ -405,10 +393,3 @@ def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
         for scan in plan.raw_scans
     )
     return replace(plan, raw_scans=scans)
-
-
-_FILE_RELATIONS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile", "delta")
-
-
-def _is_file_relation(name: TableName) -> bool:
-    return name.database is not None and name.database.lower() in _FILE_RELATIONS

@@ -58,9 +58,16 @@ class Reporting:
         """NULLs, bounds and distinct values of each column; by at most one Spark job."""
         return profile_of(self._connection, self._table(name), name, effort)
 
-    def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Report:
+    def explain(
+        self,
+        text: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+    ) -> Report:
         """Which files a query leaves out, step by step. Runs nothing."""
-        return funnel_of(self._connection, text, dict(parameters or {}))
+        with self._connection.naming(frames):
+            return funnel_of(self._connection, text, dict(parameters or {}))
 
     def queue(self) -> Report:
         """The coordinator, open transactions, and what waits of small inserts."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.errors import (
+    InvalidValueError,
     JobError,
     PaimonMagicsError,
     SetupError,
@@ -36,15 +37,18 @@ from paimon_magics.session.inserting import (
 from paimon_magics.session.known_names import KnownNames
 from paimon_magics.session.layouts import Layout, layout_of
 from paimon_magics.session.naming import named
+from paimon_magics.session.new_tables import WantedTable, write_to_new
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.reporting import Reporting
+from paimon_magics.session.spark_calls import SparkCalls
 from paimon_magics.session.versions import run_version_statement
 from paimon_magics.session.writing import remove_partitions, truncate_specs
 from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.names import table_text
 from paimon_magics.statements.parsing import parse_cell
@@ -74,6 +78,8 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known_names: KnownNames | None = None
+        self._spark_calls = SparkCalls(connection, self.run)
+        answer_by(self._spark_calls)
 
     @property
     def closed(self) -> bool:
@@ -82,7 +88,8 @@ class Session:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session that jobs run in."""
+        """The Spark session that jobs run in. Its own calls read Paimon's tables while this session
+        is open, and refuse to change them: see docs/coming-from-pyspark.md."""
         return self._connection.spark
 
     @property
@@ -131,15 +138,17 @@ class Session:
         dry_run: bool = False,
         include_buffer: bool = False,
         wait: Wait | None = None,
+        frames: Mapping[str, object] | None = None,
     ) -> Outcome:
         """Run the statements of `text` in order and return the last one's outcome.
 
         `parameters` are the values of bind names (`:day`); Spark binds them, they never become
-        part of the text. `limit` cuts the rows of a query. `dry_run` checks and plans everything
-        and runs nothing. With `include_buffer` queries see small inserts that are acknowledged and
-        not loaded yet, in tables read as they are now. `wait` is when an INSERT … VALUES that is a
-        small insert is answered, as in `insert`. The first error stops: statements before it have
-        happened.
+        part of the text. `frames` are DataFrames (pandas, polars, Arrow, Spark) that queries may
+        name, as in `FROM df`, where no table has that name. `limit` cuts the rows of a query.
+        `dry_run` checks and plans everything and runs nothing. With `include_buffer` queries see
+        small inserts that are acknowledged and not loaded yet, in tables read as they are now.
+        `wait` is when an INSERT … VALUES that is a small insert is answered, as in `insert`. The
+        first error stops: statements before it have happened.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
@@ -151,11 +160,14 @@ class Session:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
         values = dict(parameters or {})
         if dry_run:
-            return dry_run_of(self._connection, text, statements, values)
+            with self._connection.naming(frames):
+                return dry_run_of(self._connection, text, statements, values)
         for statement in statements:
             started = time.monotonic()
             try:
-                outcome = self._run(statement, values, include_buffer, wait)
+                with self._connection.naming(frames) as told:
+                    outcome = self._run(statement, values, include_buffer, wait)
+                outcome.notes = (*outcome.notes, *told)
             except Exception as error:
                 self._check_spark(error)
                 raise
@@ -167,15 +179,28 @@ class Session:
             outcome = _limited(outcome, limit)
         return outcome
 
-    def explain(self, text: str, parameters: Mapping[str, object] | None = None) -> Outcome:
+    def explain(
+        self,
+        text: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+    ) -> Outcome:
         """How the statements of `text` would run: snapshots, files, roads, writers."""
         self._check_open()
         statements = parse_cell(text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
-        return explanation_of(self._connection, text, statements, dict(parameters or {}))
+        with self._connection.naming(frames):
+            return explanation_of(self._connection, text, statements, dict(parameters or {}))
 
-    def preview(self, text: str, parameters: Mapping[str, object] | None = None) -> Outcome:
+    def preview(
+        self,
+        text: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+    ) -> Outcome:
         """What the statements of `text` would take away: a row for each partition. Writes nothing.
 
         For INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
@@ -185,14 +210,22 @@ class Session:
         statements = parse_cell(text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
-        return preview_of(self._connection, text, statements, dict(parameters or {}))
+        with self._connection.naming(frames):
+            return preview_of(self._connection, text, statements, dict(parameters or {}))
 
-    def check_confirmed(self, text: str, parameters: Mapping[str, object] | None = None) -> None:
+    def check_confirmed(
+        self,
+        text: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        frames: Mapping[str, object] | None = None,
+    ) -> None:
         """What a cell asks before somebody runs it: raises UnconfirmedError where a statement of
         `text` would take much away, with what would go. Writes nothing."""
         self._check_open()
         if may_take_away(text):
-            check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
+            with self._connection.naming(frames):
+                check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
 
     def table(self, name: str, *, include_buffer: bool = False, **options: str) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
@@ -236,17 +269,43 @@ class Session:
             wait=wait,
         )
 
-    def write(self, frame: object, name: str, mode: WriteMode = "append") -> Outcome:
-        """Write a Spark, pandas or polars DataFrame, or Arrow data, to a table.
+    def write(
+        self,
+        frame: object,
+        name: str,
+        mode: WriteMode | None = None,
+        *,
+        create: bool = False,
+        primary_key: str | Sequence[str] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Outcome:
+        """Write a Spark, pandas or polars DataFrame, Arrow data, or a list of dictionaries.
 
         Columns match by name; those that are left out get their default or NULL. `mode` is
-        `append`, `overwrite` (all of the table) or `dynamic` (the partitions that receive rows).
+        `append` (as without one), `overwrite` (all of the table) or `dynamic` (the partitions that
+        receive rows).
 
-        Raises what an INSERT raises.
+        With `create` a table that is not there is made, with the frame's columns, `primary_key` and
+        `partition_by` (columns' names) and Paimon's `options`. One that is there is written in the
+        `mode` that is given; without a mode it is an error.
+
+        Raises what an INSERT raises, and StatementError for a table that exists already.
         """
         self._check_open()
         started = time.monotonic()
-        outcome = write_frame_to(self._connection, frame, named(name), mode)
+        wanted = WantedTable.of(primary_key, partition_by, options)
+        if not create and not wanted.is_empty:
+            raise InvalidValueError(
+                "`primary_key`, `partition_by` and `options` are for a table that is made.",
+                hint="Add create=True, or leave them out.",
+            )
+        with self._connection.naming(None) as told:
+            if create:
+                outcome = write_to_new(self._connection, frame, named(name), mode, wanted)
+            else:
+                outcome = write_frame_to(self._connection, frame, named(name), mode)
+        outcome.notes = (*outcome.notes, *told)
         outcome.seconds = time.monotonic() - started
         return outcome
 
@@ -335,6 +394,7 @@ class Session:
     def close(self, *, stop_spark: bool = False) -> None:
         """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
         self._connection.closed = True
+        answer_no_longer(self._spark_calls)
         self._connection.views.close()
         self._connection.view_frames.clear()
         self._connection.committer.close()
@@ -446,6 +506,7 @@ def _limited(outcome: Outcome, limit: int) -> Outcome:
         dataframe=outcome.dataframe.limit(limit),
         seconds=outcome.seconds,
         display_rows=max(outcome.display_rows, limit),
+        notes=outcome.notes,
     )
 
 

@@ -41,7 +41,7 @@ _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
 _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _UNREAD = re.compile(
-    r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (\S+)\.(?=\s)"
+    r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (.+?)\.(?=\s)"
 )
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception)|Exception): .*", re.MULTILINE)
 
@@ -112,6 +112,13 @@ def translate(
     unread = _UNREAD.search(str(error))
     if unread is not None:  # within others, where Arrow is asked for
         return damaged(f"The file {unread[1]}", _reason(error))
+    if condition == "PATH_NOT_FOUND" and spark_text is not None:
+        # A table's files were looked for when its frame was made: this path is in the statement.
+        return UnknownNameError(
+            f"There is no file or folder `{parameters.get('path', '')}`.",
+            hint="Check the path.",
+            **place,  # type: ignore[arg-type]
+        )
     if condition == "PATH_NOT_FOUND":
         return damaged(f"The file {parameters.get('path', '')}", "it is gone")
     if _is_analysis(error):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
+from typing import Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,14 @@ _PY4J_ON_INTERRUPT = (
 
 _OnTag = Callable[[str], object]
 
-__all__ = ["cancellable", "is_temporary_view", "known_to_spark", "query_frame"]
+__all__ = [
+    "cancellable",
+    "has_own_catalog",
+    "is_temporary_view",
+    "kind_in_spark",
+    "known_to_spark",
+    "query_frame",
+]
 
 
 def query_frame(
@@ -80,22 +88,36 @@ def _blanks(statement: str, query: QueryText) -> list[int]:
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:
     """Whether `name`, a single part, is a temporary view of this session."""
-    # tableExists is the cheap question; for Paimon's tables its answer is no.
-    try:
-        return bool(
-            spark.catalog.tableExists(quoted(name))
-            and spark.catalog.getTable(quoted(name)).isTemporary
-        )
-    except AnalysisException:
-        return False
+    return kind_in_spark(spark, [name]) == "view"
 
 
 def known_to_spark(spark: SparkSession, parts: Sequence[str]) -> bool:
     """Whether Spark itself has a table or view of that name."""
+    return kind_in_spark(spark, parts) is not None
+
+
+def kind_in_spark(spark: SparkSession, parts: Sequence[str]) -> Literal["table", "view"] | None:
+    """What Spark itself has under a name: a temporary view, anything else ("table"), or nothing."""
+    name = ".".join(quoted(part) for part in parts)
     try:
-        return bool(spark.catalog.tableExists(".".join(quoted(part) for part in parts)))
+        # tableExists is the cheap question; for Paimon's tables its answer is no.
+        if not spark.catalog.tableExists(name):
+            return None
     except Exception:
         # Names that no catalog of Spark's can have, such as those of a missing catalog.
+        return None
+    with suppress(AnalysisException):
+        return "view" if spark.catalog.getTable(name).isTemporary else "table"
+    return "table"
+
+
+def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
+    """Whether Spark was given a catalog plug-in (in Java, such as Paimon's connector) for names in
+    the catalog `name`, or for names without one: then such names are that catalog's."""
+    try:
+        catalog = name or spark.catalog.currentCatalog()
+        return spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
+    except Exception:
         return False
 
 

@@ -1,15 +1,16 @@
-"""Rows that are here already, as a Spark DataFrame."""
+"""Rows that are here already, or none, as a Spark DataFrame."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["frame_of_rows"]
+__all__ = ["frame_of_rows", "frame_without_rows"]
 
 
 def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -22,3 +23,8 @@ def frame_of_rows(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(
         rows, schema=from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     )
+
+
+def frame_without_rows(spark: SparkSession) -> DataFrame:
+    """The frame that Spark gives back for a statement that has no rows: without columns."""
+    return spark.createDataFrame([], StructType([]))

@@ -25,7 +25,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import starting
 
-__all__ = ["adopt", "is_alive", "is_started", "slots", "start"]
+__all__ = ["adopt", "is_alive", "is_started", "runs_here", "slots", "start"]
 
 _SLOTS_UNKNOWN = 8
 _LOOPBACK = "127.0.0.1"
@@ -144,6 +144,16 @@ def is_alive(spark: SparkSession) -> bool:
     except Exception:
         return False
     return True
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Whether Spark reads this machine's disk where a path names no store: its master is local, and
+    no other store is the default. A server of Spark Connect is asked for the same."""
+    with suppress(Exception):
+        master = spark.conf.get("spark.master", "") or ""
+        store = spark.conf.get("spark.hadoop.fs.defaultFS", "file:///") or ""
+        return master.startswith("local") and store.startswith("file:")
+    return False
 
 
 def slots(spark: SparkSession) -> int:

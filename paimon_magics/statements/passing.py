@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.keywords import CLAUSE_WORDS, NAME_BEFORE, STATEMENT_WORDS, word_set
 from paimon_magics.statements.names import try_table_name
 from paimon_magics.statements.statement import PassThrough, TableName
-from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token
+from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token, tokenize
 
-__all__ = ["pass_through"]
+__all__ = ["names_in", "pass_through"]
 
 _NAME_NO_TABLE = word_set("SET RESET ADD LIST DFS DECLARE BEGIN CLEAR")
 """First words of statements that take settings, files or variables, never tables."""
@@ -30,6 +31,20 @@ def pass_through(cursor: Cursor, offset: int) -> PassThrough:
     tokens = cursor.tokens
     if not tokens or tokens[0].upper in _NAME_NO_TABLE:
         return PassThrough(cursor.text, offset)
+    return PassThrough(cursor.text, offset, _names(tokens))
+
+
+def names_in(text: str) -> tuple[TableName, ...]:
+    """Every name that could be a table's in a text of which nothing else is made, such as a script
+    (BEGIN … END); none of one that isn't even words."""
+    try:
+        return tuple(name for name, _ in _names(tokenize(text)))
+    except StatementSyntaxError:
+        return ()
+
+
+def _names(tokens: tuple[Token, ...]) -> tuple[tuple[TableName, int], ...]:
+    """The names behind the first word, and their places."""
     names: list[tuple[TableName, int]] = []
     index = 1
     while index < len(tokens):
@@ -45,7 +60,7 @@ def pass_through(cursor: Cursor, offset: int) -> PassThrough:
         if name is not None and not is_keyword and (is_named or not is_call):
             names.append((name, chain[0].start))
         index += 2 * len(chain) - 1
-    return PassThrough(cursor.text, offset, tuple(names))
+    return tuple(names)
 
 
 def _chain(tokens: tuple[Token, ...], index: int) -> list[Token]:

@@ -7,6 +7,7 @@ import decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -48,6 +49,20 @@ def test_a_cells_value_is_the_outcome_of_its_last_statement(run: Run) -> None:
     outcome = run(f"%%paimon\nSELECT 1;\n{ALL};\n")
     assert isinstance(outcome, Outcome)
     assert outcome.to_arrow().to_pylist() == ROWS
+
+
+def test_a_frame_of_the_notebook_is_read_by_its_name_and_the_cell_says_so(
+    connected: InteractiveShell, run: Run
+) -> None:
+    connected.user_ns["harvest"] = pandas.DataFrame({"id": [3, 4]})
+    shown = str(run("%%paimon\nSELECT item FROM harvest JOIN orders USING (id)"))
+    assert shown == (
+        "item\n----\nmilk\n1 row\n`harvest` is Python's variable, a pandas frame of 2 rows."
+    )
+    run("%%paimon -o kept\nSELECT id FROM harvest")
+    assert "5" in str(run("%%paimon --limit 3\nSELECT max(id) + 1 AS n FROM kept"))
+    assert "harvest: Python's variable" in str(run("%%paimon --explain\nSELECT * FROM harvest"))
+    assert "a pandas frame" not in str(run(f"%%paimon\n{ALL}"))
 
 
 def test_a_result_is_shown_as_text_and_as_html(connected: InteractiveShell, run: Run) -> None:

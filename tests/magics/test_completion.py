@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
@@ -134,7 +136,8 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     )
     session = active_session()
     assert session is not None
-    connected.user_ns.update(today="mon", unit=len)
+    harvest = pd.DataFrame({"apples": [1]})
+    connected.user_ns.update(today="mon", unit=len, harvest=harvest, pears=pa.table(harvest))
     made = session.history("orders").data.column("commit_time")[0].as_py()
     at_two = f"{made:%Y-%m-%d %H:%M:%S}.{made.microsecond // 1000:03}Z"
     pairs = {
@@ -169,6 +172,9 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         "CALL sys.rollback(table => 'orders', version => '|')": "opening",
         "SELECT * FROM orders WHERE day = :to|": "today",
         "DESCRIBE orders it|": "item",
+        "SELECT * FROM har|": "harvest",
+        "SELECT * FROM orders JOIN pea|": "pears",
+        "SELECT h.app| FROM harvest h": "apples",
     }
     for text, expected in pairs.items():
         cell = f"%%paimon\n{text}"

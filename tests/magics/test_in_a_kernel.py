@@ -168,3 +168,43 @@ def test_who_runs_notebooks_without_looking_is_shown_no_progress(kernel: Kernel)
         assert only["text/plain"].startswith("count(1)")
     finally:
         kernel.run(SLOW)
+
+
+SPARKS_OWN_CALLS = """\
+from paimon_magics.errors import UnsupportedStatementError
+spark = paimon_magics.active_session().spark
+refused = []
+for change in (
+    lambda: spark.range(1).write.saveAsTable("t"),
+    lambda: spark.range(1).write.insertInto("t"),
+    lambda: spark.range(1).writeTo("t").append(),
+    lambda: spark.catalog.createTable("t", schema=spark.range(1).schema),
+    lambda: spark.sql("INSERT INTO t VALUES (1, 'a')"),
+):
+    try:
+        change()
+    except UnsupportedStatementError as error:
+        refused.append("is a Paimon table" in str(error))
+spark.range(5).write.saveAsTable("of_sparks")
+counts = [
+    spark.table("t").count(),
+    spark.read.table("t").count(),
+    spark.sql("SELECT count(*) FROM t").collect()[0][0],
+    spark.table("of_sparks").count(),
+]
+spark.sql("DROP TABLE of_sparks")
+import pandas
+harvest = pandas.DataFrame({"id": [0, 1]})
+harvest.to_csv("harvest.csv", index=False)
+refused, counts"""
+
+
+def test_sparks_own_calls_and_the_notebooks_frames_and_files(kernel: Kernel) -> None:
+    kernel.run("%%paimon\nCREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING)")
+    shown = kernel.run(SPARKS_OWN_CALLS).displays[-1]["text/plain"]
+    assert shown == "([True, True, True, True, True], [1, 1, 1, 5])"
+    found = kernel.run("%%paimon\nSELECT v FROM harvest JOIN t USING (id)").displays[-1]
+    assert found["text/plain"].endswith("a pandas frame of 2 rows.")
+    assert "before" in found["text/plain"]
+    found = kernel.run("%%paimon\nSELECT max(id) FROM csv.`harvest.csv`").displays[-1]
+    assert found["text/plain"].splitlines()[2].strip() == "1"

@@ -154,6 +154,60 @@ def test_the_examples_of_reading_run(session: Session) -> None:
     assert eval(table, {"session": session}).count() == 1
 
 
+@pytest.mark.spark
+def test_both_sides_of_the_page_for_pyspark_do_what_it_says(session: Session) -> None:
+    spark = session.spark
+    orders = (
+        "(id INT, item STRING, day STRING) PARTITIONED BY (day);"
+        "INSERT INTO shop.orders VALUES (1, 'tea', 'mon'), (2, 'milk', 'mon')"
+    )
+    session.run(f"CREATE DATABASE shop; CREATE TABLE shop.orders {orders}")
+    session.run("CREATE TABLE orders PARTITIONED BY (day) AS SELECT * FROM shop.orders")
+    spark.sql("CREATE DATABASE shop")  # of Spark's own
+    given = {"session": session, "spark": spark}
+    given["df"] = spark.createDataFrame([(9, "jam", "tue")], "id INT, item STRING, day STRING")
+    table = read("coming-from-pyspark.md").partition("| --- |")[2]
+    try:
+        rows = table_rows(table)
+        assert len(rows) == 22
+        for call, (ours, does) in rows.items():
+            if does == "is refused":
+                with pytest.raises(errors.UnsupportedStatementError, match="is a Paimon table"):
+                    eval(call, given)
+            elif does.startswith("fails"):
+                with pytest.raises(Exception, match="paimon"):
+                    eval(call, given)
+            else:
+                found = eval(call, given)
+                if does == "reads it":
+                    assert found.collect() == eval(ours, given).collect()
+                elif does == "makes a table of Spark's own":
+                    (name,) = re.findall(r'saveAsTable\("(\w+)"\)', call)
+                    spark.sql(f"DROP TABLE spark_catalog.default.{name}")
+            eval(ours, given)
+    finally:
+        spark.catalog.setCurrentDatabase("default")
+        spark.sql("DROP DATABASE shop CASCADE")
+
+
+@pytest.mark.spark
+def test_the_examples_of_own_data_run(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    variables: dict[str, Any] = {"session": session}
+    for language, example in _FENCE.findall(read("your-own-data.md")):
+        if language == "python":
+            exec(example, variables)
+        else:
+            for statement, _ in split_cell(example):
+                assert str(session.run(statement, frames=variables)), statement
+    tables = session.run("SHOW TABLES").to_arrow()["tableName"].to_pylist()
+    names = ["by_day", "from_csv", "from_database", "from_pandas", "from_parquet"]
+    assert [name for name in tables if name in names] == names
+    assert {session.table(name).count() for name in names[1:]} == {3}
+
+
 def test_every_read_option_is_documented() -> None:
     from paimon_magics.planning.read_points import READ_OPTIONS
 

@@ -27,7 +27,7 @@ def shop(session: Session) -> Iterator[Session]:
     yield session
     for view in ("people", "orders", "files"):
         session.spark.catalog.dropTempView(view)
-    session.spark.sql("DROP TABLE spark_cities")
+    session.spark.sql("DROP TABLE spark_catalog.default.spark_cities")
 
 
 def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
@@ -113,6 +113,9 @@ def test_use_changes_what_an_unqualified_name_means(shop: Session) -> None:
 def test_a_temporary_view_shadows_a_table_and_gives_it_back(shop: Session) -> None:
     shop.run("CREATE TEMPORARY VIEW orders AS SELECT 'view' AS what")
     assert rows(shop, "SELECT what FROM orders") == [("view",)]
+    assert shop.run("SELECT what FROM orders").notes == (
+        "`orders` is Spark's temporary view; Paimon's `default.orders` is not read.",
+    )
     assert rows(shop, "SELECT count(*) FROM default.orders") == [(2,)]
     shop.spark.catalog.dropTempView("orders")
     assert rows(shop, "SELECT count(*) FROM orders") == [(2,)]

@@ -1,0 +1,320 @@
+"""Frames that Python holds, told by their types, and made Spark's or Arrow's.
+
+Frames of this process go to Spark through Arrow, as a whole. Values never lose anything on the way:
+a type that Spark has no like of becomes the next wider one, or is refused by the column's name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.statements.data_types import RowField
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "arrow_of",
+    "column_names",
+    "frame_kind",
+    "frame_text",
+    "notes_on",
+    "paimon_columns",
+    "spark_frame",
+]
+
+_HINT = (
+    "Give a DataFrame of Spark, pandas or polars, Arrow data, or a list of dictionaries with a key "
+    "for each column."
+)
+_SHOWN_MAX = 40
+_UINT64_DIGITS = 20
+_DECIMAL_DIGITS_MAX = 38
+
+
+def frame_kind(value: object) -> str | None:
+    """Whose frame it is: "Spark", "pandas", "polars", "Arrow", "Outcome"; None for no frame.
+
+    Loads no library: whoever has a frame has loaded its library.
+    """
+    module, name = type(value).__module__.partition(".")[0], type(value).__name__
+    if module == "pyspark" and hasattr(value, "mapInArrow"):
+        return "Spark"
+    if module == "pyspark" and hasattr(value, "to_spark") and hasattr(value, "columns"):
+        return "pandas-on-Spark"
+    if (module, name) in (("pandas", "DataFrame"), ("geopandas", "GeoDataFrame")):
+        return "pandas"
+    if (module, name) in (("polars", "DataFrame"), ("polars", "LazyFrame")):
+        return "polars"
+    if (module, name) in (("pyarrow", "Table"), ("pyarrow", "RecordBatch")) or (
+        module == "pyarrow" and name == "RecordBatchReader"
+    ):
+        return "Arrow"
+    if module == "paimon_magics" and name == "Outcome":
+        return "Outcome" if getattr(value, "dataframe", None) is not None else None
+    if hasattr(type(value), "__arrow_c_stream__") and not name.endswith(("Series", "Array")):
+        return module  # DuckDB's relations, and whatever else hands Arrow data over
+    return None
+
+
+def frame_text(value: object) -> str:
+    """What a frame is, in words: `a pandas frame of 1,234 rows`; those of lazy ones are unknown."""
+    kind = frame_kind(value)
+    if kind == "Outcome":
+        return "the rows of an Outcome"
+    rows = getattr(value, "num_rows", getattr(value, "height", None))
+    if kind == "pandas":
+        rows = len(value)  # type: ignore[arg-type]
+    counted = f" of {count_text(rows, 'row')}" if isinstance(rows, int) else ""
+    article = "an" if kind == "Arrow" else "a"
+    return f"{article} {kind} {'table' if kind == 'Arrow' else 'frame'}{counted}"
+
+
+def column_names(value: Any) -> Sequence[str]:
+    """The names of a frame's columns, where they are there without asking anybody."""
+    match frame_kind(value):
+        case "pandas" | "polars" if not hasattr(value, "collect"):
+            return [str(name) for name in value.columns]
+        case "Arrow":
+            return list(value.schema.names)
+        case _:
+            return ()
+
+
+def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
+    """The frame as Spark's; raises InvalidValueError for what is none, or has values or types
+    that Spark has no like of."""
+    match frame_kind(value):
+        case "Spark":
+            found: DataFrame = value
+        case "pandas-on-Spark":
+            found = value.to_spark()
+        case "Outcome":
+            found = value.dataframe
+        case _:
+            return frame_of_rows(spark, _for_spark(arrow_of(value)))
+    if type(found).__module__.startswith("pyspark.sql.connect") != type(
+        spark
+    ).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidValueError(
+            "The frame is of another Spark session than this one.",
+            hint="Make it by session.spark, or give frame.toArrow().",
+        )
+    return found
+
+
+def arrow_of(value: Any) -> pa.Table:
+    """The rows of a frame that is no Spark's, as an Arrow table of its own types.
+
+    Raises InvalidValueError for what is no frame, and names the column whose values are of several
+    types.
+    """
+    import pyarrow as pa
+
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return _arrow_of_rows(value)
+    match frame_kind(value):
+        case "pandas":
+            return _arrow_of_pandas(value)
+        case "polars":
+            return (value.collect() if hasattr(value, "collect") else value).to_arrow()
+        case "Arrow":
+            if isinstance(value, pa.RecordBatch):
+                return pa.Table.from_batches([value])
+            return value if isinstance(value, pa.Table) else value.read_all()
+        case None | "Spark" | "pandas-on-Spark" | "Outcome":
+            raise InvalidValueError(f"A {type(value).__name__} can't be written.", hint=_HINT)
+        case _:
+            return pa.table(value)
+
+
+def notes_on(value: Any) -> tuple[str, ...]:
+    """What whoever writes a frame should know of it: that its index is not written."""
+    if frame_kind(value) != "pandas":
+        return ()
+    names = [f"`{name}`" for name in value.index.names if name is not None]
+    if not names:
+        return ()
+    return (
+        f"The frame's index {', '.join(names)} was not written; frame.reset_index() makes a column "
+        "of it.",
+    )
+
+
+def paimon_columns(table: pa.Table) -> tuple[RowField, ...]:
+    """The columns that a Paimon table for these rows has. Raises InvalidValueError."""
+    from paimon_magics.tables.types import from_arrow_type
+
+    return tuple(
+        RowField(
+            field.name,
+            from_arrow_type(_plain_type(field.type, field.name, times_as_numbers=False)),
+        )
+        for field in table.schema
+    )
+
+
+def _arrow_of_rows(rows: Sequence[Any]) -> pa.Table:
+    import pyarrow as pa
+
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidValueError(
+            f"A {type(rows).__name__} can't be written unless it holds dictionaries.", hint=_HINT
+        )
+    names = list(dict.fromkeys(str(key) for row in rows for key in row))
+    return pa.table({name: _array([row.get(name) for row in rows], name) for name in names})
+
+
+def _arrow_of_pandas(frame: Any) -> pa.Table:
+    import pyarrow as pa
+
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        raise InvalidValueError(
+            "The pandas frame has columns of several levels.",
+            hint="Give each column one name: frame.columns = ['_'.join(c) for c in frame.columns].",
+        )
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidValueError(
+            f"The pandas frame has several columns named `{twice[0]}`.", hint="Rename one of them."
+        )
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        for position, name in enumerate(names):  # which column it was
+            column = frame.iloc[:, position]
+            if str(column.dtype) == "object":
+                missing = column.isna()
+                _array([None if m else v for v, m in zip(column, missing, strict=True)], name)
+        raise
+
+
+def _array(values: Sequence[Any], name: str) -> pa.Array:
+    """Python's values as an array of the type that all have; raises InvalidValueError."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        first: dict[str, tuple[int, object]] = {}
+        for number, value in enumerate(values, 1):
+            if value is not None:
+                first.setdefault(type(value).__name__, (number, value))
+        shown = ", ".join(
+            f"{kind} (row {number}: {shortened(repr(value), _SHOWN_MAX)})"
+            for kind, (number, value) in first.items()
+        )
+        raise InvalidValueError(
+            f"Column `{name}` has values that no one type holds: {shown}.",
+            hint=f"Convert them before, as frame['{name}'] = frame['{name}'].astype(str).",
+        ) from error
+
+
+def _for_spark(table: pa.Table) -> pa.Table:
+    """The table in types that Spark takes; times as the number of milliseconds that Paimon's are.
+
+    Raises InvalidValueError for a type that Spark has no like of, and for values that would be cut.
+    """
+    import pyarrow as pa
+
+    columns, fields = [], []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        wanted = _plain_type(field.type, field.name, times_as_numbers=True)
+        try:
+            if pa.types.is_time(field.type):
+                column = column.cast(pa.time32("ms"))
+            if column.type != wanted:
+                column = column.cast(wanted)
+        except (pa.ArrowException, ValueError) as error:
+            raise InvalidValueError(
+                f"Column `{field.name}` has a value that {_unit(wanted)} would cut: {error}.",
+                hint="Round the values before, or make texts of them.",
+            ) from error
+        columns.append(column)
+        fields.append(pa.field(field.name, wanted, field.nullable))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _unit(wanted: Any) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(wanted):
+        return "a timestamp of microseconds"
+    return "a time of milliseconds" if wanted == pa.int32() else f"the type {wanted}"
+
+
+def _plain_type(kind: Any, column: str, *, times_as_numbers: bool) -> Any:
+    """Arrow's type as one of those that Spark has; raises InvalidValueError with the column."""
+    import pyarrow as pa
+
+    of = pa.types
+
+    def plain(inner: Any) -> Any:
+        return _plain_type(inner, column, times_as_numbers=False)
+
+    if isinstance(kind, pa.BaseExtensionType) and kind.extension_name.startswith("arrow."):
+        return plain(kind.storage_type)
+    if of.is_dictionary(kind) or of.is_run_end_encoded(kind):
+        return plain(kind.value_type)
+    if of.is_time(kind):
+        return pa.int32() if times_as_numbers else pa.time32("ms")
+    if of.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if of.is_fixed_size_list(kind) or of.is_list(kind) or of.is_large_list(kind):
+        return pa.list_(plain(kind.value_type))
+    if of.is_map(kind):
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if of.is_struct(kind):
+        inner = [pa.field(one.name, plain(one.type), one.nullable) for one in kind]
+        return pa.struct(inner)
+    if of.is_fixed_size_binary(kind):
+        return pa.binary()
+    if kind in _nearest():
+        return _nearest()[kind]
+    if of.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS_MAX:
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, pa.BaseExtensionType) or not _is_atomic(pa, kind):
+        raise InvalidValueError(
+            f"Column `{column}` has Arrow's type {kind}, which neither Spark nor Paimon has.",
+            hint=f"Convert `{column}` before: durations to seconds, others to texts.",
+        )
+    return kind
+
+
+@functools.cache
+def _nearest() -> Mapping[Any, Any]:
+    """For types that Spark does not have the next one that holds all their values."""
+    import pyarrow as pa
+
+    return {
+        pa.null(): pa.string(),
+        pa.large_string(): pa.string(),
+        pa.string_view(): pa.string(),
+        pa.large_binary(): pa.binary(),
+        pa.binary_view(): pa.binary(),
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(_UINT64_DIGITS, 0),
+        pa.float16(): pa.float32(),
+        pa.date64(): pa.date32(),
+    }
+
+
+def _is_atomic(pa: Any, kind: Any) -> bool:
+    of = pa.types
+    return bool(
+        of.is_boolean(kind)
+        or of.is_signed_integer(kind)
+        or of.is_floating(kind)
+        or of.is_date(kind)
+        or kind in (pa.string(), pa.binary())
+    )

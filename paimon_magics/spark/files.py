@@ -1,0 +1,20 @@
+"""Files that a user names, through Spark's own readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from paimon_magics.spark.queries import cancellable
+
+__all__ = ["file_frame"]
+
+
+def file_frame(spark: SparkSession, kind: str, path: str, options: Mapping[str, str]) -> DataFrame:
+    """The lazy frame of files of the format `kind`; telling their types may run a job. Raises what
+    Spark raises."""
+    with cancellable(spark):
+        frame = spark.read.format(kind).options(**options).load(path)
+        frame.schema  # noqa: B018 - Spark Connect looks for the files only now
+        return frame

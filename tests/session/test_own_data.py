@@ -1,0 +1,308 @@
+"""From one's own data: tables made of frames, frames and files that queries name."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime.datetime(2026, 3, 29, 12, 30, 15, 123456)
+PANDAS = pd.DataFrame(
+    {
+        "text": ["a", None],
+        "category": pd.Categorical(["x", "y"]),
+        "big": np.array([2**64 - 1, 1], dtype="uint64"),
+        "small": np.array([255, 1], dtype="uint8"),
+        "whole": pd.array([2**63 - 1, None], dtype="Int64"),
+        "yes": pd.array([True, None], dtype="boolean"),
+        "share": [1.5, np.nan],
+        "at": pd.to_datetime([NOON, None]),
+        "moment": pd.to_datetime([NOON, None]).tz_localize("Europe/Berlin"),
+        "day": [NOON.date(), None],
+        "price": [decimal.Decimal("1.25"), None],
+        "nothing": [None, None],
+        "list": [[1, 2], None],
+        "time": [datetime.time(1, 2, 3, 4000), None],
+        "bytes": [b"\x00\xff", None],
+    },
+)
+TYPES = {
+    "text": "string",
+    "category": "string",
+    "big": "decimal(20,0)",
+    "small": "smallint",
+    "whole": "bigint",
+    "yes": "boolean",
+    "share": "double",
+    "at": "timestamp_ntz",
+    "moment": "timestamp",
+    "day": "date",
+    "price": "decimal(3,2)",
+    "nothing": "string",
+    "list": "array<bigint>",
+    "time": "int",
+    "bytes": "binary",
+}
+
+
+@pytest.fixture(scope="module")
+def session(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[paimon_magics.Session]:
+    folder = tmp_path_factory.mktemp("warehouse")
+    with paimon_magics.connect(folder, spark=spark, coordinator="in-process") as opened:
+        opened.run("CREATE TABLE taken (id INT); INSERT INTO taken VALUES (1)")
+        yield opened
+
+
+def rows(session: Session, query: str, **frames: object) -> list[tuple[Any, ...]]:
+    found = session.run(query, frames=frames).to_arrow()
+    return [tuple(row.values()) for row in found.to_pylist()]
+
+
+def test_a_pandas_frame_becomes_a_table_whose_types_hold_all_its_values(session: Session) -> None:
+    made = session.write(PANDAS, "of_pandas", create=True)
+    assert made.kind == "CREATE TABLE" and made.rows_written == 2
+    assert made.notes == ("Column `nothing` has no values; it became a STRING.",)
+    frame = session.table("of_pandas")
+    assert {one.name: one.dataType.simpleString() for one in frame.schema} == TYPES
+    found = session.run("SELECT * FROM of_pandas WHERE text = 'a'").to_arrow().to_pylist()[0]
+    assert found["big"] == 2**64 - 1 and found["small"] == 255 and found["whole"] == 2**63 - 1
+    assert found["at"] == NOON
+    assert found["moment"] == pd.Timestamp(NOON, tz="Europe/Berlin")
+    assert found["day"] == NOON.date() and found["price"] == decimal.Decimal("1.25")
+    assert found["list"] == [1, 2] and found["bytes"] == b"\x00\xff"
+    missing = session.run("SELECT * FROM of_pandas WHERE text IS NULL").to_arrow().to_pylist()[0]
+    assert [name for name in ("share", "at", "moment", "list") if missing[name] is not None] == []
+    assert "TIME" in str(session.run("SHOW CREATE TABLE of_pandas"))
+
+
+def test_frames_of_every_kind_become_tables(session: Session) -> None:
+    given = {
+        "polars": pl.DataFrame({"id": [1, 2]}, schema={"id": pl.UInt32}),
+        "reader": pa.table({"id": [1, 2]}).to_reader(),
+        "spark": session.spark.range(1, 3),
+        "outcome": session.run("VALUES (1), (2) AS t(id)"),
+        "dictionaries": [{"id": 1}, {"id": 2, "v": "late"}],
+    }
+    for name, frame in given.items():
+        session.write(frame, f"of_{name}", create=True)
+        assert rows(session, f"SELECT id FROM of_{name} ORDER BY id") == [(1,), (2,)], name
+    assert rows(session, "SELECT v FROM of_dictionaries ORDER BY id") == [(None,), ("late",)]
+
+
+def test_keys_partitions_and_options_are_said_in_the_same_line(session: Session) -> None:
+    frame = pd.DataFrame({"id": [1, 2], "day": ["mon", "tue"], "v": ["a", "b"]})
+    said = {"primary_key": ["day", "id"], "partition_by": "day", "options": {"bucket": 1}}
+    session.write(frame, "keyed", create=True, **said)
+    text = str(session.run("SHOW CREATE TABLE keyed"))
+    assert "PARTITIONED BY (`day`)" in text and "'primary-key' = 'day,id'" in text
+    assert "`id` BIGINT NOT NULL" in text
+    # A cell that is run again says what becomes of the rows.
+    with pytest.raises(StatementError, match="exists already") as raised:
+        session.write(frame, "keyed", create=True, **said)
+    assert "mode='overwrite'" in raised.value.hint
+    session.write(frame, "keyed", mode="append", create=True, **said)
+    session.write(frame, "keyed", "overwrite", create=True, **said)
+    assert rows(session, "SELECT id, v FROM keyed ORDER BY id") == [(1, "a"), (2, "b")]
+    for wrong in ({"primary_key": "id"}, {"partition_by": []}, {"options": {"bucket": 2}}):
+        with pytest.raises(InvalidTableError, match="keyed` exists, with"):
+            session.write(frame, "keyed", "append", create=True, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("frame", "said", "error", "message"),
+    [
+        (
+            pd.DataFrame({"id": [1, None]}, dtype="Int64"),
+            {"primary_key": "id"},
+            InvalidValueError,
+            "Column `id` is NOT NULL",
+        ),
+        (pd.DataFrame({"id": [1]}), {"primary_key": "no"}, StatementError, "no"),
+        (pd.DataFrame({"id": [1]}), {"options": {"buckets": 2}}, StatementError, "buckets"),
+        (
+            pd.DataFrame({"id": [1, "two"]}),
+            {},
+            InvalidValueError,
+            r"`id` .* int \(row 1: 1\), str \(row 2: 'two'\)",
+        ),
+        (pd.DataFrame({"d": pd.to_timedelta([1], "s")}), {}, InvalidValueError, "`d` .*duration"),
+        (
+            pd.DataFrame({"p": pd.period_range("2026", periods=1, freq="M")}),
+            {},
+            InvalidValueError,
+            "`p` .*period",
+        ),
+        (
+            pd.DataFrame({"at": pd.to_datetime(["2026-01-01 00:00:00.123456789"])}),
+            {},
+            InvalidValueError,
+            "`at` .*microseconds would cut",
+        ),
+        (
+            pd.DataFrame({("a", "b"): [1]}),
+            {},
+            InvalidValueError,
+            "columns of several levels",
+        ),
+        (pd.Series([1]), {}, InvalidValueError, "A Series can't be written"),
+        ([1, 2], {}, InvalidValueError, "unless it holds dictionaries"),
+        (pd.DataFrame(), {}, InvalidValueError, "has no columns"),
+        (pd.DataFrame({"id": [1]}), {"primary_key": 5}, InvalidValueError, "`primary_key` is 5"),
+    ],
+)
+def test_what_makes_no_table_is_told_and_leaves_none(
+    session: Session, frame: object, said: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        session.write(frame, "never", create=True, **said)
+    assert not session.catalog.table_exists(paimon_magics_name("never"))
+
+
+def paimon_magics_name(name: str) -> Any:
+    from paimon_magics.statements.statement import TableName
+
+    return TableName(name, "default")
+
+
+def test_definitions_belong_to_tables_that_are_made(session: Session) -> None:
+    with pytest.raises(InvalidValueError, match="for a table that is made"):
+        session.write(PANDAS, "taken", primary_key="id")
+
+
+def test_a_named_index_is_told_of(session: Session) -> None:
+    frame = pd.DataFrame({"v": [1]}, index=pd.Index([7], name="id"))
+    notes = session.write(frame, "of_indexed", create=True).notes
+    assert notes == (
+        "The frame's index `id` was not written; frame.reset_index() makes a column of it.",
+    )
+    assert session.write(frame, "of_indexed").notes == notes
+
+
+def test_a_query_names_frames_of_pandas_polars_arrow_and_spark(session: Session) -> None:
+    frame = pd.DataFrame({"id": range(1234), "v": "x"})
+    found = session.run("SELECT count(*) AS n FROM df", frames={"df": frame})
+    assert found.to_arrow()["n"].to_pylist() == [1234]
+    assert found.notes == ("`df` is Python's variable, a pandas frame of 1,234 rows.",)
+    others = {"p": pl.DataFrame({"id": [2]}), "a": pa.table({"id": [2]})}
+    others["s"] = session.spark.range(2, 3)
+    query = "SELECT id FROM df JOIN p USING (id) JOIN a USING (id) JOIN s USING (id)"
+    assert rows(session, query, df=frame, **others) == [(2,)]
+    assert rows(session, "SELECT max(x.id) FROM df x JOIN df y ON x.id = y.id", df=frame) == [
+        (1233,)
+    ]
+    made = session.run("CREATE TABLE of_query AS SELECT id FROM df LIMIT 3", frames={"df": frame})
+    assert made.rows_written == 3 and "pandas frame" in str(made)
+    session.run("INSERT INTO of_query SELECT 100 + id FROM p", frames=others)
+    assert rows(session, "SELECT max(id) FROM of_query") == [(102,)]
+    plan = str(session.explain("SELECT * FROM df", frames={"df": frame}))
+    assert "df: Python's variable, a pandas frame of 1,234 rows" in plan
+
+
+def test_a_frame_never_hides_a_table_view_or_common_table(session: Session) -> None:
+    frame = pd.DataFrame({"id": [9]})
+    found = session.run("SELECT id FROM taken", frames={"taken": frame})
+    assert found.to_arrow()["id"].to_pylist() == [1]
+    assert found.notes == (
+        "`taken` is Paimon's table; Python's variable of that name, a pandas frame of 1 row, is "
+        "not read.",
+    )
+    session.run("CREATE OR REPLACE TEMPORARY VIEW shown AS SELECT 5 AS id")
+    assert rows(session, "SELECT id FROM shown", shown=frame) == [(5,)]
+    session.spark.catalog.dropTempView("shown")
+    assert rows(session, "WITH f AS (SELECT 6 AS id) SELECT id FROM f", f=frame) == [(6,)]
+    with pytest.raises(UnknownNameError):
+        session.run("SELECT id FROM shop.taken", frames={"taken": frame})
+
+
+def test_what_is_no_frame_is_no_table(session: Session) -> None:
+    with pytest.raises(UnknownNameError, match="numbers"):
+        session.run("SELECT * FROM numbers", frames={"numbers": [1, 2]})
+    with pytest.raises(UnknownNameError) as raised:
+        session.run("SELECT * FROM df")
+    assert "frames={'df': …}" in raised.value.hint
+    with pytest.raises(UnknownNameError) as raised:
+        session.run("SELECT * FROM prizes", frames={"prices": PANDAS})
+    assert raised.value.hint.startswith("Did you mean `prices`?")
+    with pytest.raises(UnsupportedStatementError, match="one state"):
+        session.run("SELECT * FROM df VERSION AS OF 1", frames={"df": PANDAS})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is not the one that Spark was started in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my sales.csv").write_text("id,price,day\n1,9.5,2026-11-20\n2,,2026-11-21\n")
+    (tmp_path / "list.json").write_text('[\n {"id": 1},\n {"id": 2}\n]\n')
+    (tmp_path / "lines.json").write_text('{"id": 1}\n{"id": 3}\n')
+    pd.DataFrame({"id": [4]}).to_parquet(tmp_path / "part[1].parquet")
+    return tmp_path
+
+
+def test_a_csv_file_has_the_names_and_types_of_its_content(session: Session, folder: Path) -> None:
+    found = session.run("SELECT * FROM csv.`my sales.csv` WHERE price IS NOT NULL")
+    assert found.dataframe is not None
+    assert dict(found.dataframe.dtypes) == {"id": "int", "price": "double", "day": "date"}
+    assert rows(session, "SELECT id FROM csv.`my*.csv` ORDER BY id") == [(1,), (2,)]
+    (note,) = found.notes
+    assert note.startswith("`my sales.csv` was read with names from its first line and types")
+    plain = session.run(
+        "SELECT * FROM csv.`my sales.csv` WITH ('header' = 'false', 'inferSchema' = 'false') AS s"
+    )
+    assert plain.to_arrow().num_rows == 3 and plain.notes == ()
+    (folder / "semicolons.csv").write_text("a;b\n1;2\n")
+    assert "('sep' = ';')" in session.run("SELECT * FROM csv.`semicolons.csv`").notes[1]
+    session.run(f"CREATE TABLE sales AS SELECT * FROM csv.`{folder}/my sales.csv`")
+    assert rows(session, "SELECT sum(id) FROM sales") == [(3,)]
+
+
+def test_files_of_other_formats_are_found_from_the_current_folder(
+    session: Session, folder: Path
+) -> None:
+    assert rows(session, "SELECT id FROM json.`list.json` ORDER BY id") == [(1,), (2,)]
+    assert rows(session, "SELECT id FROM json.`lines.json` ORDER BY id") == [(1,), (3,)]
+    assert rows(session, "SELECT id FROM parquet.`part[1].parquet`") == [(4,)]
+    assert rows(session, f"SELECT p.id FROM parquet.`file://{folder}/part*.parquet` p") == [(4,)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json", "orc", "text"])
+def test_a_file_that_is_not_there_is_told_with_the_nearest(
+    session: Session, folder: Path, kind: str
+) -> None:
+    with pytest.raises(UnknownNameError, match=r"no file or folder `my sale\.csv`") as raised:
+        session.run(f"SELECT * FROM {kind}.`my sale.csv`")
+    assert f"begin at {folder}" in raised.value.hint and "my sales.csv" in raised.value.hint
+    with pytest.raises(UnknownNameError, match="/nothere"):
+        session.run(f"SELECT * FROM {kind}.`file:///nothere/at/all`")
+
+
+def test_a_file_of_another_format_is_no_damaged_table(session: Session, folder: Path) -> None:
+    with pytest.raises(InvalidValueError, match=r"`my sales\.csv` can't be read as parquet"):
+        session.run("SELECT * FROM parquet.`my sales.csv`")
+
+
+def test_a_path_of_sparks_own_statements_that_is_not_there_is_no_damage(session: Session) -> None:
+    with pytest.raises(UnknownNameError, match="no file or folder"):
+        session.run("CREATE TEMPORARY VIEW v USING parquet OPTIONS (path '/nothere/at/all')")
