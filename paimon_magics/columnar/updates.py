@@ -1,15 +1,13 @@
-"""The rows of updates, before and after: which values changed, and `$binlog` as single rows."""
+"""The rows of updates, before and after: which values changed."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from paimon_magics.columnar.differences import same_rows
 
-__all__ = ["changed_columns", "single_changes"]
+__all__ = ["changed_columns"]
 
 _KIND = "rowkind"
 
@@ -28,33 +26,6 @@ def changed_columns(rows: pa.Table) -> tuple[tuple[str, ...], ...]:
     for place, row in enumerate(after.tolist()):
         found[row] = tuple(name for name in names if others[name][place])
     return tuple(found)
-
-
-def single_changes(rows: pa.Table) -> pa.Table:
-    """Rows of `$binlog` as those of `$audit_log`: an update has two, one with its first values and
-    one with its last ones."""
-    kinds: list[str] = []
-    columns: dict[str, list[object]] = {n: [] for n in rows.column_names if n != _KIND}
-    for row in rows.to_pylist():
-        sizes = {len(row[name]) for name in columns if isinstance(row[name], list)}
-        is_update = max(sizes, default=1) == 2
-        kinds += ["-U", "+U"] if is_update else [row[_KIND]]
-        for name, values in columns.items():
-            values += _values(row[name], 2 if is_update else 1)
-    arrays = [pa.array(kinds, pa.string())]
-    schema = [pa.field(_KIND, pa.string())]
-    for name, values in columns.items():
-        stored = rows.schema.field(name).type
-        data_type = stored.value_type if pa.types.is_list(stored) else stored
-        arrays.append(pa.array(values, data_type))
-        schema.append(pa.field(name, data_type))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(schema))
-
-
-def _values(stored: object, count: int) -> Sequence[object]:
-    if isinstance(stored, list):
-        return [*stored, *[None] * count][:count]
-    return [stored] * count
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -335,8 +335,8 @@ class _Names:
             yield Offer(self._literal(tag, is_text=snapshots), "tag")
         if snapshots:
             for one in self._known.snapshots(full):
-                made = datetime.datetime.fromtimestamp(one.time_ms / 1000)
-                yield Offer(str(one.id), f"{one.kind} {made:%Y-%m-%d %H:%M:%S}")
+                made = datetime.datetime.fromtimestamp(one.time_ms / 1000, tz=datetime.UTC)
+                yield Offer(str(one.id), f"{one.kind} {made:%Y-%m-%d %H:%M:%S} UTC")
 
     def _times(self, table: TableName | None) -> Iterator[Offer]:
         if self._known is not None and table is not None:

@@ -13,6 +13,7 @@ from paimon_magics.statements.names import text_literal
 __all__ = [
     "HISTORY_IN_SQL",
     "buckets_sql",
+    "changed_files_sql",
     "files_sql",
     "history_sql",
     "partitions_sql",
@@ -38,26 +39,29 @@ _OF_PARTITIONS = {
 }
 
 
-def files_sql(files: str, keys: Sequence[str]) -> str:
-    """The files of a table: `files` is its `$files`, `keys` its partition keys."""
+def files_sql(files: str, keys: Sequence[str], default_name: str) -> str:
+    """The files of a table: `files` is its `$files`, `keys` are its partition keys, `default_name`
+    is what it calls the partition of NULL."""
     names = "bucket, level, record_count, file_size_in_bytes, creation_time"
     name = "regexp_extract(file_path, '[^/]+$', 0) AS file_name"
-    return f"SELECT {_partition(keys)} AS partition, {names}, {name} FROM {files}"
+    return f"SELECT {_partition(keys, default_name)} AS partition, {names}, {name} FROM {files}"
 
 
-def buckets_sql(files: str, keys: Sequence[str], small_below_bytes: int) -> str:
+def buckets_sql(files: str, keys: Sequence[str], default_name: str, small_below_bytes: int) -> str:
     """The sums of each bucket."""
     sums = ", ".join(f"{text} AS {name}" for name, text in _SUMS.items())
     return (
-        f"SELECT {_partition(keys)} AS partition, bucket, "
+        f"SELECT {_partition(keys, default_name)} AS partition, bucket, "
         f"{sums.format(small_below_bytes=small_below_bytes)} FROM {files} "
         "GROUP BY partition, bucket ORDER BY partition, bucket"
     )
 
 
-def partitions_sql(files: str, keys: Sequence[str], small_below_bytes: int) -> str:
+def partitions_sql(
+    files: str, keys: Sequence[str], default_name: str, small_below_bytes: int
+) -> str:
     """The sums of each partition, and its share of small files."""
-    buckets = buckets_sql(files, keys, small_below_bytes).partition(" ORDER BY ")[0]
+    buckets = buckets_sql(files, keys, default_name, small_below_bytes).partition(" ORDER BY ")[0]
     sums = ", ".join(f"{text} AS {name}" for name, text in _OF_PARTITIONS.items())
     return (
         f"SELECT partition, count(*) AS bucket_count, {sums}, "
@@ -66,28 +70,61 @@ def partitions_sql(files: str, keys: Sequence[str], small_below_bytes: int) -> s
     )
 
 
-def snapshots_sql(snapshots: str) -> str:
-    """The commits of a table: `snapshots` is its `$snapshots`."""
+def snapshots_sql(snapshots: str, zone: str) -> str:
+    """The commits of a table: `snapshots` is its `$snapshots`, whose times are wall clocks of
+    `zone`."""
     return (
-        "SELECT snapshot_id, commit_kind, commit_time, delta_record_count AS rows, "
+        f"SELECT snapshot_id, commit_kind, {_instant('commit_time', zone)}, "
+        "delta_record_count AS rows, "
         "total_record_count AS total_rows, schema_id, commit_user "
         f"FROM {snapshots} ORDER BY snapshot_id DESC"
     )
 
 
-def history_sql(snapshots: str) -> str:
+def history_sql(snapshots: str, zone: str) -> str:
     """The commits of a table, as far as `$snapshots` tells who made them."""
-    return f"SELECT {', '.join(HISTORY_IN_SQL)} FROM {snapshots} ORDER BY snapshot_id DESC"
+    names = (_instant(n, zone) if n == "commit_time" else n for n in HISTORY_IN_SQL)
+    return f"SELECT {', '.join(names)} FROM {snapshots} ORDER BY snapshot_id DESC"
 
 
-def _partition(keys: Sequence[str]) -> str:
-    """A partition as `key=value/…`, of the values between braces that `$files` has."""
+def changed_files_sql(
+    files: str, keys: Sequence[str], default_name: str, before: str, after: str
+) -> str:
+    """The sums of the files that came (`added`) and went (`removed`) from the version `before` to
+    `after`, both as VERSION AS OF has them, for each partition."""
+    old, new = (
+        files_sql(f"{files} VERSION AS OF {one}", keys, default_name) for one in (before, after)
+    )
+    alone = "SELECT '{}' AS files, mine.* FROM ({}) AS mine LEFT ANTI JOIN ({}) AS other ON {}"
+    same = "mine.file_name = other.file_name"
+    return (
+        "SELECT partition, files, count(*) AS file_count, sum(record_count) AS record_count, "
+        "sum(file_size_in_bytes) AS file_size_in_bytes FROM "
+        f"({alone.format('added', new, old, same)} UNION ALL "
+        f"{alone.format('removed', old, new, same)}) "
+        "GROUP BY partition, files ORDER BY partition, files"
+    )
+
+
+def _instant(name: str, zone: str) -> str:
+    """A wall clock of `zone` as the instant that it is."""
+    moment = f"concat(CAST({name} AS STRING), {text_literal(f' {zone}')})"
+    return f"CAST({moment} AS TIMESTAMP) AS {name}"
+
+
+def _partition(keys: Sequence[str], default_name: str) -> str:
+    """A partition as `key=value/…`, of the values between braces that `$files` has; it says `null`
+    where the views, as the store, have `partition.default-name`."""
     inner = "substring(partition, 2, length(partition) - 2)"
     if not keys:
         return "''"
-    if len(keys) == 1:
-        return f"concat({text_literal(keys[0] + '=')}, {inner})"
-    values = (f"split({inner}, ', ')[{place}]" for place in range(len(keys)))
+    values = (
+        inner if len(keys) == 1 else f"split({inner}, ', ')[{place}]" for place in range(len(keys))
+    )
     heads = (text_literal(f"{'/' if place else ''}{key}=") for place, key in enumerate(keys))
-    pairs = (f"{head}, {value}" for head, value in zip(heads, values, strict=True))
+    default = text_literal(default_name)
+    pairs = (
+        f"{head}, if({value} = 'null', {default}, {value})"
+        for head, value in zip(heads, values, strict=True)
+    )
     return f"concat({', '.join(pairs)})"

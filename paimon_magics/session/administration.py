@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.coordinator.administering import Status, Transactions
 from paimon_magics.coordinator.core import Pause, Phase
 from paimon_magics.coordinator.queue_administration import WaitingInserts
@@ -89,7 +90,8 @@ class Administration:
 
     def status(self) -> Outcome:
         """Which coordinator it is, whether it takes something new, what is pending and stopped."""
-        return _outcome("STATUS", _status_lines(self._coordinator.status()))
+        zone = self._connection.zone
+        return _outcome("STATUS", _status_lines(self._coordinator.status(), zone))
 
     def transactions(self) -> Outcome:
         """The transactions that are not finished, the oldest first, with their owners.
@@ -98,7 +100,7 @@ class Administration:
         its commit is under way. Those that are `aborting` are over, and their files are removed.
         """
         rows = self.transaction_rows()
-        return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows)
+        return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows, "")
 
     def transaction_rows(self) -> pa.Table:
         """The same as an Arrow table (`TRANSACTIONS_SCHEMA`)."""
@@ -118,7 +120,7 @@ class Administration:
         if table is not None:
             full = self._connection.full_name(named(table))
             found = tuple(one for one in found if one.table == full)
-        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", _queue_rows(found))
+        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", _queue_rows(found), "")
 
     def dead_letters(self, table: str) -> Outcome:
         """The rows of small inserts that were acknowledged and could not be loaded, and why."""
@@ -129,7 +131,7 @@ class Administration:
             for one in letters
         ]
         found = pa.Table.from_pylist(rows, schema=DEAD_LETTERS_SCHEMA)
-        return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found)
+        return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found, "")
 
     def retry(self, table: str, record: int) -> Outcome:
         """Insert the rows of a dead letter anew, as they were sent. Raises InvalidValueError when
@@ -163,7 +165,7 @@ class Administration:
 
     def pause(self) -> Outcome:
         """Let nothing new begin; what has begun can still be committed."""
-        return _outcome("PAUSE", [_paused(self._coordinator.pause())])
+        return _outcome("PAUSE", [_paused(self._coordinator.pause(), self._connection.zone)])
 
     def resume(self, table: str | None = None) -> Outcome:
         """Let new things begin again; or, with a name, let a stopped table go on as it is."""
@@ -182,7 +184,7 @@ class Administration:
         The outcome says what still is. `waits` is told once how many there are to be waited for.
         """
         pending, status = self._coordinator.drain(round(seconds * 1000), waits)
-        lines = [_paused(status.pause)] if status.pause is not None else []
+        lines = [_paused(status.pause, self._connection.zone)] if status.pause is not None else []
         if not pending and not status.pending_commits:
             return _outcome("DRAIN", [*lines, "Nothing is pending."])
         count = len(pending) + len(status.pending_commits)
@@ -200,33 +202,34 @@ class Administration:
 
 
 def _outcome(kind: str, lines: list[str]) -> Outcome:
-    return Outcome(statement=kind.lower(), kind=kind, message="\n".join(lines))
+    return Outcome(statement=kind.lower(), kind=kind, message="\n".join(lines), query="")
 
 
-def _status_lines(status: Status) -> list[str]:
+def _status_lines(status: Status, zone: str) -> list[str]:
     lines = [
         f"Coordinator of {status.warehouse} at {status.address}",
         f"  {status.user} on {status.host} (process {status.process}), version {status.version}, "
-        f"since {_when(status.started_at_ms)}",
+        f"since {_when(status.started_at_ms, zone)}",
     ]
     if status.problem is not None:
         lines.append(f"  It takes nothing: {status.problem}")
     elif status.pause is not None:
-        lines.append(f"  {_paused(status.pause)}")
+        lines.append(f"  {_paused(status.pause, zone)}")
     else:
         lines.append("  It takes new transactions.")
     count = status.pending_transactions
     lines.append(f"  {_counted(count, 'transaction is', 'transactions are')} open.")
     lines += [f"  Being published: {commit}" for commit in status.pending_commits]
     for table in status.stopped_tables:
-        lines.append(f"  Stopped: {table.location}, since {_when(table.since_ms)}: {table.reason}")
+        since = _when(table.since_ms, zone)
+        lines.append(f"  Stopped: {table.location}, since {since}: {table.reason}")
     return lines
 
 
-def _paused(pause: Pause) -> str:
+def _paused(pause: Pause, zone: str) -> str:
     return (
-        f"It is paused by {pause.by or 'somebody'} since {_when(pause.since_ms)}: nothing new "
-        "begins."
+        f"It is paused by {pause.by or 'somebody'} since {_when(pause.since_ms, zone)}: "
+        "nothing new begins."
     )
 
 
@@ -276,9 +279,9 @@ def _counted(count: int, one: str, several: str) -> str:
     return f"{count:,} {one if count == 1 else several}"
 
 
-def _when(at_ms: int) -> str:
-    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
-    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
+def _when(at_ms: int, zone: str) -> str:
+    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=rules_of(zone))
+    return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
 
 
 def _now_ms() -> int:

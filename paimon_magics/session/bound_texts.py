@@ -55,8 +55,8 @@ def literal(value: object) -> str | None:
             return f"X'{value.hex()}'"
         case datetime.datetime():
             # Without a zone it is of this process's, which need not be Spark's.
-            moment = value.astimezone(datetime.UTC)
-            return f"TIMESTAMP'{moment:%Y-%m-%d %H:%M:%S.%f}Z'"
+            moment = value if value.tzinfo is not None else value.astimezone(datetime.UTC)
+            return f"TIMESTAMP'{moment.isoformat(sep=' ')}'"
         case datetime.date():
             return f"DATE'{value.isoformat()}'"
         case list():

@@ -16,8 +16,16 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.change_queries import (
+    CHANGES,
+    counts_sql,
+    grown_sql,
+    kinds_sql,
+    partition_sql,
+)
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.read_points import AtTimestamp, AtVersion
+from paimon_magics.planning.view_queries import changed_files_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
@@ -33,10 +41,9 @@ from paimon_magics.tables.system_tables import table_view
 from paimon_magics.tables.table_schemas import TableSchemas
 from paimon_magics.tables.time_travel import State, find_target
 
-__all__ = ["difference_of"]
+__all__ = ["difference_of", "overwritten_rows", "rows_of_query"]
 
 _SAMPLE = 100
-_WORDS = ("added", "removed", "changed")
 _PARTITIONS_MAX = 100
 
 
@@ -55,14 +62,6 @@ class _Side:
         return int(self.snapshot.id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """Rows with their kind in `change`; where updates have both rows, `is_paired`."""
-
-    text: str
-    keys: tuple[str, ...]
-
-
 def difference_of(connection: Connection, name: TableName, before: str, after: str) -> Report:
     """What changed from one state to another, each a snapshot, a tag or a time.
 
@@ -72,24 +71,21 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
     sides = _side(connection, table, before), _side(connection, table, after)
     gone, new = _other_files(*sides)
     counts, sample, query, note = _rows(connection, table, sides, gone, new)
-    hidden = () if table.definition.partition_keys else ("partition",)
-
+    keys = table.definition.partition_keys
+    hidden = () if keys else ("partition",)
+    default = table.definition.partition_default_name
+    versions = sides[0].version, sides[1].version
+    files_query = changed_files_sql(table_text(name, "files"), keys, default, *versions)
     sections = [
-        Section("Rows", counts, query, note=note, hidden=hidden, in_query=()),
+        Section("Rows", counts, query, note=note, hidden=hidden),
         *([sample] if sample is not None else []),
-        Section(
-            "Files",
-            _files(gone, new),
-            f"SELECT * FROM {table_text(name, 'files')} VERSION AS OF {sides[1].id}",
-            hidden=hidden,
-            in_query=(),
-        ),
+        Section("Files", _files(gone, new), files_query, hidden=hidden),
     ]
     schema = _schema_changes(connection, table, sides)
     if schema.num_rows:
-        sections.append(Section("Schema", schema, table_text(name, "schemas"), in_query=()))
-    sums = [pc.sum(counts.column(word)).as_py() or 0 for word in _WORDS]
-    rows_said = ", ".join(f"{n:,} {word}" for n, word in zip(sums, _WORDS, strict=True) if n)
+        sections.append(Section("Schema", schema, ""))
+    sums = [pc.sum(counts.column(word)).as_py() or 0 for word in CHANGES]
+    rows_said = ", ".join(f"{n:,} {word}" for n, word in zip(sums, CHANGES, strict=True) if n)
     summary = (
         f"{name}, snapshot {sides[0].id} to {sides[1].id}: "
         f"{f'rows {rows_said}' if rows_said else 'the same rows'}; "
@@ -100,15 +96,53 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
 
 
 def _side(connection: Connection, table: Table, text: str) -> _Side:
-    zone = connection.spark.conf.get("spark.sql.session.timeZone") or "UTC"
     is_time = "-" in text[1:5] and text[:4].isdigit()
-    target = find_target(table, AtTimestamp(text) if is_time else AtVersion(text), zone).target
+    point = AtTimestamp(text) if is_time else AtVersion(text)
+    target = find_target(table, point, connection.zone).target
     assert isinstance(target, State) and target.snapshot is not None
     snapshot = target.snapshot
     view = table_view(connection.catalog, table.name, int(snapshot.id))
     columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
     version = text_literal(str(snapshot.id) if is_time else text)
     return _Side(text, snapshot, version, columns, named_files(view))
+
+
+def changed_rows(
+    table: Table, before: _Side, after: _Side, gone: pa.Table, new: pa.Table
+) -> tuple[str, list[str]]:
+    """The query for the rows that differ, as `planning.change_queries` takes it, and the columns
+    that it has; `gone` and `new` are the files that only one of the two states has."""
+    shared = _shared(before.columns, after.columns)
+    touched = {*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()}
+    text = _query(table.name, before, after, table.definition, shared, sorted(touched))
+    return text, [column.name for _, column in shared]
+
+
+def overwritten_rows(
+    connection: Connection, table: Table, snapshot: str, names: Sequence[str]
+) -> str:
+    """The query for the rows that tell a snapshot from the one before, as `rowkind` and the columns
+    `names`; those that it does not have are NULL."""
+    after = _side(connection, table, snapshot)
+    columns = {column.name: column for column in after.columns}
+    if snapshot == "1":
+        changes = f"SELECT 'added' AS `change`, * FROM {_named(table.name)} VERSION AS OF 1"
+        found, is_paired = list(columns), False
+    else:
+        before = _side(connection, table, str(int(snapshot) - 1))
+        changes, found = changed_rows(table, before, after, *_other_files(before, after))
+        is_paired = table.definition.is_primary_key_table
+    types = {column.name: to_spark_sql(column.type) for column in table.definition.columns}
+    values = (
+        quoted(name)
+        if name in found
+        else f"CAST(NULL AS {types.get(name, 'BIGINT')}) AS {quoted(name)}"
+        for name in names
+    )
+    return (
+        f"SELECT rowkind, {', '.join(values)} "
+        f"FROM ({kinds_sql(changes, found, is_paired=is_paired)})"
+    )
 
 
 def _other_files(before: _Side, after: _Side) -> tuple[pa.Table, pa.Table]:
@@ -158,15 +192,17 @@ def _rows(
     gone: pa.Table,
     new: pa.Table,
 ) -> tuple[pa.Table, Section | None, str, str]:
-    """How many rows of each partition changed, some of them, the query that says which, and a note
-    on how that was found out."""
+    """How many rows of each partition changed, some of them, the query that gives the counts, and a
+    note on how that was found out."""
     before, after = sides
     definition = table.definition
     shared = _shared(before.columns, after.columns)
+    partition = _partition_text(definition)
     same_deletes = before.snapshot.index_manifest == after.snapshot.index_manifest
     if not gone.num_rows and not new.num_rows and same_deletes:
         text = _query(table.name, after, before, definition, shared, ())
-        return _no_counts(), None, text, "Both states have the same files."
+        note = "Both states have the same files."
+        return _COUNTS.empty_table(), None, counts_sql(text, partition), note
     only_grew = (
         not definition.is_primary_key_table
         and not gone.num_rows
@@ -181,40 +217,29 @@ def _rows(
             f"SELECT * FROM {_named(table.name)} WITH "
             f"('incremental-between' = '{before.id},{after.id}', {option})"
         )
-        sample = _fetched(connection, text, _SAMPLE)
-        kinds = pa.array(["+I"] * sample.num_rows, pa.string())
-        sample = sample.add_column(0, "rowkind", kinds)
+        with_kinds = text.replace("SELECT *", "SELECT '+I' AS rowkind, *", 1)
         note = "Files were only added: their rows are counted without a Spark job."
-        return _grown(new), _sample(sample, text), text, note
-    touched = sorted({*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()})
-    text = _query(table.name, before, after, definition, shared, touched)
-    return (*_compared(connection, text, definition), text, "Compared by Spark.")
-
-
-def _compared(
-    connection: Connection, text: str, definition: TableDefinition
-) -> tuple[pa.Table, Section | None]:
-    keys = [quoted(key) for key in definition.partition_keys]
-    shown = (
-        "concat_ws('/', "
-        + ", ".join(
-            f"concat('{name}=', CAST({key} AS STRING))"
-            for name, key in zip(definition.partition_keys, keys, strict=True)
-        )
-        + ")"
-        if keys
-        else "''"
-    )
-    sums = ", ".join(f"count_if(`change` = '{word}') AS {word}" for word in _WORDS)
-    counts = _fetched(
-        connection,
-        f"SELECT {shown} AS partition, {sums} FROM ({text}) GROUP BY 1 ORDER BY 1",
-        None,
-    )
+        sample = _sample(connection, f"{with_kinds} LIMIT {_SAMPLE}")
+        return _grown(new), sample, grown_sql(text, partition), note
+    text, names = changed_rows(table, before, after, gone, new)
+    counted = counts_sql(text, partition)
+    counts = rows_of_query(connection, counted)
     order = definition.primary_keys or definition.partition_keys
     by = f" ORDER BY {', '.join(map(quoted, order))}" if order else ""
-    sample = _fetched(connection, f"{text}{by}", _SAMPLE)
-    return counts, _sample(_kinds(sample), text + by) if sample.num_rows else None
+    some = f"{text}{by} LIMIT {_SAMPLE}"
+    sample = None
+    if counts.num_rows:
+        is_paired = definition.is_primary_key_table
+        sample = _sample(connection, kinds_sql(some, names, is_paired=is_paired))
+    return counts, sample, counted, "Compared by Spark."
+
+
+def _partition_text(definition: TableDefinition) -> str:
+    keys = [
+        (key, any(word in to_spark_sql(definition.column(key).type) for word in ("CHAR", "STRING")))
+        for key in definition.partition_keys
+    ]
+    return partition_sql(keys, definition.partition_default_name)
 
 
 def _query(
@@ -289,40 +314,18 @@ def _shared(before: Sequence[Column], after: Sequence[Column]) -> list[tuple[str
     return [(old[column.id], column) for column in after if column.id in old]
 
 
-def _kinds(rows: pa.Table) -> pa.Table:
-    """Rows with their kind, an update as two: before and after."""
-    kinds: list[str] = []
-    found: list[dict[str, object]] = []
-    for row in rows.to_pylist():
-        change, before = row.pop("change"), row.pop("before", None)
-        if change == "changed" and before is not None:
-            kinds += ["-U", "+U"]
-            found += [before, row]
-        else:
-            kinds.append("-D" if change == "removed" else "+I")
-            found.append(row)
-    fields = [field for field in rows.schema if field.name not in ("change", "before")]
-    table = pa.Table.from_pylist(found, schema=pa.schema(fields))
-    return table.add_column(0, "rowkind", pa.array(kinds, pa.string()))
-
-
-def _sample(rows: pa.Table, query: str) -> Section | None:
+def _sample(connection: Connection, query: str) -> Section | None:
+    rows = rows_of_query(connection, query)
     if not rows.num_rows:
         return None
-    note = f"At most {_SAMPLE} of them." if rows.num_rows >= _SAMPLE else ""
     is_paired = "-U" in rows.column("rowkind").to_pylist()
+    changes = rows.num_rows - rows.column("rowkind").to_pylist().count("-U")
+    note = f"At most {_SAMPLE} of them." if changes >= _SAMPLE else ""
     heading = "Rows that differ" + (", before (-U) and after (+U)" if is_paired else "")
-    return Section(
-        heading, rows, query, note=note,
-        changed=changed_columns(rows),
-    )  # fmt: skip
+    return Section(heading, rows, query, note=note, changed=changed_columns(rows))
 
 
-_COUNTS = pa.schema([("partition", pa.string()), *((word, pa.int64()) for word in _WORDS)])
-
-
-def _no_counts() -> pa.Table:
-    return _COUNTS.empty_table()
+_COUNTS = pa.schema([("partition", pa.string()), *((word, pa.int64()) for word in CHANGES)])
 
 
 def _grown(new: pa.Table) -> pa.Table:
@@ -365,12 +368,12 @@ def _schema_changes(connection: Connection, table: Table, sides: tuple[_Side, _S
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
 
 
-def _fetched(connection: Connection, text: str, limit: int | None) -> pa.Table:
+def rows_of_query(connection: Connection, text: str) -> pa.Table:
+    """The rows of a query on Paimon's tables."""
     (statement,) = parse_cell(text)
     assert isinstance(statement, Query), text
     frame = frame_of_query(connection, statement.text, statement.query, {})
-    outcome = Outcome(text, "SELECT", dataframe=frame)
-    return outcome.fetched(lambda frame: (frame if limit is None else frame.limit(limit)).toArrow())
+    return Outcome(text, "SELECT", dataframe=frame).to_arrow()
 
 
 def _named(name: TableName) -> str:

@@ -12,6 +12,7 @@ from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.settings import Settings
 from paimon_magics.spark.stores import OpenedStores
+from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
@@ -75,6 +76,11 @@ class Connection:
         """Let the Outcome of the statement at hand say so, once."""
         if note not in self.told:
             self.told.append(note)
+
+    @property
+    def zone(self) -> str:
+        """The session's time zone at this moment, as Arrow and Python call it."""
+        return session_zone(self.spark)
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
         """Keep the plan of a read for the next query on the same snapshot."""

@@ -322,7 +322,7 @@ def _show_partitions(
     if items is not None:
         (spec,) = partition_specs(connection, table, statement.text, [items], parameters)
     shown = [
-        partition_name(table, values)
+        partition_name(table, values, connection.zone)
         for values in list_partitions(table)
         if _matches(_partition_texts(table, values), spec)
     ]

@@ -76,7 +76,7 @@ def explanation_of(
     lines: list[str] = []
     for statement in statements:
         lines += ([""] if lines else []) + _explained(connection, statement, parameters, planned)
-    return _text(connection, text, lines)
+    return _text(connection, text, lines, query="")
 
 
 def explain_statement(
@@ -97,7 +97,7 @@ def dry_run_of(
     lines = [
         plan_without_running(connection, statement, parameters, planned) for statement in statements
     ]
-    return Outcome(text, "dry run", message="\n".join(lines))
+    return Outcome(text, "dry run", message="\n".join(lines), query="")
 
 
 def _explained(
@@ -229,7 +229,7 @@ def _query_lines(
     query: QueryText,
     parameters: Mapping[str, object],
 ) -> list[str]:
-    bound = bind(query.parameters, parameters, statement)
+    bound = bind(query.parameters, parameters, statement, connection.zone)
     lines = [f"With {bindings_text(bound)}"] if bound else []
     for found in table_reads(connection, statement, query, bound):
         lines.append(f"{found.name}: {found.road}")
@@ -393,11 +393,13 @@ def _spark_plan(frame: object, mode: str) -> list[str]:
     return captured.getvalue().rstrip().splitlines()
 
 
-def _text(connection: Connection, statement: str, lines: list[str]) -> Outcome:
+def _text(
+    connection: Connection, statement: str, lines: list[str], query: str | None = None
+) -> Outcome:
     import pyarrow as pa
 
     rows: pyarrow.Table = pa.table({"plan": pa.array(["\n".join(lines)], type=pa.string())})
-    outcome = Outcome.of_rows(connection.spark, statement, "EXPLAIN", rows)
+    outcome = Outcome.of_rows(connection.spark, statement, "EXPLAIN", rows, query)
     outcome.message = "\n".join(lines)
     return outcome
 

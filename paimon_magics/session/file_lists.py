@@ -16,7 +16,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.healths import sizes_of, sizes_sql
 from paimon_magics.session.layouts import histogram_chart, layout_of
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section
-from paimon_magics.statements.names import table_text
+from paimon_magics.statements.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.file_layouts import named_files
 from paimon_magics.tables.system_tables import table_view
@@ -58,7 +58,13 @@ def files_of(
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
     hidden = () if definition.partition_keys else ("partition",)
-    query = files_sql(table_text(name, "files"), definition.partition_keys)
+    query = files_sql(
+        table_text(name, "files"), definition.partition_keys, definition.partition_default_name
+    )
+    if partition is not None:
+        literal = text_literal(partition.strip("/"))
+        within = f"partition = {literal} OR startswith(partition, concat({literal}, '/'))"
+        query = f"SELECT * FROM ({query}) WHERE {within}"
     section = Section(
         "", files, query, _FILES_SHOWN,
         charts=(chart,) if chart.bars else (), hidden=hidden,

@@ -43,7 +43,7 @@ def write_frame_to(
     except PaimonMagicsError as error:
         error.statement = error.position = None  # there is no text that a place could be shown in
         raise
-    outcome.statement = f"write({name}, mode={mode!r})"
+    outcome.statement, outcome.query = f"write({name}, mode={mode!r})", ""
     outcome.notes = (*outcome.notes, *notes_on(frame))
     return outcome
 

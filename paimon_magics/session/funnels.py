@@ -54,7 +54,7 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
                 f"`{statement.text.split()[0].upper()}` reads no table that files are left out of.",
                 hint="%paimon explain SELECT …; other statements: %%paimon --explain.",
             )
-    bound = bind(query.parameters, parameters, statement.text)
+    bound = bind(query.parameters, parameters, statement.text, connection.zone)
     reads = table_reads(connection, statement.text, query, bound)
     text = with_values(statement.text, bound)
     left = sum(read.funnel[-1].files for read in reads if read.funnel)
@@ -65,12 +65,14 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
         if reads
         else "The query reads no table."
     )
-    notes = [f"With {bindings_text(bound)}."] if bound else []
+    notes = []
+    if bound:
+        notes.append(f"With {bindings_text(bound)}, the query is:\n    {text}")
     notes.append("Spark's own plan: %%paimon --explain")
-    return Report("FUNNEL", summary, tuple(_section(read, text) for read in reads), tuple(notes))
+    return Report("FUNNEL", summary, tuple(map(_section, reads)), tuple(notes))
 
 
-def _section(read: TableRead, query: str) -> Section:
+def _section(read: TableRead) -> Section:
     rows = [
         {
             "step": one.step,
@@ -85,7 +87,7 @@ def _section(read: TableRead, query: str) -> Section:
     charts = (Chart("Files left after each step", bars),) if bars else ()
     note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.road, *read.conditions))
     found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
-    return Section(read.name, found, query, charts=charts, note=note, in_query=())
+    return Section(read.name, found, "", charts=charts, note=note)
 
 
 def _amount(one: FunnelStep) -> str:

@@ -12,6 +12,7 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.short_texts import shortened
+from paimon_magics.session.given_times import columns_in_zone, value_in_zone
 from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.types import arrow_schema
 
@@ -20,21 +21,23 @@ __all__ = ["given_table"]
 _SHOWN_MAX = 40
 
 
-def given_table(rows: Any, definition: TableDefinition) -> Any:
+def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
     """Rows as an Arrow table whose columns are some of the table's, by name: all of them for rows
-    in tuples or lists. Raises InvalidValueError, and UnknownNameError for a key that no column has.
+    in tuples or lists. Times are those of a session of `zone` (`given_times`).
+
+    Raises InvalidValueError, and UnknownNameError for a key that no column has.
     """
     import pyarrow as pa
 
     module = type(rows).__module__.partition(".")[0]
-    if isinstance(rows, pa.Table):
-        return rows
     if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if module == "pandas" and hasattr(rows, "columns"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
-    if module == "polars" and hasattr(rows, "to_arrow"):
-        return rows.to_arrow()
+        rows = pa.Table.from_batches([rows])
+    elif module == "pandas" and hasattr(rows, "columns"):
+        rows = pa.Table.from_pandas(rows, preserve_index=False)
+    elif module == "polars" and hasattr(rows, "to_arrow"):
+        rows = rows.to_arrow()
+    if isinstance(rows, pa.Table):
+        return columns_in_zone(rows, arrow_schema(definition), zone)
     if isinstance(rows, Mapping):
         rows = [rows]
     if not _is_row(rows):
@@ -54,7 +57,8 @@ def given_table(rows: Any, definition: TableDefinition) -> Any:
     schema = arrow_schema(definition)
     fields = [schema.field(name).with_nullable(True) for name in names]
     arrays = [
-        _array(values, field, definition) for values, field in zip(columns, fields, strict=True)
+        _array([value_in_zone(value, field.type, zone) for value in values], field, definition)
+        for values, field in zip(columns, fields, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 

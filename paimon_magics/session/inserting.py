@@ -83,7 +83,7 @@ def insert_rows(
     """
     check_wait(wait)
     table = _loaded(connection, name)
-    given = given_table(rows, table.definition)
+    given = given_table(rows, table.definition, connection.zone)
     inserts = _taker(connection, table)
     if inserts is None:
         if label is not None:
@@ -138,7 +138,7 @@ def run_insert_statement(
         version=version_of(identity_of(prepared.table), prepared.table.definition),
     )
     outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
-    outcome.statement = insert.text
+    outcome.statement, outcome.query = insert.text, None
     return outcome
 
 
@@ -159,6 +159,7 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
     told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
     return Outcome(
         statement=f"flush({name})",
+        query="",
         kind="FLUSH",
         table=str(name),
         snapshot_id=snapshot_id,
@@ -283,6 +284,7 @@ def _outcome(
     notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
     return Outcome(
         statement=f"insert({name})",
+        query="",
         kind="INSERT INTO",
         table=str(name),
         snapshot_id=snapshot_id if is_visible else None,

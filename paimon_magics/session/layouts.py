@@ -56,6 +56,7 @@ class Layout:
     name: str
     table: TableName
     partition_keys: tuple[str, ...]
+    default_partition: str
     snapshot_id: int | None
     data: pa.Table
     rules: LayoutRules
@@ -67,7 +68,9 @@ class Layout:
     def sql(self) -> str:
         """The query that shows the sums of each bucket."""
         files = table_text(self.table, "files")
-        return buckets_sql(files, self.partition_keys, self.rules.small_below_bytes)
+        return buckets_sql(
+            files, self.partition_keys, self.default_partition, self.rules.small_below_bytes
+        )
 
     @property
     def small_share(self) -> float:
@@ -116,10 +119,13 @@ class Layout:
         """One line: what there is."""
         at = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
         f = self.figures
+        # Of a key that lies in several runs one row counts, and files have all of them.
+        is_merged = self.rules.is_primary_key_table and f.run_count_max > 1
+        rows = count_text(f.rows, "stored row" if is_merged else "row")
         return (
             f"{self.name}, {at}: {count_text(f.partitions, 'partition')}, "
             f"{count_text(f.cells, 'bucket')}, {count_text(f.files, 'file')}, "
-            f"{count_text(f.rows, 'row')}, {size_text(f.total_bytes)}; "
+            f"{rows}, {size_text(f.total_bytes)}; "
             f"{count_text(f.small_files, 'small file')} "
             f"(below {size_text(self.rules.small_below_bytes)})"
         )
@@ -158,7 +164,8 @@ def layout_of(catalog: Catalog, name: TableName, shown: str) -> Layout:
             f"`{name}` has no files of its own.", hint="Name the table without `$…`."
         )
     view = table_view(catalog, name)
-    rules = LayoutRules.of(catalog.load(name).definition)
+    definition = catalog.load(name).definition
+    rules = LayoutRules.of(definition)
     files = layout_files(view)
     found = cells(files, rules.small_below_bytes)
     snapshot_id = None if view.snapshot is None else int(view.snapshot["id"])
@@ -166,7 +173,10 @@ def layout_of(catalog: Catalog, name: TableName, shown: str) -> Layout:
     keys = tuple(view.partition_keys)
     figures = _figures(files, found, rules)
     full = replace(name, catalog=None)
-    return Layout(shown, full, keys, snapshot_id, found, rules, figures, histogram, files)
+    return Layout(
+        shown, full, keys, definition.partition_default_name, snapshot_id, found, rules, figures,
+        histogram, files,
+    )  # fmt: skip
 
 
 def histogram_chart(histogram: SizeHistogram, name: str) -> Chart:

@@ -7,15 +7,21 @@ on equal data.
 from __future__ import annotations
 
 import html
+import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.python_values import python_values
+from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import StatementError
+from paimon_magics.session.pandas_frames import pandas_frame
 from paimon_magics.session.text import render_html, render_text
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
+from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.variants import with_json_texts
 
 if TYPE_CHECKING:
@@ -38,7 +44,9 @@ class Outcome:
     - `snapshot_id`, `commit_kind`: the commit's; None where the statement made none.
     - `rows_written`, `files_written`: what a write put into files.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
+    - `query`: the SQL that gives the rows, where it is not the statement; "" where none does.
     - `in_query`: the columns that `sql` gives, where it does not give all that are shown.
+    - `zone`: the session's time zone when the statement ran, in which instants are shown.
     - `message`: what is shown in place of rows; `notes`: what else a reader should know, below.
     """
 
@@ -54,9 +62,15 @@ class Outcome:
     message: str = ""
     notes: tuple[str, ...] = ()
     display_rows: int = 20
+    query: str | None = None
     in_query: tuple[str, ...] | None = None
+    zone: str = ""
     _page: Any = field(default=None, repr=False, compare=False)
     _is_released: bool = field(default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.dataframe is not None and not self.zone:
+            self.zone = session_zone(self.dataframe.sparkSession)
 
     @classmethod
     def of_rows(
@@ -65,11 +79,13 @@ class Outcome:
         statement: str,
         kind: str,
         rows: pyarrow.Table,
+        query: str | None = None,
         in_query: tuple[str, ...] | None = None,
     ) -> Outcome:
         """An outcome whose rows are here already; showing them runs no job."""
-        made = cls(statement, kind, dataframe=spark.createDataFrame(rows), in_query=in_query)
-        made.display_rows, made._page = max(rows.num_rows, 1), rows
+        frame = frame_of_rows(spark, rows)
+        made = cls(statement, kind, dataframe=frame, query=query, in_query=in_query)
+        made.display_rows, made._page = max(rows.num_rows, 1), in_zone(rows, made.zone)
         return made
 
     def release(self) -> None:
@@ -85,24 +101,39 @@ class Outcome:
 
     @property
     def sql(self) -> str:
-        """The statement behind it."""
-        return self.statement.strip().rstrip(";")
+        """The statement that gives these rows when it is run again; "" where none does."""
+        text = self.statement if self.query is None else self.query
+        return text.strip().rstrip(";")
 
     def to_arrow(self) -> pyarrow.Table:
-        """All rows as an Arrow table in this process's memory. Raises JobError and the like."""
+        """All rows as an Arrow table in this process's memory; instants have the session's zone.
+        Raises JobError and the like."""
         return self.fetched(lambda frame: frame.toArrow())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas DataFrame in this process's memory."""
-        return self.fetched(lambda frame: frame.toPandas())
+        """All rows as a pandas DataFrame in this process's memory, with the dtypes of
+        `pandas_frames`: nullable ones, by which no value changes."""
+        return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame in this process's memory."""
+        """All rows as a polars DataFrame in this process's memory. Polars knows zones by name and
+        whole hours; instants of a zone such as `+05:30` are in UTC."""
         import polars
 
-        frame = polars.from_arrow(self.to_arrow())
+        rows = self.to_arrow()
+        if not self.zone.endswith((":00", *string.ascii_letters)):
+            rows = in_zone(rows, UTC)
+        frame = polars.from_arrow(rows)
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries of Python's values; instants are in the session's zone."""
+        rows = self.to_arrow()
+        columns = [python_values(column) for column in rows.columns]
+        return [
+            dict(zip(rows.column_names, row, strict=True)) for row in zip(*columns, strict=True)
+        ]
 
     def page(self) -> pyarrow.Table:
         """The first `display_rows` rows and one more, fetched once by one Spark job."""
@@ -138,13 +169,16 @@ class Outcome:
 
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
         """What `fetch` makes of the frame, whose jobs end with it; a VARIANT is a text of JSON in
-        it. Raises errors of ours."""
+        it, and an Arrow table has its instants in the session's zone. Raises errors of ours."""
+        import pyarrow as pa
+
         frame = self._rows()
         try:
             with cancellable(frame.sparkSession):
-                return fetch(with_json_texts(frame))
+                found = fetch(with_json_texts(frame))
         except Exception as error:
             raise translate(error, statement=self.statement) from error
+        return in_zone(found, self.zone) if isinstance(found, pa.Table) else found
 
     def _rows(self) -> DataFrame:
         if self._is_released:

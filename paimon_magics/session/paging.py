@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from paimon_magics.columnar.looking import kinds_of, looked_at
 from paimon_magics.errors import StatementError
-from paimon_magics.planning.looks import Kind, Look, condition_sql, look_sql
+from paimon_magics.planning.looks import ColumnKind, Look, condition_sql, look_sql
 from paimon_magics.statements.names import quoted
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class Page:
 class Rows(Protocol):
     """Something that has pages. `kinds` says what can be asked of each column."""
 
-    kinds: dict[str, Kind]
+    kinds: dict[str, ColumnKind]
 
     def page(self, look: Look, offset: int, count: int) -> Page:
         """At most `count` rows. Raises InvalidValueError and what Spark raises."""
 
     def sql(self, look: Look) -> str:
-        """The query that gives these rows."""
+        """The query that gives these rows; "" where none does."""
 
 
 class ArrowRows:
@@ -83,7 +83,7 @@ class QueryRows:
 
     def __init__(self, outcome: Outcome) -> None:
         self._outcome = weakref.ref(outcome)
-        self._statement = outcome.sql
+        self._query, self._given = outcome.sql, outcome.in_query
         first = outcome.page()
         self.kinds = kinds_of(first.schema)
         self._window: tuple[Look, int, pa.Table] = Look(), 0, first
@@ -105,7 +105,7 @@ class QueryRows:
 
     def sql(self, look: Look) -> str:
         """See Rows."""
-        return look_sql(self._statement, look, self.kinds)
+        return look_sql(self._query, look, self.kinds, self._given)
 
     def _fetched(self, look: Look, offset: int, count: int) -> pa.Table:
         outcome = self._outcome()

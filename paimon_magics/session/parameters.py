@@ -6,9 +6,11 @@ import datetime
 import decimal
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant
+from paimon_magics.session.given_times import instant
 
 __all__ = ["bind"]
 
@@ -22,9 +24,15 @@ _FOUR_DIGITS_FROM = 1000
 _MISSING = ("NAType", "NaTType")
 
 
-def bind(names: Sequence[str], values: Mapping[str, object], statement: str) -> dict[str, object]:
-    """The values of `names`; raises UnknownNameError for a missing one, InvalidValueError for what
-    Spark can't bind (a DataFrame, a dict, a function, …)."""
+def bind(
+    names: Sequence[str], values: Mapping[str, object], statement: str, zone: str
+) -> dict[str, object]:
+    """The values of `names`; a `datetime` without a zone is the wall clock of the session's `zone`
+    (Spark alone would take it for one of this process's).
+
+    Raises UnknownNameError for a missing one, InvalidValueError for what Spark can't bind (a
+    DataFrame, a dict, a function, …).
+    """
     bound: dict[str, object] = {}
     for name in names:
         if name not in values:
@@ -55,8 +63,20 @@ def bind(names: Sequence[str], values: Mapping[str, object], statement: str) -> 
                 statement=statement,
                 position=_position(statement, name),
             )
-        bound[name] = value
+        bound[name] = _in_zone(value, zone)
     return bound
+
+
+def _in_zone(value: object, zone: str) -> object:
+    match value:
+        case datetime.datetime():
+            moment = instant(value, zone)
+            with suppress(OverflowError):  # beyond the first or last year
+                return moment.astimezone(datetime.UTC)
+            return moment
+        case list():
+            return [_in_zone(one, zone) for one in value]
+    return value
 
 
 def _is_shifted(value: Any) -> bool:

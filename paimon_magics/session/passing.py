@@ -81,7 +81,7 @@ def pass_to_spark(
             target = replace(new_name, database=new_name.database or name.database)
             _refuse_shadow(connection, statement, target, statement.name_position)
     query = _whole(statement)
-    bound = bind(query.parameters, parameters, statement.text)
+    bound = bind(query.parameters, parameters, statement.text, connection.zone)
     held = HeldSnapshots(connection.committer)
     try:
         with cancellable(connection.spark):  # commands of Spark's run at once

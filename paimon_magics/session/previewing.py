@@ -39,9 +39,11 @@ def preview_of(
 ) -> Outcome:
     """A row for each partition that the statements would take rows from, the largest first.
 
-    Nothing is written. Only a dynamic overwrite runs its query, to learn the partitions that it
-    writes. Raises UnsupportedStatementError for a statement that takes nothing away by its nature
-    (a query, a definition), and what planning it raises.
+    Nothing is written, and no SQL is offered: the statement would do what is only shown here. Only
+    a dynamic overwrite runs its query, to learn the partitions that it writes.
+
+    Raises UnsupportedStatementError for a statement that takes nothing away by its nature (a query,
+    a definition), and what planning it raises.
     """
     import pyarrow as pa
 
@@ -52,7 +54,9 @@ def preview_of(
         rows += [
             {
                 "table": str(table.name),
-                "partition": partition_name(table, size.partition) if size.partition else "",
+                "partition": partition_name(table, size.partition, connection.zone)
+                if size.partition
+                else "",
                 "files": size.files,
                 "bytes": size.size_bytes,
                 "rows": size.rows,
@@ -70,7 +74,7 @@ def preview_of(
         ]
     )
     outcome = Outcome.of_rows(
-        connection.spark, text, "preview", pa.Table.from_pylist(rows, schema=schema)
+        connection.spark, text, "preview", pa.Table.from_pylist(rows, schema=schema), query=""
     )
     outcome.notes = tuple(lines)
     return outcome

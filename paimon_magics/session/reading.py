@@ -84,7 +84,7 @@ def frame_of_query(
 ) -> DataFrame:
     """The lazy frame of a query inside `statement`, with `include_buffer` together with rows that
     are acknowledged and not loaded. Raises errors with positions in it."""
-    bound = bind(query.parameters, parameters, statement)
+    bound = bind(query.parameters, parameters, statement, connection.zone)
     held = HeldSnapshots(connection.committer)
     try:
         frame = frame_of_views(
@@ -237,17 +237,13 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     point = read_point(read_options(dict(relation.options)))
     if isinstance(point, Latest):
         return None
-    target = find_target(_table_of(connection, relation), point, _zone(connection)).target
+    target = find_target(_table_of(connection, relation), point, connection.zone).target
     if not isinstance(target, State):
         raise InvalidValueError(
             f"`{relation.name}` tells of one state, not of changes.",
             hint="Name a snapshot, a tag or a time.",
         )
     return None if target.snapshot is None else int(target.snapshot.id)
-
-
-def _zone(connection: Connection) -> str:
-    return connection.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
 
 def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) -> str:
@@ -260,7 +256,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
     """View and frame of what is read, kept for the next query on the same snapshot."""
     table = _table_of(connection, relation)
     kind = view_named(relation.name.system_table)
-    zone = _zone(connection)
+    zone = connection.zone
     for _ in range(_READS_MAX):
         found_point = _resolved(table, relation, zone)
         key = (
@@ -363,7 +359,7 @@ def _read(
 def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, DataRead]:
     """How a table or data system table is read."""
     table = _table_of(connection, relation)
-    zone = _zone(connection)
+    zone = connection.zone
     read = _read(connection, table, relation, zone, _resolved(table, relation, zone))
     return _plan(connection, table, read), read
 

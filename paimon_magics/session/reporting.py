@@ -15,7 +15,7 @@ from paimon_magics.session.funnels import funnel_of
 from paimon_magics.session.naming import named
 from paimon_magics.session.profiling import Effort, profile_of
 from paimon_magics.session.queue_view import queue_of
-from paimon_magics.session.reports import Report
+from paimon_magics.session.reports import Report, told_in_zone
 from paimon_magics.session.timelines import timeline_of
 from paimon_magics.statements.statement import TableName
 
@@ -24,19 +24,20 @@ __all__ = ["Reporting"]
 
 @short_errors
 class Reporting:
-    """Each is a Report: `.data` is an Arrow table, `.sql` the query behind it."""
+    """Each is a Report: `.data` is an Arrow table, `.sql` the query that gives it, "" where none
+    does. Instants are in the session's zone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def snapshots(self, name: str) -> Report:
         """A table's commits, newest first, of which two can be compared. Without a Spark job."""
-        return timeline_of(self._connection, self._table(name), name)
+        return self._told(timeline_of(self._connection, self._table(name), name))
 
     def diff(self, name: str, before: str, after: str) -> Report:
         """What tells one state from another: rows, files and schema. Each is a snapshot, a tag, or
         a time as `2026-01-31 12:00:00`."""
-        return difference_of(self._connection, self._table(name), before, after)
+        return self._told(difference_of(self._connection, self._table(name), before, after))
 
     def changes(self, name: str, start: str | None = None, end: str | None = None) -> Report:
         """The changes after `start` up to `end`, two snapshots or two tags, with what was before an
@@ -44,19 +45,19 @@ class Reporting:
         full = self._full(name)
         if start is None or end is None:
             start, end = latest_range(self._connection, full)
-        return changes_of(self._connection, full, start, end)
+        return self._told(changes_of(self._connection, full, start, end))
 
     def files(self, name: str, partition: str | None = None) -> Report:
         """The data files of a table, or of a partition as `day=2026-11-20`."""
-        return files_of(self._connection, self._table(name), name, partition)
+        return self._told(files_of(self._connection, self._table(name), name, partition))
 
     def partitions(self, name: str) -> Report:
         """The partitions of a table, with their share of small files."""
-        return partitions_of(self._connection, self._table(name), name)
+        return self._told(partitions_of(self._connection, self._table(name), name))
 
     def profile(self, name: str, effort: Effort = Effort.NEEDED) -> Report:
         """NULLs, bounds and distinct values of each column; by at most one Spark job."""
-        return profile_of(self._connection, self._table(name), name, effort)
+        return self._told(profile_of(self._connection, self._table(name), name, effort))
 
     def explain(
         self,
@@ -67,11 +68,14 @@ class Reporting:
     ) -> Report:
         """Which files a query leaves out, step by step. Runs nothing."""
         with self._connection.naming(frames):
-            return funnel_of(self._connection, text, dict(parameters or {}))
+            return self._told(funnel_of(self._connection, text, dict(parameters or {})))
 
     def queue(self) -> Report:
         """The coordinator, open transactions, and what waits of small inserts."""
-        return queue_of(Administration(self._connection))
+        return self._told(queue_of(Administration(self._connection)))
+
+    def _told(self, report: Report) -> Report:
+        return told_in_zone(report, lambda: self._connection.zone)
 
     def _full(self, name: str) -> TableName:
         return self._connection.full_name(named(name))

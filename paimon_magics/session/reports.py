@@ -7,16 +7,18 @@ it as a page and as a widget.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.looking import kinds_of
+from paimon_magics.columnar.time_zones import in_zone
 from paimon_magics.planning.looks import Look, look_sql
 from paimon_magics.session.text import render_text
 
-__all__ = ["Action", "Bar", "Chart", "Report", "Section", "Shape", "bar_lines"]
+__all__ = ["Action", "Bar", "Chart", "Report", "Section", "Shape", "bar_lines", "told_in_zone"]
 
 _SHOWN = 20
 _BAR = 24
@@ -31,8 +33,8 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: what it is of, how long it is, the amount in words, and the kind that colours it (a
-    letter or two, which is shown as well)."""
+    """One bar: what it is of, how long it is (a column below zero is drawn downwards), the amount
+    in words, and the kind that colours it (a letter or two, which is shown as well)."""
 
     label: str
     value: float
@@ -61,8 +63,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table of a report. `query` is the query, or the table, whose rows it has. `changed` names
-    for each row the columns whose value is another than in the row before, of an update's rows.
+    """A table of a report. `query` is the query, or the table, whose rows it has, "" where no SQL
+    gives them. `changed` names for each row the columns whose value is another than in the row
+    before, of an update's rows.
 
     `in_query` names the columns that the query gives, where it does not give all.
     `shown` columns are in the text; the others, of times and paths, differ from run to run, or are
@@ -81,6 +84,11 @@ class Section:
     only_live: bool = False
     hidden: tuple[str, ...] = ()
     in_query: tuple[str, ...] | None = None
+
+    @property
+    def sql(self) -> str:
+        """The query that gives the rows; "" where none does."""
+        return look_sql(self.query, Look(), kinds_of(self.rows.schema), self.in_query)
 
     def text_rows(self) -> pa.Table:
         """The rows with the columns that stay the same from run to run."""
@@ -131,8 +139,8 @@ class Report:
 
     @property
     def sql(self) -> str:
-        """The query that gives them."""
-        return look_sql(self.sections[0].query, Look(), {}) if self.sections else ""
+        """The query that gives them; "" where none does."""
+        return self.sections[0].sql if self.sections else ""
 
     def __str__(self) -> str:
         kept = [section for section in self.sections if not section.only_live]
@@ -141,6 +149,30 @@ class Report:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
+    """The report, and those that come of it, with instants in what `zone` gives at that moment."""
+    now = zone()
+
+    def anew() -> Report | None:
+        assert report.refresh is not None
+        found = report.refresh()
+        return None if found is None else told_in_zone(found, zone)
+
+    def asked(run: Callable[..., Report]) -> Callable[..., Report]:
+        return lambda *given: told_in_zone(run(*given), zone)
+
+    sections = tuple(
+        replace(
+            section,
+            rows=in_zone(section.rows, now),
+            actions=tuple(replace(one, run=asked(one.run)) for one in section.actions),
+        )
+        for section in report.sections
+    )
+    refresh = None if report.refresh is None else anew
+    return replace(report, sections=sections, refresh=refresh)
 
 
 def bar_lines(chart: Chart) -> list[str]:

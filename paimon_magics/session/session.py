@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import (
     InvalidValueError,
     JobError,
@@ -18,8 +19,10 @@ from paimon_magics.errors import (
     SetupError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.looks import limited_sql
 from paimon_magics.planning.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.administration import Administration
+from paimon_magics.session.bound_texts import with_values
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.definitions import run_definition
 from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
@@ -39,6 +42,7 @@ from paimon_magics.session.layouts import Layout, layout_of
 from paimon_magics.session.naming import named
 from paimon_magics.session.new_tables import WantedTable, write_to_new
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
@@ -359,8 +363,8 @@ class Session:
         self._check_open()
         full = self._connection.full_name(named(name))
         rows = history(self._connection.catalog.load(full))
-        query = history_sql(table_text(full, "snapshots"))
-        return Outcome.of_rows(self.spark, query, "HISTORY", rows, HISTORY_IN_SQL)
+        query = history_sql(table_text(full, "snapshots"), process_zone())
+        return Outcome.of_rows(self.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
 
     def layout(self, name: str) -> Layout:
         """How a table lies in partitions and buckets: rows, bytes and files of each, small files,
@@ -455,11 +459,17 @@ class Session:
                     parameters,
                     include_buffer=include_buffer,
                 )
+                text = statement.text
+                if parameters and statement.query.parameters:
+                    names = statement.query.parameters
+                    text = with_values(text, bind(names, parameters, text, connection.zone))
                 return Outcome(
                     statement.text,
                     "SELECT",
                     dataframe=frame,
                     display_rows=connection.settings.display_rows,
+                    # What is not loaded yet is in no table.
+                    query="" if include_buffer else text,
                 )
             case Insert():
                 return run_insert_statement(connection, statement, parameters, wait)
@@ -507,6 +517,8 @@ def _limited(outcome: Outcome, limit: int) -> Outcome:
         seconds=outcome.seconds,
         display_rows=max(outcome.display_rows, limit),
         notes=outcome.notes,
+        query=limited_sql(outcome.sql, limit),
+        zone=outcome.zone,
     )
 
 

@@ -1,4 +1,8 @@
-"""A page of rows as plain text and as static HTML."""
+"""A page of rows as plain text and as static HTML.
+
+Both are kept in a notebook, so they are bounded: by rows, and by characters for wide rows. What is
+left out is said under the rows.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ import datetime
 import decimal
 import html
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.columnar.python_values import python_values
+from paimon_magics.columnar.time_zones import is_ambiguous, zones_of
+from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.short_texts import shortened
 
 if TYPE_CHECKING:
@@ -21,16 +29,19 @@ __all__ = [
     "shown_value",
     "shown_values",
     "type_text",
+    "zones_text",
 ]
 
 _WIDTH_MAX = 60
+_KEPT_ROWS_MAX = 1_000
+_KEPT_CHARACTERS_MAX = 100_000
+"""A notebook has this much of one result at most, as text and as HTML each."""
 
 
 def render_text(page: pyarrow.Table, rows_max: int) -> str:
     """The first `rows_max` rows of `page` in columns, and whether more follow."""
     names = page.column_names
-    rows = _rows(page, rows_max)
-    cells = [[cut_text(value) for value in row] for row in rows]
+    cells = _rows(page, rows_max)
     right = [is_number(field.type) for field in page.schema]
     widths = [
         max([len(cut_text(name)), *(len(row[position]) for row in cells)])
@@ -41,7 +52,7 @@ def render_text(page: pyarrow.Table, rows_max: int) -> str:
         lines.append(_line([cut_text(name) for name in names], widths, right))
         lines.append("  ".join("-" * width for width in widths))
         lines += [_line(row, widths, right) for row in cells]
-    lines.append(_footer(page, rows_max))
+    lines.append(_footer(page, rows_max, len(cells) if names else None))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -49,11 +60,9 @@ def render_html(page: pyarrow.Table, rows_max: int) -> str:
     """The same as an HTML table without scripts; numbers stand to the right."""
     sides = ["right" if is_number(field.type) else "left" for field in page.schema]
     head = _html_cells("th", page.column_names, sides)
-    body = "".join(
-        f"<tr>{_html_cells('td', [cut_text(value) for value in row], sides)}</tr>"
-        for row in _rows(page, rows_max)
-    )
-    footer = html.escape(_footer(page, rows_max))
+    rows = _rows(page, rows_max)
+    body = "".join(f"<tr>{_html_cells('td', row, sides)}</tr>" for row in rows)
+    footer = html.escape(_footer(page, rows_max, len(rows) if page.column_names else None))
     return (
         f'<table style="margin-left:0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         f"<p>{footer}</p>"
@@ -68,19 +77,26 @@ def _html_cells(tag: str, texts: list[str], sides: list[str]) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """One value as text: NULL, ISO dates and times, `0x…` for binary, JSON for nested values."""
+    """One value as text: NULL, ISO dates and times, `0x…` for binary, JSON for nested values.
+
+    An instant is the wall clock of its zone. In the hour that comes twice when summer time ends,
+    its offset stands behind it: two instants never look alike.
+    """
     match value:
         case None:
             return "NULL"
         case bool():
             return "true" if value else "false"
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case bytes():
             return "0x" + value.hex()
         case decimal.Decimal():
             return f"{value:f}"
         case datetime.datetime():
             text = value.replace(tzinfo=None).isoformat(sep=" ")
-            return text.rstrip("0").rstrip(".") if "." in text else text
+            offset = value.isoformat(sep=" ")[len(text) :] if is_ambiguous(value) else ""
+            return (text.rstrip("0").rstrip(".") if "." in text else text) + offset
         case dict() | list() | tuple():
             return json.dumps(_jsonable(value), ensure_ascii=False)
         case _:
@@ -88,34 +104,48 @@ def shown_value(value: Any) -> str:
 
 
 def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
-    shown = page.slice(0, rows_max)
-    columns = [[shown_value(value) for value in shown_values(column)] for column in shown.columns]
-    return [list(row) for row in zip(*columns, strict=True)] if columns else []
+    """The cells of the first rows: as many as are wanted, and as a notebook keeps."""
+    shown = page.slice(0, min(rows_max, _KEPT_ROWS_MAX))
+    columns = [
+        [cut_text(shown_value(value)) for value in shown_values(column)] for column in shown.columns
+    ]
+    rows: list[list[str]] = []
+    kept = 0
+    for row in zip(*columns, strict=True):
+        kept += sum(map(len, row))
+        if rows and kept > _KEPT_CHARACTERS_MAX:
+            break
+        rows.append(list(row))
+    return rows
 
 
 def shown_values(column: pyarrow.ChunkedArray) -> list[Any]:
-    """The values as Python's; dates and times beyond its year 9999 as Arrow's text."""
-    try:
-        return column.to_pylist()  # type: ignore[no-any-return]
-    except (OverflowError, ValueError):
-        return [str(value) if value.is_valid else None for value in column.cast("string")]
+    """The values as Python's (`columnar.python_values`), which `shown_value` makes texts of."""
+    return python_values(column)
 
 
-def _footer(page: pyarrow.Table, rows_max: int) -> str:
-    """How many rows there are, and in which zone instants are shown (Spark's session zone)."""
+def _footer(page: pyarrow.Table, rows_max: int, kept: int | None) -> str:
+    """How many rows there are, how many of them are `kept`, where those are not all that are to be
+    shown, and in which zone instants are shown (Spark's session zone)."""
     found = page.num_rows
-    if found > rows_max:
+    if kept is not None and kept < min(found, rows_max):
+        of_all = f" of {found:,}" if found <= rows_max else f" of more than {rows_max:,}"
+        count = f"the first {count_text(kept, 'row')}{of_all}"
+        count += ", more than a notebook should keep; .to_pandas() has all of them"
+    elif found > rows_max:
         count = "the first row" if rows_max == 1 else f"the first {rows_max} rows"
         count += "; more follow"
     else:
         count = "1 row" if found == 1 else f"{found} rows"
-    zones: dict[str, list[str]] = {}
-    for column in page.schema:
-        zone = getattr(column.type, "tz", None)
-        if zone is not None:
-            zones.setdefault(zone, []).append(f"`{column.name}`")
-    zones = {zone: list(dict.fromkeys(names)) for zone, names in zones.items()}
-    return "; ".join([count, *(f"{', '.join(names)} in {zone}" for zone, names in zones.items())])
+    return "; ".join([count, *zones_text(page.schema)])
+
+
+def zones_text(schema: pyarrow.Schema) -> list[str]:
+    """In which zone the instants of which columns are shown: one text for each zone."""
+    return [
+        f"{', '.join(f'`{name}`' for name in names)} in {zone}"
+        for zone, names in zones_of(schema).items()
+    ]
 
 
 def cut_text(text: str) -> str:
@@ -167,6 +197,8 @@ def type_text(data_type: pyarrow.DataType) -> str:
         return f"DECIMAL({data_type.precision}, {data_type.scale})"
     if types.is_timestamp(data_type):
         return "TIMESTAMP" if data_type.tz else "TIMESTAMP_NTZ"
+    if types.is_duration(data_type):
+        return "INTERVAL DAY TO SECOND"
     if types.is_map(data_type):
         return f"MAP<{type_text(data_type.key_type)}, {type_text(data_type.item_type)}>"
     if types.is_list(data_type) or types.is_large_list(data_type):
@@ -179,14 +211,20 @@ def type_text(data_type: pyarrow.DataType) -> str:
 def _jsonable(value: Any) -> Any:
     match value:
         case dict():
-            return {str(key): _jsonable(item) for key, item in value.items()}
+            return {_key_text(key): _jsonable(item) for key, item in value.items()}
         case list() if value and all(isinstance(i, tuple) and len(i) == 2 for i in value):
             return {shown_value(key): _jsonable(item) for key, item in value}  # a map
         case list() | tuple():
             return [_jsonable(item) for item in value]
+        case float() if not math.isfinite(value):
+            return shown_value(value)  # JSON has no form for it
         case None | bool() | int() | float() | str():
             return value
         case decimal.Decimal():
             return f"{value:f}"
         case _:
             return shown_value(value)
+
+
+def _key_text(key: Any) -> str:
+    return key if isinstance(key, str) else shown_value(key)

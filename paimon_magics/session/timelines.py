@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.view_queries import snapshots_sql
 from paimon_magics.session.changing import changes_of
@@ -36,20 +37,21 @@ def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
     bars = tuple(
         Bar(
             str(one["snapshot_id"]),
-            abs(one["rows"] or 0),
+            one["rows"] or 0,
             f"{one['commit_kind']}, {count_text(one['rows'] or 0, 'row')}",
             _LETTERS.get(one["commit_kind"], "?"),
         )
         for one in reversed(newest)
     )
     legend = ", ".join(f"{_LETTERS.get(kind, '?')} {kind}" for kind in sorted(kinds))
-    chart = Chart(f"Rows of each commit ({legend}), by snapshot", bars, Shape.COLUMNS)
+    chart = Chart(f"Rows added or removed by each commit ({legend})", bars, Shape.COLUMNS)
     actions = (
         Action("Compare the two", 2, lambda rows: difference_of(connection, name, *_ends(rows))),
         Action("Changes between", 2, lambda rows: changes_of(connection, name, *_ends(rows))),
     )
+    query = snapshots_sql(table_text(name, "snapshots"), process_zone())
     section = Section(
-        "", found, snapshots_sql(table_text(name, "snapshots")), _SHOWN, in_query=_IN_SQL,
+        "", found, query, _SHOWN, in_query=_IN_SQL,
         actions=actions if found.num_rows > 1 else (), charts=(chart,) if bars else (),
     )  # fmt: skip
     return Report("TIMELINE", summary, (section,))

@@ -68,7 +68,7 @@ def planned_call(
 ) -> tuple[PlannedCall, TableName]:
     """What a CALL asks for, and the full name of its table."""
     names = [a.value.name for a in statement.arguments if isinstance(a.value, Parameter)]
-    bound = bind(names, parameters, statement.text)
+    bound = bind(names, parameters, statement.text, connection.zone)
     planned = plan_call(statement, bound, connection.settings.catalog_name)
     try:
         name = named(planned.table)

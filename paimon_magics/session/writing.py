@@ -162,7 +162,7 @@ def prepare_insert(
     if frame is None:
         frame = frame_of_query(connection, insert.text, insert.source, parameters)
     sources = match_columns(insert, definition, frame.columns)
-    bound = bind(insert.source.parameters, parameters, insert.text)
+    bound = bind(insert.source.parameters, parameters, insert.text, connection.zone)
     constants = _constants(connection, definition, static, bound, insert.text)
     assert set(constants) == {
         column.name
@@ -277,7 +277,7 @@ def partition_specs(
         named = dict.fromkeys(
             name for sql in static.values() for name in bind_parameters(Cursor(sql, tokenize(sql)))
         )
-        bound = bind(tuple(named), parameters, statement)
+        bound = bind(tuple(named), parameters, statement, connection.zone)
         values = _constants(connection, table.definition, static, bound, statement)
         result.append(tuple(values.items()))
     return tuple(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import signal
 import threading
@@ -16,11 +17,13 @@ from typing import Literal
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from paimon_magics.columnar.time_zones import is_ambiguous, rules_of
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import is_connect, watched
+from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.statements.names import quoted
-from paimon_magics.statements.queries import merging_places
+from paimon_magics.statements.queries import merging_places, parameter_ranges
 from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
@@ -64,9 +67,14 @@ def query_frame(
         replacements += [(TextRange(at, at), " ") for at in _blanks(statement, query)]
     for reference, view in views:
         replacements += replacements_for(reference, view)
+    twice = _that_come_twice(spark, parameters)
+    for place, name in parameter_ranges(statement) if twice else ():
+        if name in twice and _is_kept(place.start, query):
+            replacements.append((place, twice[name]))
     text = rewrite(statement, query.range, replacements)
+    arguments = {name: value for name, value in parameters.items() if name not in twice}
     try:
-        return spark.sql(text.text, args=dict(parameters) or None)
+        return spark.sql(text.text, args=arguments or None)
     except Exception as error:
         raise translate(
             error,
@@ -76,14 +84,34 @@ def query_frame(
         ) from error
 
 
+def _that_come_twice(spark: SparkSession, parameters: Mapping[str, object]) -> dict[str, str]:
+    """Literals for the instants among the values whose wall clock comes twice in the session's
+    zone: Spark puts a wall clock without its offset in place of a marker, which is the first."""
+    moments = {
+        name: value
+        for name, value in parameters.items()
+        if isinstance(value, datetime.datetime) and value.tzinfo is not None
+    }
+    if not moments:
+        return {}
+    rules = rules_of(session_zone(spark))
+    return {
+        name: f"TIMESTAMP'{value.isoformat(sep=' ')}'"
+        for name, value in moments.items()
+        if is_ambiguous(value.astimezone(rules))
+    }
+
+
 def _blanks(statement: str, query: QueryText) -> list[int]:
+    return [place for place in merging_places(statement) if _is_kept(place, query)]
+
+
+def _is_kept(place: int, query: QueryText) -> bool:
+    """Whether a place of the statement is in the query that Spark gets."""
     kept = query.range
-    return [
-        place
-        for place in merging_places(statement)
-        if kept.start <= place < kept.end
-        and not any(cut.start <= place < cut.end for cut in query.cuts)
-    ]
+    return kept.start <= place < kept.end and not any(
+        cut.start <= place < cut.end for cut in query.cuts
+    )
 
 
 def is_temporary_view(spark: SparkSession, name: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
+from paimon_magics.columnar.time_zones import UTC, is_ambiguous, rules_of
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.tables.catalog import Table
@@ -42,14 +43,25 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
     return sorted(found, key=lambda values: [(v is None, str(v)) for v in values])
 
 
-def partition_name(table: Table, values: tuple[Any, ...]) -> str:
-    """A partition as Spark's SHOW PARTITIONS writes it: `dt=2024-01-01/hh=1`, `dt=null`."""
+def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> str:
+    """A partition as Spark's SHOW PARTITIONS writes it: `dt=2024-01-01/hh=1`, `dt=null`; instants
+    are in `zone`."""
     keys = table.definition.partition_keys
     return "/".join(
         f"{_escaped(key)}="
-        f"{_escaped(partition_value_text(value, table.definition.column(key).type))}"
+        f"{_escaped(_value_in_zone(value, table.definition.column(key).type, zone))}"
         for key, value in zip(keys, values, strict=True)
     )
+
+
+def _value_in_zone(value: Any, data_type: DataType, zone: str) -> str:
+    if getattr(data_type, "name", "") != "TIMESTAMP_LTZ" or value is None:
+        return partition_value_text(value, data_type)
+    if hasattr(value, "to_local_date_time"):
+        value = value.to_local_date_time()
+    moment = value.replace(tzinfo=datetime.UTC).astimezone(rules_of(zone))
+    text = partition_value_text(moment, data_type)
+    return text + (moment.isoformat()[-6:] if is_ambiguous(moment) else "")
 
 
 def partition_value_text(value: Any, data_type: DataType) -> str:

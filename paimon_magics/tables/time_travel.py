@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
 from paimon_magics.planning.read_points import (
     AtSnapshot,
@@ -159,7 +159,7 @@ def moment_ms(text: str, zone: str) -> int:
         hour, minute, second = (int(part) for part in (match[2] or "0:0:0").split(":"))
         millis = int((match[3] or ".0")[1:].ljust(3, "0")[:3])
         local = datetime.datetime(
-            year, month, day, hour, minute, second, millis * 1000, ZoneInfo(zone)
+            year, month, day, hour, minute, second, millis * 1000, rules_of(zone)
         )
     except ValueError:
         raise InvalidValueError(
@@ -211,7 +211,7 @@ class _Finder:
             return found
         earliest = self._earliest()
         since = "" if earliest is None else f"; its first snapshot is of {self._shown(earliest)}"
-        return self._refuse(f"has no snapshot at or before {_utc(time_ms)}{since}")
+        return self._refuse(f"has no snapshot at or before {self._time(time_ms)}{since}")
 
     def between(self, point: Between) -> Target:
         start, end = self.tag(point.start), self.tag(point.end)
@@ -271,8 +271,8 @@ class _Finder:
             return _NOTHING
         if end < start:
             raise InvalidValueError(
-                f"The changes of `{self._table.name}` can't end at {_utc(end)}, before their start "
-                f"at {_utc(start)}.",
+                f"The changes of `{self._table.name}` can't end at {self._time(end)}, before "
+                f"their start at {self._time(start)}.",
                 hint="Give the earlier time first.",
             )
         if start == end or start > self.latest.time_millis or end < earliest.time_millis:
@@ -386,7 +386,11 @@ class _Finder:
         return time if isinstance(time, int) else moment_ms(time, self._zone)
 
     def _shown(self, snapshot: Any) -> str:
-        return _utc(snapshot.time_millis)
+        return self._time(snapshot.time_millis)
+
+    def _time(self, time_ms: int) -> str:
+        moment = datetime.datetime.fromtimestamp(time_ms / 1000, rules_of(self._zone))
+        return f"{moment:%Y-%m-%d %H:%M:%S} {self._zone}"
 
 
 _PERIODS = {
@@ -416,8 +420,3 @@ def _auto_time(name: str, pattern: str) -> datetime.datetime | None:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d+", text) is not None
-
-
-def _utc(time_ms: int) -> str:
-    moment = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

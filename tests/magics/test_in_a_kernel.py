@@ -51,7 +51,7 @@ def kernel(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kernel]:
     folder = tmp_path_factory.mktemp("kernel")
-    kernel = Kernel(folder)
+    kernel = Kernel(folder, TZ="Europe/Berlin")
     try:
         kernel.run("%load_ext paimon_magics\nimport paimon_magics")
         kernel.run(CONNECT[request.param])
@@ -100,6 +100,25 @@ def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | Non
 
     done = kernel.execute(code, meanwhile=press)
     return done, time.monotonic() - pressed[0], opened[0]
+
+
+def test_times_are_those_of_the_zone_in_the_environment(kernel: Kernel) -> None:
+    query = "SELECT TIMESTAMP'2026-10-25 01:30Z' AS at, array(TIMESTAMP'2026-07-01 00:00Z') AS a"
+    shown = kernel.run(f"%%paimon\n{query}").displays[-1]
+    assert "2026-10-25 02:30:00+01:00" in shown["text/plain"]
+    assert '["2026-07-01 02:00:00"]' in shown["text/plain"]
+    assert shown["text/plain"].endswith("1 row; `at`, `a` in Europe/Berlin")
+    assert "in Europe/Berlin" in shown["text/html"]
+    kernel.run("import datetime; at = datetime.datetime(2026, 7, 1, 2)")
+    bound = kernel.run("%%paimon\nSELECT :at = TIMESTAMP'2026-07-01 00:00Z' AS same").displays[-1]
+    assert bound["text/plain"].endswith("true\n1 row")
+    assert "in Europe/Berlin" in kernel.run("%paimon history t").displays[-1]["text/plain"]
+    # What `$snapshots` has is a wall clock of the process: the SQL beside the view takes it back.
+    code = "h = paimon_magics.active_session().history('t')\n" + (
+        "paimon_magics.active_session().run(h.sql).data['commit_time'].to_pylist() "
+        "== h.data['commit_time'].to_pylist()"
+    )
+    assert kernel.run(code).displays[-1]["text/plain"] == "True"
 
 
 @pytest.mark.parametrize("code", [INSERT, SELECT], ids=["INSERT", "SELECT"])

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
-from paimon_magics.planning.looks import Condition, Kind, Look, Order, look_sql
+from paimon_magics.planning.looks import (
+    ColumnKind,
+    Condition,
+    Kind,
+    Look,
+    Order,
+    limited_sql,
+    look_sql,
+)
 
 KINDS = {
-    "id": Kind.NUMBER,
-    "it`em": Kind.TEXT,
-    "good": Kind.BOOLEAN,
-    "day": Kind.DATE,
-    "at": Kind.TIME,
-    "tags": Kind.OTHER,
+    "id": ColumnKind(Kind.INTEGER),
+    "part": ColumnKind(Kind.DECIMAL),
+    "f": ColumnKind(Kind.FLOAT),
+    "d": ColumnKind(Kind.DOUBLE),
+    "it`em": ColumnKind(Kind.TEXT),
+    "good": ColumnKind(Kind.BOOLEAN),
+    "day": ColumnKind(Kind.DATE),
+    "at": ColumnKind(Kind.INSTANT, ZoneInfo("Europe/Berlin")),
+    "seen": ColumnKind(Kind.WALL_CLOCK),
+    "tags": ColumnKind(Kind.OTHER),
 }
 
 
@@ -26,7 +40,30 @@ KINDS = {
         (Condition("it`em", "contains", " x"), "contains(`it``em`, ' x')"),
         (Condition("good", "<>", "TRUE"), "`good` <> true"),
         (Condition("day", "<", "2026-01-31"), "`day` < DATE '2026-01-31'"),
-        (Condition("at", "<", "2026-01-31"), "`at` < TIMESTAMP '2026-01-31 00:00:00'"),
+        (Condition("at", "<", "2026-01-31"), "`at` < TIMESTAMP '2026-01-31 00:00:00+01:00'"),
+        (Condition("at", "=", "2026-07-01T12:00Z"), "`at` = TIMESTAMP '2026-07-01 14:00:00+02:00'"),
+        # The hour that comes twice: the first one, as Spark reads it, unless its offset is there.
+        (
+            Condition("at", "=", "2026-10-25 02:30:00"),
+            "`at` = TIMESTAMP '2026-10-25 02:30:00+02:00'",
+        ),
+        (
+            Condition("at", "=", "2026-10-25 02:30:00+01:00"),
+            "`at` = TIMESTAMP '2026-10-25 02:30:00+01:00'",
+        ),
+        # The hour that is left out: an hour later, as Spark reads it.
+        (
+            Condition("at", "=", "2026-03-29 02:30:00"),
+            "`at` = TIMESTAMP '2026-03-29 03:30:00+02:00'",
+        ),
+        (
+            Condition("seen", "=", "2026-03-29 02:30:00"),
+            "`seen` = TIMESTAMP_NTZ '2026-03-29 02:30:00'",
+        ),
+        (Condition("f", "=", "1.1"), "`f` = CAST('1.1' AS FLOAT)"),
+        (Condition("f", "<>", "nan"), "`f` <> CAST('NaN' AS FLOAT)"),
+        (Condition("d", "=", "1.1"), "`d` = 1.1D"),
+        (Condition("d", "<", "-inf"), "`d` < CAST('-Infinity' AS DOUBLE)"),
         (Condition("tags", "is null", "x"), "`tags` IS NULL"),
         (Condition("id", "is not null"), "`id` IS NOT NULL"),
     ],
@@ -47,9 +84,19 @@ def test_a_condition_has_a_literal_of_its_columns_type(condition: Condition, sql
             "SELECT * FROM shop.t$files ORDER BY `id` DESC NULLS LAST, `day` ASC NULLS LAST",
         ),
         ("SHOW TABLES", Look(), "SHOW TABLES"),
-        ("SHOW TABLES", Look((Order("id"),)), "SHOW TABLES; ORDER BY `id` ASC NULLS LAST"),
+        ("SHOW TABLES", Look((Order("id"),)), ""),
         ("", Look(), ""),
-        ("", Look((Order("id"),)), "ORDER BY `id` ASC NULLS LAST"),
+        ("", Look((Order("id"),)), ""),
+        (
+            "SELECT 1 -- one",
+            Look((Order("id"),)),
+            "SELECT * FROM (SELECT 1 -- one\n) ORDER BY `id` ASC NULLS LAST",
+        ),
+        (
+            "-- one\nSELECT 1",
+            Look((Order("id"),)),
+            "SELECT * FROM (-- one\nSELECT 1\n) ORDER BY `id` ASC NULLS LAST",
+        ),
         ("selection", Look(), "SELECT * FROM selection"),
         ("shop.`a b$files`", Look(), "SELECT * FROM shop.`a b$files`"),
     ],
@@ -63,8 +110,17 @@ def test_a_look_is_a_query_around_the_rows(rows: str, look: Look, sql: str) -> N
     [
         (Look((Order("idd"),)), UnknownNameError, "Did you mean `id`?"),
         (Look((Order("tags"),)), InvalidValueError, "can't be sorted by `tags`"),
-        (Look(conditions=(Condition("id", "=", "1 OR 1=1"),)), InvalidValueError, "12.5"),
+        (Look(conditions=(Condition("id", "=", "1 OR 1=1"),)), InvalidValueError, "as: 42"),
         (Look(conditions=(Condition("id", "=", "NaN"),)), InvalidValueError, "`NaN` is no value"),
+        (Look(conditions=(Condition("id", "=", "1e300"),)), InvalidValueError, "as: 42"),
+        (Look(conditions=(Condition("part", "=", "1,5"),)), InvalidValueError, "as: 12.50"),
+        (Look(conditions=(Condition("f", "=", "1,5"),)), InvalidValueError, "as: 12.5, 1e-3, NaN"),
+        (Look(conditions=(Condition("at", "=", "now"),)), InvalidValueError, "12:00:00+01:00"),
+        (
+            Look(conditions=(Condition("seen", "=", "2026-01-31 12:00:00Z"),)),
+            InvalidValueError,
+            "as: 2026-01-31 12:00:00",
+        ),
         (Look(conditions=(Condition("id", "contains", "1"),)), InvalidValueError, "asked with"),
         (Look(conditions=(Condition("good", "=", "yes"),)), InvalidValueError, "true"),
         (Look(conditions=(Condition("day", "=", "today"),)), InvalidValueError, "2026-01-31"),
@@ -77,3 +133,16 @@ def test_what_makes_no_sense_is_answered_with_the_next_step(
     with pytest.raises(error) as raised:
         look_sql("t", look, KINDS)
     assert said in raised.value.text()
+
+
+def test_what_a_query_does_not_give_is_said_and_not_asked_for() -> None:
+    kinds = {name: KINDS[name] for name in ("id", "day", "good")}
+    rows, given = "SELECT id, day FROM t", ("id", "day")
+    assert look_sql(rows, Look(), kinds, given) == f"-- without `good`: no table has that\n{rows}"
+    assert look_sql(rows, Look((Order("good"),)), kinds, given) == ""
+    assert look_sql(rows, Look(), kinds, ()) == ""
+
+
+def test_the_first_rows_of_a_query_are_a_query() -> None:
+    assert limited_sql("SELECT 1", 5) == "SELECT * FROM (SELECT 1) LIMIT 5"
+    assert limited_sql("SHOW TABLES", 5) == ""

@@ -25,14 +25,15 @@ DAY, AT, UTC = datetime.date, datetime.datetime, datetime.UTC
 )
 def test_days_that_pyspark_would_shift_are_refused(value: datetime.date) -> None:
     with pytest.raises(InvalidValueError, match="by another calendar") as error:
-        bind(["day"], {"day": value}, "SELECT :day")
+        bind(["day"], {"day": value}, "SELECT :day", "UTC")
     assert error.value.position == 7
     assert "CAST(:day AS" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("value", [DAY(1000, 1, 1), AT(1582, 10, 15), DAY(9999, 12, 31)])
 def test_later_days_are_bound(value: datetime.date) -> None:
-    assert bind(["day"], {"day": value}, "SELECT :day") == {"day": value}
+    meant = value.replace(tzinfo=UTC) if isinstance(value, AT) else value
+    assert bind(["day"], {"day": value}, "SELECT :day", "UTC") == {"day": meant}
 
 
 @pytest.mark.spark

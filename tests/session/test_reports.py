@@ -96,9 +96,6 @@ def test_two_states_of_a_table_with_keys_differ_in_rows(lake: Session) -> None:
         ("+I", "tue", 3, "cake"),
     ]
     assert sample.changed == ((), ("item",), (), ())
-    assert sorted(row["change"] for row in lake.run(report.sql).to_arrow().to_pylist()) == [
-        "added", "added", "changed"
-    ]  # fmt: skip
 
 
 def test_what_was_dropped_is_removed(lake: Session) -> None:
@@ -131,7 +128,9 @@ def test_changes_are_rows_with_their_kind(lake: Session) -> None:
     assert "%paimon diff default.orders 1..2 shows" in report.notes[0]
     assert lake.run(report.sql).to_arrow().num_rows == 3
     everything = lake.reports.changes("orders$binlog")
-    assert everything.data.num_rows == 6
+    assert everything.data.num_rows == 7
+    assert rows(everything)[-1][:3] == ("-D", "tue", 3), "an overwrite took it"
+    assert "Snapshot 4 is an overwrite" in everything.notes[0]
     assert everything.data.schema.field("item").type == "string"
 
 
@@ -190,10 +189,11 @@ def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
     query = "SELECT *, ':n' AS `:n`, 1-:n AS m, :at AS a, :x AS x FROM orders WHERE day = :day"
     report = lake.reports.explain(query, values)
     said = ":n = (-1), :at = DATE'2026-01-02', :x = array((1.5D), (2.5D)), :day = 'sun'"
-    assert f"With {said}." in report.notes
+    told, _, with_values = report.notes[0].partition("\n")
+    assert told == f"With {said}, the query is:"
     assert f"With {said}" in str(lake.explain(query, values))
-    assert "':n' AS `:n`, 1-(-1) AS m" in report.sql
-    assert lake.run(report.sql).to_arrow().schema == lake.run(query, values).to_arrow().schema
+    assert "':n' AS `:n`, 1-(-1) AS m" in with_values
+    assert lake.run(with_values).to_arrow().schema == lake.run(query, values).to_arrow().schema
     assert [row[:2] for row in rows(report)] == [("all files", 2), ("partitions", 0)]
     assert report.summary == "1 table; 0 of 2 files would be read"
     assert "Files are chosen by day = 'sun'." in report.sections[0].note
@@ -227,36 +227,11 @@ def test_what_can_not_be_shown_is_answered_with_the_next_step(
     assert said in raised.value.text()
 
 
-def test_the_sql_of_a_view_gives_its_rows(lake: Session) -> None:
-    lake.run("CREATE TABLE `a``b.c` (d DATE, `r n` STRING, k INT) PARTITIONED BY (d, `r n`)")
-    lake.run("INSERT INTO `a``b.c` VALUES (DATE'2026-01-02', 'x', 1), (NULL, 'y', 2)")
-    lake.run("INSERT INTO `a``b.c` VALUES (DATE'2026-01-02', 'x', 3)")
-    for name in ("orders", "logs", "`a``b.c`"):
-        health = lake.health(name)
-        for view, data in (
-            (lake.layout(name), lake.layout(name).data),
-            (health, health.partitions),
-            (lake.reports.partitions(name), lake.reports.partitions(name).data),
-            (lake.reports.files(name), lake.reports.files(name).data),
-        ):
-            found = lake.run(view.sql).to_arrow()
-            names = [one for one in data.column_names if not one.endswith("_time")]
-            assert [one for one in found.column_names if not one.endswith("_time")] == names
-            shown = [str(tuple(row.values())) for row in found.select(names).to_pylist()]
-            expected = [str(tuple(row.values())) for row in data.select(names).to_pylist()]
-            default = "__DEFAULT_PARTITION__"  # `$files` has null for it
-            assert sorted(shown) == sorted(one.replace(default, "null") for one in expected)
-        for view in (lake.reports.snapshots(name), lake.history(name)):
-            assert lake.run(view.sql).to_arrow().num_rows == view.data.num_rows
-        assert lake.run(lake.reports.profile(name).sql).to_arrow().num_rows == 1
-
-
 def test_a_history_is_sorted_in_sql_by_what_the_query_has(lake: Session) -> None:
     outcome = lake.history("orders")
     assert outcome.data.column("snapshot_id").to_pylist() == [4, 3, 2, 1]
     rows = rows_of(outcome)
     by_kind = rows.sql(Look((Order("commit_kind"),)))
+    assert by_kind.startswith("-- without `user`, `notebook`, `engine`, ")
     assert lake.run(by_kind).to_arrow().column("commit_kind")[0].as_py() == "APPEND"
-    by_user = rows.sql(Look((Order("user"), Order("snapshot_id"))))
-    assert by_user.startswith("-- by `user`, too, which the query does not have\n")
-    assert lake.run(by_user).to_arrow().column("snapshot_id").to_pylist() == [1, 2, 3, 4]
+    assert rows.sql(Look((Order("user"), Order("snapshot_id")))) == ""

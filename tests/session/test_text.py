@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 from paimon_magics.session.text import render_html, render_text, shown_value
+
+BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,17 @@ from paimon_magics.session.text import render_html, render_text, shown_value
         (datetime.datetime(2026, 11, 20, 1, 2, 3), "2026-11-20 01:02:03"),
         (datetime.datetime(2026, 11, 20, 1, 2, 3, 500_000), "2026-11-20 01:02:03.5"),
         (datetime.date(2026, 11, 20), "2026-11-20"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        # Only the hour that comes twice has its offset behind it.
+        (datetime.datetime(2026, 7, 1, 12, tzinfo=BERLIN), "2026-07-01 12:00:00"),
+        (datetime.datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN), "2026-10-25 02:30:00+02:00"),
+        (
+            datetime.datetime(2026, 10, 25, 2, 30, 0, 500_000, tzinfo=BERLIN, fold=1),
+            "2026-10-25 02:30:00.5+01:00",
+        ),
+        ({}, "{}"),
+        ({datetime.date(2026, 1, 2): float("inf")}, '{"2026-01-02": "Infinity"}'),
         ({"a": [1, None]}, '{"a": [1, null]}'),
         ([("k", decimal.Decimal("1.50"))], '{"k": "1.50"}'),
     ],
@@ -76,3 +90,35 @@ def test_a_wide_value_is_cut_and_a_line_break_is_shown() -> None:
     assert shown.startswith("a\\nbxxx")
     assert shown.endswith("…")
     assert len(shown) == 60
+
+
+def test_a_float_is_shown_with_its_own_digits() -> None:
+    numbers = pa.array([1.1, 16777216.0, float("nan"), None], pa.float32())
+    nested = pa.array([[1.1, None], [], None, [0.1]], pa.list_(pa.float32()))
+    page = pa.table({"f": numbers, "a": nested, "d": pa.array([1.1, 0.1, 1e300, 0.0])})
+    lines = [line.split() for line in render_text(page, 20).splitlines()[2:6]]
+    assert [line[0] for line in lines] == ["1.1", "16777216.0", "NaN", "NULL"]
+    assert [line[1:-1] for line in lines] == [["[1.1,", "null]"], ["[]"], ["NULL"], ["[0.1]"]]
+
+
+def test_the_zone_of_nested_instants_is_named() -> None:
+    berlin = pa.timestamp("us", "Europe/Berlin")
+    nested = pa.struct([("at", pa.map_(pa.string(), pa.list_(berlin)))])
+    page = pa.table({"n": pa.array([{"at": [("x", [0])]}], nested)})
+    text = render_text(page, 20)
+    assert '{"at": {"x": ["1970-01-01 01:00:00"]}}' in text
+    assert text.endswith("1 row; `n` in Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "kept"), [(1, 20_000, "1,000 rows"), (400, 900, "4 rows")]
+)
+def test_a_notebook_keeps_so_much_and_is_told_what_is_left_out(
+    columns: int, rows: int, kept: str
+) -> None:
+    page = pa.table({f"c{place}": ["x" * 90] * rows for place in range(columns)})
+    for shown in (render_text(page, rows), render_html(page, rows)):
+        assert len(shown) < 500_000
+        assert f"the first {kept} of {rows:,}, more than a notebook should keep" in shown
+        assert ".to_pandas() has all of them" in shown
+    assert f"of more than {rows - 1:,}, more" in render_text(page, rows - 1)

@@ -34,7 +34,9 @@ def cells_of(rows: list[tuple[str, int]]) -> pa.Table:
 
 def test_the_text_names_table_snapshot_sums_and_the_largest_buckets(layout: Layout) -> None:
     text = str(layout)
-    assert text.startswith("default.t, snapshot 8: 3 partitions, 12 buckets, 40 files, 200 rows, ")
+    assert text.startswith(
+        "default.t, snapshot 8: 3 partitions, 12 buckets, 40 files, 200 stored rows, "
+    )
     assert "day=2026-11-20       0" in text
     assert "12 rows" not in text
     assert "2 more buckets with fewer bytes" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports import Action, Bar, Chart, Report, Section, Shape
 from paimon_widgets.assets import WIDGET
+from paimon_widgets.charts import chart_svg
 from paimon_widgets.report_view import ReportView, outcome_bundle, report_bundle
 from tests.widgets.pages import Reader
 
@@ -87,6 +89,28 @@ def test_the_page_is_static_whole_and_escaped() -> None:
     assert bundle["text/plain"] == str(report())
 
 
+def test_columns_of_less_than_nothing_are_drawn_downwards() -> None:
+    bars = (Bar("1", 1000, "1,000", "A"), Bar("2", -1000, "-1,000", "O"), Bar("3", 0, "0"))
+    drawn = chart_svg(Chart("Rows", bars, Shape.COLUMNS))
+    columns = re.findall(r'<rect x="\d+" y="([\d.]+)" width="20" height="([\d.]+)"', drawn)
+    places = [(float(y), float(height)) for y, height in columns]
+    (up, up_height), (down, down_height), (none, none_height) = places
+    assert up_height == down_height > 40
+    assert up + up_height == down, "both begin at the line of nothing"
+    assert none_height == 2 and abs(none - down) <= 2
+    assert 'width="86" height="1"' in drawn, "which is drawn"
+    assert chart_svg(Chart("Rows", bars[:1], Shape.COLUMNS)).count("<rect") == 1
+
+
+def test_what_no_sql_gives_offers_none() -> None:
+    one = Report("T", "t", (Section("", ROWS, "SHOW TABLES"),))
+    view = ReportView(one)
+    assert view.sql == "SHOW TABLES"
+    answer = paged(view, orders=[{"column": "id", "descending": True}])
+    assert answer["sql"] == view.sql == "", "SHOW can't be sorted in SQL"
+    assert answer["page"]["rows"][0][0] == "49"
+
+
 def test_the_browser_gets_one_page_and_never_more() -> None:
     view = ReportView(report())
     sheet = view.report["sheets"][0]
@@ -120,7 +144,7 @@ def test_what_can_not_be_asked_is_answered_in_words_and_changes_nothing() -> Non
     view = ReportView(report())
     wrong = [{"column": "id", "operator": "=", "text": "many"}]
     assert paged(view, conditions=wrong)["problem"] == (
-        "`many` is no value of column `id`. Write it as: 12.5"
+        "`many` is no value of column `id`. Write it as: 42"
     )
     assert view.sql == "SELECT * FROM shop.t$files"
 

@@ -58,23 +58,33 @@ def _bars(chart: Chart, colours: dict[str, str]) -> str:
 
 
 def _columns(chart: Chart, colours: dict[str, str]) -> str:
+    """Columns from a line of nothing upwards, and downwards where an amount is negative."""
     bars = chart.bars[-_COLUMNS_MAX:]
-    most = max(bar.value for bar in bars) or 1
+    most, least = (max(0.0, *(sign * bar.value for bar in bars)) for sign in (1, -1))
+    scale = _HEIGHT_PX / ((most + least) or 1)
+    zero = 16 + scale * most  # where nothing is, from the top
+    bottom = zero + max(2.0, scale * least) + (14 if least else 0)
     lines = []
+    if least:
+        width = len(bars) * _COLUMN_PX + 8
+        lines.append(f'<rect x="0" y="{zero:.1f}" width="{width}" height="1" fill="{_PLAIN}"/>')
     for place, bar in enumerate(bars):
         x = place * _COLUMN_PX + 4
-        height = max(2.0, _HEIGHT_PX * bar.value / most)
+        height = max(2.0, scale * abs(bar.value))
+        is_down = bar.value < 0
+        top = zero if is_down else zero - height
+        letter = top + height + 12 if is_down else top - 4
         middle = x + (_COLUMN_PX - 6) / 2
         lines.append(
-            f'<rect x="{x}" y="{16 + _HEIGHT_PX - height:.1f}" width="{_COLUMN_PX - 6}" '
+            f'<rect x="{x}" y="{top:.1f}" width="{_COLUMN_PX - 6}" '
             f'height="{height:.1f}" fill="{_colour(bar, colours)}">'
             f"<title>{html.escape(f'{bar.label}: {bar.amount}')}</title></rect>"
-            f'<text x="{middle}" y="{12 + _HEIGHT_PX - height:.1f}" text-anchor="middle">'
+            f'<text x="{middle}" y="{letter:.1f}" text-anchor="middle">'
             f"{html.escape(bar.kind)}</text>"
-            f'<text x="{middle}" y="{30 + _HEIGHT_PX}" text-anchor="middle">'
+            f'<text x="{middle}" y="{bottom + 14:.1f}" text-anchor="middle">'
             f"{html.escape(bar.label)}</text>"
         )
-    return _svg(chart.title, len(bars) * _COLUMN_PX + 8, _HEIGHT_PX + 36, lines)
+    return _svg(chart.title, len(bars) * _COLUMN_PX + 8, round(bottom) + 20, lines)
 
 
 def _svg(title: str, width: int, height: int, lines: list[str]) -> str:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import html
 
 from paimon_magics.session.reports import Report, Section
-from paimon_magics.session.text import cut_text, is_number, shown_value, shown_values
+from paimon_magics.session.text import (
+    cut_text,
+    is_number,
+    shown_value,
+    shown_values,
+    zones_text,
+)
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.static_pages import Cell, code, paragraph, table
 
@@ -50,8 +56,10 @@ def _section(section: Section) -> str:
         ]
         parts.append(table(rows.column_names, lines))
         left_out = rows.num_rows - shown.num_rows
-        if left_out > 0:
-            parts.append(paragraph(f"{left_out:,} more rows"))
+        said = [f"{left_out:,} more rows"] if left_out > 0 else []
+        said += zones_text(shown.schema)
+        if said:
+            parts.append(paragraph("; ".join(said)))
     if section.note:
         parts.append(paragraph(section.note))
     return "".join(parts)

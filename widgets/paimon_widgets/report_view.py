@@ -14,6 +14,7 @@ import anywidget
 import pyarrow as pa
 import traitlets
 
+from paimon_magics.columnar.time_zones import zones_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.looks import Condition, Kind, Look, Order
 from paimon_magics.session.paging import ArrowRows, Page, Rows, rows_of
@@ -184,10 +185,10 @@ class ReportView(anywidget.AnyWidget):
             "columns": [
                 {
                     "name": field.name,
-                    "type": type_text(field.type),
-                    "right": kinds[field.name] is Kind.NUMBER,
-                    "sortable": kinds[field.name] is not Kind.OTHER,
-                    "operators": list(kinds[field.name].operators),
+                    "type": _type_line(field),
+                    "right": kinds[field.name].kind.is_number,
+                    "sortable": kinds[field.name].kind is not Kind.OTHER,
+                    "operators": list(kinds[field.name].kind.operators),
                 }
                 for field in _shown(sheet).schema
             ],
@@ -275,6 +276,12 @@ def _picked(sheet: _Sheet, question: dict[str, Any]) -> tuple[Action, list[dict[
         raise ValueError(places)
     rows = _shown(sheet).to_pylist()
     return action, [rows[place] for place in places]
+
+
+def _type_line(field: pa.Field) -> str:
+    """A column's type, with the zone that its instants are shown in."""
+    zones = ", ".join(zones_of(pa.schema([field])))
+    return f"{type_text(field.type)} in {zones}" if zones else type_text(field.type)
 
 
 def _cut(text: str) -> str:

@@ -19,7 +19,9 @@ function queryView() {
     box,
     say: (text) => {
       code.textContent = text;
-      if (text.length > QUERY_SHORT) {
+      if (!text) {
+        box.replaceChildren(element("small", "No SQL gives these rows.", { class: "note" }));
+      } else if (text.length > QUERY_SHORT) {
         folded.append(code);
         box.replaceChildren(folded);
       } else box.replaceChildren(code);

@@ -52,7 +52,7 @@ function sheetView(sheet, ask) {
   const more = element("div");
   const isLong = sheet.page.follow || sheet.page.rows.length > 1;
   if (columns.length && isLong) box.append(filters);
-  if (sheet.sql) box.append(sql.box);
+  if (columns.length) box.append(sql.box);
   if (columns.length) box.append(rows, pager);
   if (sheet.note) box.append(element("p", sheet.note, { class: "note" }));
   box.append(told, more);

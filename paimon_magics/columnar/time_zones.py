@@ -1,0 +1,138 @@
+"""Time zones: the session's name for one as Arrow's, and instants of a table in a zone.
+
+Spark names zones as Java's `ZoneId.of(id, ZoneId.SHORT_IDS)` does (`SparkDateTimeUtils.getZoneId`):
+regions, offsets with and without `UTC` or `GMT` in front, and old names of three letters. Arrow,
+pandas and Python know regions of the time zone database and offsets as `+05:30`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+__all__ = ["UTC", "arrow_zone", "in_zone", "is_ambiguous", "process_zone", "rules_of", "zones_of"]
+
+UTC = "UTC"
+
+_UTC_NAMES = frozenset(
+    ("utc", "gmt", "ut", "z", "zulu", "uct", "universal", "greenwich", "gmt0",
+     *(f"etc/{name}" for name in ("utc", "gmt", "uct", "zulu", "universal", "greenwich", "gmt0")))
+)  # fmt: skip
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?(\d\d?)(?::?(\d\d))?)?")
+_SHORT_IDS = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka", "CAT": "Africa/Harare", "CNT": "America/St_Johns",
+    "CST": "America/Chicago", "CTT": "Asia/Shanghai", "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia", "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
+"""Java's `ZoneId.SHORT_IDS`."""
+
+
+@lru_cache(maxsize=64)
+def arrow_zone(name: str) -> str:
+    """The zone that Spark calls `name`, by the name that Arrow, pandas and Python have for it; all
+    names of UTC are `UTC`. A zone that Python does not know is UTC, too: instants are shown in that
+    then, and it is what the line beside them names."""
+    name = _SHORT_IDS.get(name.strip(), name.strip())
+    if name.lower() in _UTC_NAMES:
+        return UTC
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign, hours, minutes = offset[1], int(offset[2]), int(offset[3] or 0)
+        if offset[4] in (None, "00"):
+            return f"{sign}{hours:02}:{minutes:02}" if hours or minutes else UTC
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        return UTC
+    return name
+
+
+@lru_cache(maxsize=64)
+def rules_of(zone: str) -> datetime.tzinfo:
+    """The rules of a zone of `arrow_zone`, or of any name that Spark takes."""
+    zone = arrow_zone(zone)
+    if zone == UTC:
+        return datetime.UTC
+    offset = _OFFSET.fullmatch(zone)
+    if offset is None:
+        return ZoneInfo(zone)
+    ahead = datetime.timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    return datetime.timezone(ahead if offset[1] == "+" else -ahead)
+
+
+def process_zone() -> str:
+    """The zone of this process, which `datetime.fromtimestamp` shows times in: by its name, else
+    the offset that it has; `UTC` where neither can be told."""
+    named = os.environ.get("TZ", "").removeprefix(":")
+    if not named:
+        named = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    dates = [datetime.datetime(2026, month, 1, 12) for month in (1, 7)]
+    offsets = [date.astimezone().utcoffset() for date in dates]
+    zone = arrow_zone(named)
+    if offsets == [date.replace(tzinfo=rules_of(zone)).utcoffset() for date in dates]:
+        return zone
+    return arrow_zone(f"{dates[0].astimezone():%z}") if offsets[0] == offsets[1] else UTC
+
+
+def is_ambiguous(value: datetime.datetime) -> bool:
+    """Whether the wall clock of an instant is shown twice, when summer time ends."""
+    return value.replace(fold=0).utcoffset() != value.replace(fold=1).utcoffset()
+
+
+def in_zone(rows: pa.Table, zone: str) -> pa.Table:
+    """The rows with their instants, nested ones too, in `zone`. The instants stay what they are;
+    times without a zone are not touched."""
+    for place, field in enumerate(rows.schema):
+        wanted = _zoned(field.type, zone)
+        if wanted != field.type:
+            rows = rows.set_column(place, field.with_type(wanted), rows.column(place).cast(wanted))
+    return rows
+
+
+def zones_of(schema: pa.Schema) -> dict[str, list[str]]:
+    """The names of the columns that hold instants, by the zone that those are in."""
+    found: dict[str, list[str]] = {}
+    for field in schema:
+        for zone in _zones(field.type):
+            names = found.setdefault(zone, [])
+            if field.name not in names:
+                names.append(field.name)
+    return found
+
+
+def _zones(data_type: pa.DataType) -> list[str]:
+    if pa.types.is_timestamp(data_type):
+        return [data_type.tz] if data_type.tz else []
+    inner = [data_type.field(place).type for place in range(data_type.num_fields)]
+    return [zone for one in inner for zone in _zones(one)]
+
+
+def _zoned(data_type: pa.DataType, zone: str) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(data_type) and data_type.tz:
+        return pa.timestamp(data_type.unit, zone)
+    if types.is_map(data_type):
+        key, item = data_type.key_field, data_type.item_field
+        return pa.map_(_zoned_field(key, zone), _zoned_field(item, zone))
+    if types.is_large_list(data_type):
+        return pa.large_list(_zoned_field(data_type.value_field, zone))
+    if types.is_list(data_type):
+        return pa.list_(_zoned_field(data_type.value_field, zone))
+    if types.is_struct(data_type):
+        return pa.struct([_zoned_field(one, zone) for one in data_type])
+    return data_type
+
+
+def _zoned_field(field: pa.Field, zone: str) -> pa.Field:
+    return field.with_type(_zoned(field.type, zone))

@@ -1,0 +1,83 @@
+"""Times that a caller of Python gives, as the session means them.
+
+A `datetime` without a zone is the wall clock of the session's zone, as a text without one is in
+SQL; one with a zone is an instant, whose wall clock there a TIMESTAMP_NTZ takes.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.time_zones import rules_of
+
+__all__ = ["columns_in_zone", "instant", "value_in_zone"]
+
+
+def instant(value: datetime.datetime, zone: str) -> datetime.datetime:
+    """The moment that a `datetime` means in a session of `zone`."""
+    if value.tzinfo is not None:
+        return value
+    if hasattr(value, "to_pydatetime"):  # pandas' own refuses what summer time leaves out
+        value = value.to_pydatetime(warn=False)
+    return value.replace(tzinfo=rules_of(zone))
+
+
+def value_in_zone(value: Any, data_type: pa.DataType, zone: str) -> Any:
+    """A value for a column of that type: what `datetime`s in it mean in a session of `zone`."""
+    types = pa.types
+    match value:
+        case datetime.datetime() if types.is_timestamp(data_type):
+            if data_type.tz is not None:
+                return instant(value, zone)
+            if value.tzinfo is None:
+                return value
+            return value.astimezone(rules_of(zone)).replace(tzinfo=None)
+        case dict() if types.is_struct(data_type):
+            kinds = {one.name: one.type for one in data_type}
+            return {
+                name: value_in_zone(part, kinds[name], zone) if name in kinds else part
+                for name, part in value.items()
+            }
+        case list() | tuple() if types.is_list(data_type):
+            return [value_in_zone(one, data_type.value_type, zone) for one in value]
+        case list() | tuple() | dict() if types.is_map(data_type):
+            pairs = value.items() if isinstance(value, dict) else value
+            key, item = data_type.key_type, data_type.item_type
+            return [
+                (value_in_zone(one, key, zone), value_in_zone(other, item, zone))
+                for one, other in pairs
+            ]
+    return value
+
+
+def columns_in_zone(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
+    """The rows of a caller with their times as the columns of `schema` take them: instants where
+    those are instants, wall clocks of `zone` where those have no zone."""
+    for place, field in enumerate(rows.schema):
+        known = schema.get_field_index(field.name)
+        if known < 0 or not pa.types.is_timestamp(field.type):
+            continue
+        wanted = schema.field(known).type
+        if not pa.types.is_timestamp(wanted) or bool(wanted.tz) == bool(field.type.tz):
+            continue
+        moved = _moved(rows.column(place), wanted, zone)
+        rows = rows.set_column(place, field.with_type(moved.type), moved)
+    return rows
+
+
+def _moved(column: pa.ChunkedArray, wanted: pa.TimestampType, zone: str) -> pa.ChunkedArray:
+    try:
+        if wanted.tz is None:
+            return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+        return pc.assume_timezone(column, zone)
+    except (pa.ArrowException, ValueError):
+        # An offset, of which Arrow knows no rules; or a time that comes twice, or never.
+        values = [
+            value_in_zone(value, pa.timestamp("us", wanted.tz), zone)
+            for value in column.cast(pa.timestamp("us", column.type.tz)).to_pylist()
+        ]
+        return pa.chunked_array([pa.array(values, pa.timestamp("us", wanted.tz))])

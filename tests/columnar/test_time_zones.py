@@ -1,0 +1,74 @@
+"""Spark's names of zones, as Arrow and Python have them."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import pyarrow as pa
+import pytest
+
+from paimon_magics.columnar.time_zones import (
+    arrow_zone,
+    in_zone,
+    is_ambiguous,
+    process_zone,
+    rules_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("spark", "arrow"),
+    [
+        *((name, "UTC") for name in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00", "UTC+0", "Zulu")),
+        *((name, "+02:00") for name in ("+2", "+02", "+02:00", "+0200", "GMT+2", "UTC+02:00")),
+        ("-9:30", "-09:30"),
+        ("+05:30", "+05:30"),
+        ("PST", "America/Los_Angeles"),
+        ("EST", "-05:00"),
+        ("Europe/Berlin", "Europe/Berlin"),
+        ("Mars/Olympus", "UTC"),
+    ],
+)
+def test_a_zone_has_one_name(spark: str, arrow: str) -> None:
+    assert arrow_zone(spark) == arrow
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=rules_of(spark))
+    assert noon.utcoffset() is not None
+
+
+def test_nested_instants_are_in_the_zone_and_the_same_moments() -> None:
+    utc = pa.timestamp("us", "UTC")
+    values = pa.array(
+        [[("x", {"a": [0, None]})], None],
+        pa.map_(pa.string(), pa.struct([("a", pa.large_list(utc)), ("n", pa.timestamp("us"))])),
+    )
+    rows = pa.table({"m": values, "n": pa.array([0, 1], pa.timestamp("us"))}).slice(0, 2)
+    found = in_zone(rows, "Europe/Berlin")
+    assert found.schema.field("n") == rows.schema.field("n")
+    assert "tz=Europe/Berlin" in str(found.schema.field("m").type)
+    assert in_zone(found, "UTC") == rows
+    assert in_zone(rows, "UTC") is rows
+
+
+def test_only_the_hour_that_comes_twice_is_ambiguous() -> None:
+    berlin = rules_of("Europe/Berlin")
+    instants = [datetime.datetime(2026, 10, 25, hour, 30, tzinfo=datetime.UTC) for hour in range(4)]
+    found = [is_ambiguous(one.astimezone(berlin)) for one in (instants[0] - datetime.timedelta(
+        hours=1), *instants)]  # fmt: skip
+    assert found == [False, True, True, False, False]
+    assert not is_ambiguous(datetime.datetime(2026, 10, 25, 2, 30))
+
+
+@pytest.mark.parametrize(
+    ("environment", "zone"),
+    [("Europe/Berlin", "Europe/Berlin"), (":Asia/Kolkata", "Asia/Kolkata"), ("EST5", "-05:00")],
+)
+def test_the_zone_of_the_process_is_that_of_its_environment(
+    monkeypatch: pytest.MonkeyPatch, environment: str, zone: str
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", environment)
+        time.tzset()
+        found = process_zone()
+    time.tzset()
+    assert found == zone

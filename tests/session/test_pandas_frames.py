@@ -1,0 +1,60 @@
+"""A column's dtype in pandas follows from its type, and no value changes."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import Any
+
+import pandas
+import pyarrow as pa
+import pytest
+
+from paimon_magics.session.pandas_frames import pandas_frame
+
+MOST = 9_223_372_036_854_775_807
+DAY, DIGITS = datetime.date(9999, 12, 31), decimal.Decimal("12345678901234567890.12")
+CASES: list[tuple[pa.DataType, Any, str]] = [
+    (pa.int8(), 127, "Int8"),
+    (pa.int32(), -1, "Int32"),
+    (pa.int64(), MOST, "Int64"),
+    (pa.bool_(), True, "boolean"),
+    (pa.float32(), 0.5, "Float32"),
+    (pa.float64(), 0.1, "Float64"),
+    (pa.string(), "☃", "string"),
+    (pa.date32(), DAY, "object"),
+    (pa.decimal128(38, 2), DIGITS, "object"),
+    (pa.binary(), b"\x00", "object"),
+    (pa.timestamp("us"), datetime.datetime(9999, 12, 31, 23), "datetime64[us]"),
+    (pa.list_(pa.int64()), [MOST, None], "object"),
+    (pa.struct([("a", pa.int64()), ("b", pa.bool_())]), {"a": MOST, "b": None}, "object"),
+    (pa.map_(pa.string(), pa.int64()), {"x": MOST, "y": None}, "object"),
+]
+
+
+@pytest.mark.parametrize(("data_type", "value", "dtype"), CASES, ids=[str(c[0]) for c in CASES])
+def test_a_null_changes_neither_the_dtype_nor_the_values(
+    data_type: pa.DataType, value: Any, dtype: str
+) -> None:
+    given = list(value.items()) if pa.types.is_map(data_type) else value
+    for values in ([given], [given, None], [None], []):
+        frame = pandas_frame(pa.table({"c": pa.array(values, data_type)}))
+        assert str(frame["c"].dtype) == dtype
+        for place, expected in enumerate(values):
+            found = frame["c"][place]
+            assert found is None or pandas.isna(found) if expected is None else found == value
+    assert len(frame) == 0
+
+
+def test_nan_is_a_number_and_null_is_none() -> None:
+    frame = pandas_frame(pa.table({"d": [math.nan, None, 1.0]}))
+    assert frame["d"].isna().tolist() == [False, True, False]
+
+
+def test_columns_may_share_a_name() -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "a"])
+    frame = pandas_frame(twice)
+    assert frame.columns.tolist() == ["a", "a"]
+    assert frame.iloc[0].tolist() == [1, "x"]
+    assert len(pandas_frame(pa.table({}))) == 0

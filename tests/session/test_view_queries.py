@@ -1,0 +1,236 @@
+"""The SQL that stands beside a view gives what the view shows.
+
+Every view that the code has needs a case here: they are enumerated, and one without a case fails.
+The session is in a zone with summer time, the process is not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import paimon_widgets
+from paimon_magics import Session
+from paimon_magics.columnar.looking import kinds_of
+from paimon_magics.columnar.python_values import python_values
+from paimon_magics.planning.looks import Condition, Look, Order
+from paimon_magics.session.administration import Administration
+from paimon_magics.session.healths import Health
+from paimon_magics.session.layouts import Layout
+from paimon_magics.session.opening import connect
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.paging import ArrowRows, rows_of
+from paimon_magics.session.profiling import Effort
+from paimon_magics.session.reporting import Reporting
+from paimon_magics.session.reports import Report
+from paimon_widgets.health_view import HealthView
+from paimon_widgets.layout_view import LayoutView
+from paimon_widgets.report_view import ReportView
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+TABLES = """
+CREATE TABLE orders (day STRING NOT NULL, id INT NOT NULL, item STRING, at TIMESTAMP, f FLOAT,
+  tags MAP<STRING, INT>) PARTITIONED BY (day)
+  TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '2');
+INSERT INTO orders VALUES
+  ('mon', 1, 'tea', TIMESTAMP'2026-10-25 02:30:00+01:00', 1.1F, map('a', 1)),
+  ('mon', 2, 'milk', NULL, 2.0F, NULL);
+INSERT INTO orders VALUES ('tue', 3, 'cake', TIMESTAMP'2026-07-01 12:00:00', NULL, NULL);
+INSERT INTO orders VALUES ('mon', 1, 'coffee', NULL, 1.1F, map('a', 1)),
+  ('mon', 4, 'bun', NULL, 1.0F, NULL);
+ALTER TABLE orders CREATE TAG three AS OF VERSION 3;
+ALTER TABLE orders DROP PARTITION (day = 'tue');
+CREATE TABLE `a``b.c` (d DATE, `r n` STRING, k INT) PARTITIONED BY (d, `r n`);
+INSERT INTO `a``b.c` VALUES (DATE'2026-01-02', 'x', 1), (NULL, 'y', 2), (NULL, NULL, 4);
+INSERT INTO `a``b.c` VALUES (DATE'2026-01-02', 'x', 3);
+INSERT OVERWRITE `a``b.c` PARTITION (d = DATE'2026-01-02', `r n` = 'x') VALUES (3), (5);
+CREATE TABLE prices (item INT NOT NULL, price INT, op STRING) TBLPROPERTIES (
+  'primary-key' = 'item', 'bucket' = '1', 'changelog-producer' = 'input', 'rowkind.field' = 'op');
+INSERT INTO prices VALUES (1, 10, '+I'), (2, 20, '+I');
+INSERT INTO prices VALUES (1, 10, '-U'), (1, 11, '+U'), (2, 20, '-D');
+INSERT OVERWRITE prices VALUES (3, 30, '+I')
+"""
+
+VIEWS: dict[str, Callable[[Session], list[Any]]] = {
+    "Session.history": lambda s: [s.history("orders"), s.history("`a``b.c`")],
+    "Session.layout": lambda s: [s.layout("orders"), s.layout("`a``b.c`"), s.layout("prices")],
+    "Session.health": lambda s: [s.health("orders"), s.health()],
+    "Session.run": lambda s: [
+        s.run("SELECT * FROM orders ORDER BY id"),
+        s.run("SELECT * FROM orders ORDER BY id -- all", limit=2),
+        s.run("SELECT id FROM orders WHERE item = :i OR id > :n", {"i": "bun", "n": 1}, limit=1),
+        s.run("SHOW PARTITIONS orders"),
+        s.run("DESCRIBE orders"),
+    ],
+    "Reporting.snapshots": lambda s: [s.reports.snapshots("orders"), s.reports.snapshots("prices")],
+    "Reporting.diff": lambda s: [
+        s.reports.diff("orders", "1", "three"),
+        s.reports.diff("orders", "3", "4"),
+        s.reports.diff("`a``b.c`", "1", "2"),
+        s.reports.diff("`a``b.c`", "2", "3"),
+        s.reports.diff("`a``b.c`", "2", "2"),
+    ],
+    "Reporting.changes": lambda s: [
+        s.reports.changes("orders"),
+        s.reports.changes("orders$binlog", "0", "3"),
+        s.reports.changes("prices"),
+        s.reports.changes("prices$binlog"),
+        s.reports.changes("`a``b.c`"),
+    ],
+    "Reporting.files": lambda s: [
+        s.reports.files("orders"),
+        s.reports.files("`a``b.c`", "d=2026-01-02"),
+    ],
+    "Reporting.partitions": lambda s: [
+        s.reports.partitions("orders"),
+        s.reports.partitions("`a``b.c`"),
+    ],
+    "Reporting.profile": lambda s: [
+        s.reports.profile("orders"),
+        s.reports.profile("`a``b.c`"),
+        s.reports.profile("prices", Effort.DISTINCT),
+    ],
+}
+"""What gives rows by SQL."""
+
+WITHOUT: dict[str, Callable[[Session], Any]] = {
+    "Session.preview": lambda s: s.preview("TRUNCATE TABLE orders"),
+    "Session.explain": lambda s: s.explain("INSERT OVERWRITE orders SELECT * FROM orders"),
+    "Session.run": lambda s: s.run("DROP TABLE orders", dry_run=True),
+    "Session.run --limit": lambda s: s.run("SHOW TABLES", limit=1),
+    "Session.run --include-buffer": lambda s: s.run("SELECT * FROM orders", include_buffer=True),
+    "Reporting.explain": lambda s: s.reports.explain("SELECT * FROM orders WHERE id = 1"),
+    "Reporting.profile": lambda s: s.reports.profile("orders", Effort.STATISTICS),
+}
+"""What no SQL gives: none is offered."""
+
+OF_COORDINATORS = {"Reporting.queue", *(
+    f"Administration.{name}" for name in ("transactions", "queues", "dead_letters")
+)}  # fmt: skip
+"""Looked at below, through a coordinator."""
+
+MESSAGES = {
+    *(f"Session.{name}" for name in ("write", "insert", "insert_async", "flush")),
+    *(f"Administration.{name}" for name in ("status", "retry", "discard", "reopen", "abort",
+                                            "pause", "resume", "drain")),
+}  # fmt: skip
+"""What did something and tells of it: no rows, and nothing to copy."""
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    with connect(tmp_path_factory.mktemp("lake"), coordinator="in-process", spark=spark) as session:
+        session.run("SET spark.sql.session.timeZone = Europe/Berlin")
+        session.run(TABLES)
+        yield session
+    spark.conf.unset("spark.sql.session.timeZone")
+
+
+def test_every_view_has_a_case() -> None:
+    shown = {"Outcome", "Report", "Layout", "Health"}
+    assert {name.rpartition(".")[2] for name in paimon_widgets._VIEWS} == shown
+    methods = {
+        f"{owner.__name__}.{name}"
+        for owner in (Session, Reporting, Administration)
+        for name, method in inspect.getmembers(owner, inspect.isfunction)
+        if not name.startswith("_") and inspect.signature(method).return_annotation in shown
+    }
+    assert methods == {name.partition(" ")[0] for name in (*VIEWS, *WITHOUT)} | OF_COORDINATORS | (
+        MESSAGES
+    )
+
+
+def as_text(rows: pa.Table) -> list[str]:
+    columns = [python_values(column) for column in rows.columns]
+    return sorted(str(row) for row in zip(*columns, strict=True))
+
+
+def check(lake: Session, sql: str, rows: pa.Table, given: Sequence[str] | None, what: str) -> None:
+    found = lake.run(sql).to_arrow()
+    if given is not None:
+        rows = rows.select([name for name in rows.column_names if name in given])
+    assert found.column_names == rows.column_names, what
+    assert as_text(found) == as_text(rows), f"{what}: {sql}"
+
+
+def check_looks(lake: Session, rows: ArrowRows, given: Sequence[str] | None, what: str) -> None:
+    """The same of rows that were filtered and sorted."""
+    whole = rows.page(Look(), 0, 1_000).rows
+    kinds = kinds_of(whole.schema)
+    names = [n for n in whole.column_names if given is None or n in given]
+    by = next(name for name in names if kinds[name].kind.operators[0] == "=")
+    look = Look((Order(by, descending=True),), (Condition(by, "is not null"),))
+    check(lake, rows.sql(look), rows.page(look, 0, 1_000).rows, given, f"{what}, filtered")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_sql_beside_a_view_gives_what_it_shows(lake: Session, name: str) -> None:
+    for number, view in enumerate(VIEWS[name](lake)):
+        what = f"{name} {number}"
+        match view:
+            case Report():
+                assert view.sql == view.sections[0].sql == ReportView(view).sql
+                for section in view.sections:
+                    if section.heading == "Schema":
+                        assert section.sql == ""
+                        continue
+                    where = f"{what} {section.heading}"
+                    check(lake, section.sql, section.rows, section.in_query, where)
+                    if section.rows.num_rows and number == 0:
+                        rows = ArrowRows(section.rows, section.query, section.in_query)
+                        check_looks(lake, rows, section.in_query, where)
+            case Outcome():
+                check(lake, view.sql, view.data, view.in_query, what)
+                rows = rows_of(view)
+                if isinstance(rows, ArrowRows) and view.kind in ("SELECT", "HISTORY"):
+                    check_looks(lake, rows, view.in_query, what)
+            case Layout():
+                assert view.sql == LayoutView(view).sql
+                check(lake, view.sql, view.data, None, what)
+            case Health():
+                widget = HealthView(view)
+                check(lake, view.sql, view.partitions, None, what)
+                check(lake, widget.sql, widget.data, None, f"{what}, chosen")
+            case _:
+                pytest.fail(f"{view!r} is no view")
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_where_no_sql_gives_the_rows_none_is_offered(lake: Session, name: str) -> None:
+    view = WITHOUT[name](lake)
+    assert view.sql == ""
+    if isinstance(view, Report) or view.shows_rows:
+        assert [sheet["sql"] for sheet in ReportView(view).report["sheets"]] == [""]
+    assert lake.run("SELECT count(*) AS n FROM orders").data.to_pylist() == [{"n": 3}]
+
+
+def test_a_filter_behind_a_limit_is_a_filter_of_the_limited_rows(lake: Session) -> None:
+    outcome = lake.run("SELECT id, item FROM orders ORDER BY id", limit=2)
+    rows = rows_of(outcome)
+    look = Look((Order("id"),), (Condition("id", ">", "1"),))
+    assert rows.page(look, 0, 20).rows.column("id").to_pylist() == [2]
+    check(lake, rows.sql(look), rows.page(look, 0, 20).rows, None, "limited")
+
+
+def test_what_coordinators_have_open_is_in_no_table(
+    spark: SparkSession, tmp_path: Path, state_home: Path
+) -> None:
+    with connect(tmp_path / "lake", coordinator="embedded", spark=spark) as session:
+        session.run("CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')")
+        administration = session.administration
+        for outcome in (
+            administration.transactions(),
+            administration.queues(),
+            administration.dead_letters("t"),
+        ):
+            assert outcome.sql == ""
+        assert [section.sql for section in session.reports.queue().sections] == ["", "", ""]
