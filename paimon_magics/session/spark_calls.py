@@ -123,7 +123,7 @@ class SparkCalls:
             if taken is not None:
                 raise _not_by_sql(text, taken)
         read = next(filter(self._is_read, _read(statement)), None)
-        if read is None:
+        if read is None or not is_alive(self.spark):
             return None
         if isinstance(statement, CreateTable) and not is_for_spark(self._connection, statement):
             raise _not_by_sql(text, read)
@@ -178,7 +178,7 @@ class SparkCalls:
         if name.catalog is not None:
             return self._connection.full_name(name)
         databases = [name.database or self._connection.database]
-        if name.database is None:
+        if name.database is None and is_alive(self.spark):  # it may have been stopped
             databases.append(self.spark.catalog.currentDatabase())
         for database in dict.fromkeys(databases):
             found = self._of_any_case(replace(name, database=database))
