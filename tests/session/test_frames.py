@@ -65,11 +65,6 @@ def test_every_kind_of_frame_is_written_by_name(
     outcome = session.write(make(session), f"default.{table}")
     assert (outcome.rows_written, outcome.snapshot_id) == (2, 1)
     assert rows(session) == EXPECTED
-    session.write(make(session), table, mode="dynamic")
-    assert rows(session) == EXPECTED
-    session.run(f"INSERT INTO `{table}` VALUES (9, 'other', DATE'2000-01-01', 1)")
-    session.write(make(session), table, mode="overwrite")
-    assert rows(session) == EXPECTED
 
 
 def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
