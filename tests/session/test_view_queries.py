@@ -149,6 +149,22 @@ def test_every_view_has_a_case() -> None:
     )
 
 
+def test_what_coordinators_have_open_is_in_no_table(
+    spark: SparkSession, tmp_path: Path, state_home: Path
+) -> None:
+    # Before the session of the other tests is opened: a process has one at a time.
+    with connect(tmp_path / "lake", coordinator="embedded", spark=spark) as session:
+        session.run("CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')")
+        administration = session.administration
+        for outcome in (
+            administration.transactions(),
+            administration.queues(),
+            administration.dead_letters("t"),
+        ):
+            assert outcome.sql == ""
+        assert [section.sql for section in session.reports.queue().sections] == ["", "", ""]
+
+
 def as_text(rows: pa.Table) -> list[str]:
     columns = [python_values(column) for column in rows.columns]
     return sorted(str(row) for row in zip(*columns, strict=True))
@@ -219,18 +235,3 @@ def test_a_filter_behind_a_limit_is_a_filter_of_the_limited_rows(lake: Session) 
     look = Look((Order("id"),), (Condition("id", ">", "1"),))
     assert rows.page(look, 0, 20).rows.column("id").to_pylist() == [2]
     check(lake, rows.sql(look), rows.page(look, 0, 20).rows, None, "limited")
-
-
-def test_what_coordinators_have_open_is_in_no_table(
-    spark: SparkSession, tmp_path: Path, state_home: Path
-) -> None:
-    with connect(tmp_path / "lake", coordinator="embedded", spark=spark) as session:
-        session.run("CREATE TABLE t (k INT) TBLPROPERTIES ('auto_batch_load' = 'true')")
-        administration = session.administration
-        for outcome in (
-            administration.transactions(),
-            administration.queues(),
-            administration.dead_letters("t"),
-        ):
-            assert outcome.sql == ""
-        assert [section.sql for section in session.reports.queue().sections] == ["", "", ""]
