@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.float_order import in_java_order
 from paimon_magics.planning.views import SEQUENCE_NUMBER
 
 __all__ = [
@@ -223,7 +224,7 @@ def _comparable(column: pa.Array) -> pa.Array:
         return column.cast(pa.large_binary())
     if pa.types.is_timestamp(data_type):
         return column.view(pa.int64())
-    return column
+    return in_java_order(column)
 
 
 def _grouped(slices: tuple[pa.RecordBatch, ...], order: RunOrder) -> Groups:
@@ -241,7 +242,10 @@ def _have_same_keys(slices: tuple[pa.RecordBatch, ...], keys: tuple[str, ...]) -
     first = slices[0]
     return all(
         other.num_rows == first.num_rows
-        and all(other.column(key).equals(first.column(key)) for key in keys)
+        and all(
+            in_java_order(other.column(key)).equals(in_java_order(first.column(key)))
+            for key in keys
+        )
         for other in slices[1:]
     )
 
@@ -276,7 +280,7 @@ def _in_sequence(
 def _sorted_groups(
     slices: tuple[pa.RecordBatch, ...], order: RunOrder, *, in_sequence: bool
 ) -> Groups:
-    keys = [_joined([batch.column(key) for batch in slices]) for key in order.keys]
+    keys = [in_java_order(_joined([batch.column(key) for batch in slices])) for key in order.keys]
     places = _sorted_places(slices, keys, order, in_sequence=in_sequence)
     taken = pa.array(places)
     differ = np.zeros(max(len(places) - 1, 0), dtype=bool)
@@ -320,7 +324,7 @@ def _sorted_places(
     sort_keys = [(name, "ascending", "at_end") for name in columns]
     direction = "descending" if order.descending else "ascending"
     for i, name in enumerate(order.sequence_fields):
-        columns[f"s{i}"] = _joined([batch.column(name) for batch in slices])
+        columns[f"s{i}"] = in_java_order(_joined([batch.column(name) for batch in slices]))
         sort_keys.append((f"s{i}", direction, "at_start"))
     if not in_sequence:
         columns["n"] = _joined([batch.column(SEQUENCE) for batch in slices])

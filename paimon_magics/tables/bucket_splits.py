@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.float_order import in_java_order
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.option_values import memory_size_bytes
 from paimon_magics.planning.splits import (
@@ -157,7 +158,7 @@ def _key_ranks(files: pa.Table, definition: TableDefinition) -> _Ints:
     types = [arrow_type(definition.column(key).type) for key in definition.trimmed_primary_keys]
     ends = [files[name].combine_chunks() for name in ("min_key", "max_key")]
     columns = [
-        pa.concat_arrays(list(pair))
+        in_java_order(pa.concat_arrays(list(pair)))
         for pair in zip(*(decode_rows(end, types) for end in ends), strict=True)
     ]
     table = pa.table({f"k{i}": column for i, column in enumerate(columns)})
