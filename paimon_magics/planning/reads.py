@@ -8,10 +8,12 @@ formats or types that Spark would read differently, changes of schema that need 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.float_bounds import has_true_bounds, judged_by_bounds
 from paimon_magics.planning.splits import PlainSplit, RawFiles, StoredFile, TaskSplit
 from paimon_magics.statements.data_types import (
     AtomicType,
@@ -41,12 +43,14 @@ class RawColumn:
 
 @dataclass(frozen=True, slots=True)
 class RawScan:
-    """Files that one native scan of Spark's reads."""
+    """Files that one native scan of Spark's reads. With `true_bounds` they have bounds by which
+    conditions on floating-point columns can be judged."""
 
     format: str
     columns: tuple[RawColumn, ...]
     paths: tuple[str, ...]
     sizes_bytes: tuple[int, ...]
+    true_bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ def plan_read(
             reason = _unreadable(columns, schemas[files.schema_id], files, changed)
         if reason is None:
             mapped = _map_columns(columns, schemas[files.schema_id])
-            scans.append(RawScan(files.format, mapped, files.paths, files.sizes_bytes))
+            scans += _scans(files, mapped)
             continue
         unscanned[reason] = unscanned.get(reason, 0) + len(files.paths)
         in_tasks += (
@@ -108,6 +112,21 @@ def plan_read(
             )
         )
     return ReadPlan(tuple(scans), pack_splits(in_tasks, slots), tuple(unscanned.items()))
+
+
+def _scans(files: RawFiles, columns: tuple[RawColumn, ...]) -> Iterator[RawScan]:
+    """The files, apart by their bounds where conditions on floating-point columns can come."""
+    known = [has_true_bounds(path) for path in files.paths]
+    if not any(judged_by_bounds(column.stored_type) for column in columns):
+        known = [True] * len(known)
+    for told in sorted(set(known), reverse=True):
+        yield RawScan(
+            files.format,
+            columns,
+            tuple(compress(files.paths, (one is told for one in known))),
+            tuple(compress(files.sizes_bytes, (one is told for one in known))),
+            told,
+        )
 
 
 def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSplit, ...], ...]:

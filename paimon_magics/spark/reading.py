@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.definitions import Column
-from paimon_magics.planning.reads import RawScan, ReadPlan
+from paimon_magics.planning.float_bounds import is_floating, judged_by_bounds
+from paimon_magics.planning.reads import RawColumn, RawScan, ReadPlan
 from paimon_magics.planning.splits import TaskSplit
 from paimon_magics.planning.views import KIND_NAMES, RowView, ViewKind, shown_columns
 from paimon_magics.spark.failures import translate
@@ -43,6 +44,7 @@ _AS_STORED = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
+_FILTER = "parquet.filter.{}.enabled"
 _DISCOVERY_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
@@ -109,26 +111,58 @@ def _raw(spark: SparkSession, scan: RawScan, system: Sequence[Column]) -> DataFr
         if raw.stored_name is not None
     ] + list(system)
     check_stored(scan.paths, scan.sizes_bytes)
+    reader = spark.read.schema(spark_schema(stored)).options(**_AS_STORED, **_filters(scan))
     # Paths are names from the manifests, never patterns.
-    reader = spark.read.schema(spark_schema(stored)).options(**_AS_STORED, __globPaths__="false")
+    reader = reader.option("__globPaths__", "false")
     # Above the threshold Spark would start a job only to look at the files.
     with _setting(spark, _DISCOVERY_THRESHOLD, str(len(scan.paths) + 1)):
         try:
             frame = reader.format(scan.format).load(list(scan.paths))
         except AnalysisException as error:  # a file is gone
             raise translate(error) from error
-    if all(raw.stored_name == raw.column.name and raw.stored_type == raw.column.type
-           for raw in scan.columns):  # fmt: skip
+    if all(
+        raw.stored_name == raw.column.name
+        and raw.stored_type == raw.column.type
+        and (scan.true_bounds or not judged_by_bounds(raw.stored_type))
+        for raw in scan.columns
+    ):
         return frame
     return frame.select(
-        *(
-            (F.lit(None) if raw.stored_name is None else frame[quoted(raw.stored_name)])
-            .cast(spark_type(raw.column.type))
-            .alias(raw.column.name)
-            for raw in scan.columns
-        ),
+        *(_stored_column(frame, scan, raw).alias(raw.column.name) for raw in scan.columns),
         *(frame[column.name] for column in system),
     )
+
+
+def _filters(scan: RawScan) -> dict[str, str]:
+    """Options that say by what the scan may leave out parts of Parquet files.
+
+    Where conditions on floating-point columns reach it, not by dictionaries: for them -0.0 is
+    another value than 0.0. And where bounds leave NaN out, by nothing, for the sake of fields in
+    structs; columns themselves see `_stored_column`.
+    """
+    types = [raw.stored_type for raw in scan.columns if judged_by_bounds(raw.stored_type)]
+    if scan.format != "parquet" or not types:
+        return {}
+    if scan.true_bounds:
+        return {_FILTER.format("dictionary"): "false"}
+    if all(map(is_floating, types)):
+        return {}
+    kinds = ("stats", "columnindex", "dictionary", "bloom")
+    return {_FILTER.format(kind): "false" for kind in kinds}
+
+
+def _stored_column(frame: DataFrame, scan: RawScan, raw: RawColumn) -> SparkColumn:
+    """A column of the files; as an expression that gives the same values, which Spark does not look
+    into, where they must not be judged by the bounds of the files."""
+    if raw.stored_name is None:
+        return F.lit(None).cast(spark_type(raw.column.type))
+    column = frame[quoted(raw.stored_name)]
+    if not scan.true_bounds and is_floating(raw.stored_type):
+        column = F.nanvl(column, column)
+    elif not scan.true_bounds and scan.format == "orc" and judged_by_bounds(raw.stored_type):
+        column = F.coalesce(column, column)
+    same = raw.stored_type == raw.column.type
+    return column if same else column.cast(spark_type(raw.column.type))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ _WRITTEN = spark_types.StructType(
         spark_types.StructField("rows", spark_types.LongType()),
         spark_types.StructField("attempt", spark_types.IntegerType()),
         spark_types.StructField("index_files", spark_types.BinaryType()),
+        spark_types.StructField("odd_floats", spark_types.ArrayType(spark_types.StringType())),
         spark_types.StructField("gave_up", spark_types.BooleanType()),
     ]
 )
@@ -86,6 +87,7 @@ def write_frame(
             index_files=tuple(
                 one for row in rows for one in pickle.loads(bytes(row["index_files"]))
             ),
+            odd_floats=frozenset(name for row in rows for name in row["odd_floats"]),
         ),
         repeated_attempts=repeated or any(row["attempt"] > 0 for row in rows),
     )
@@ -322,6 +324,7 @@ class _WriteTasks:
                 "rows": [written.rows],
                 "attempt": [context.attemptNumber()],
                 "index_files": [pickle.dumps(written.index_files)],
+                "odd_floats": [sorted(written.odd_floats)],
                 "gave_up": [gave_up],
             },
             schema=pa.schema(
@@ -330,6 +333,7 @@ class _WriteTasks:
                     ("rows", pa.int64()),
                     ("attempt", pa.int32()),
                     ("index_files", pa.binary()),
+                    ("odd_floats", pa.list_(pa.string())),
                     ("gave_up", pa.bool_()),
                 ]
             ),

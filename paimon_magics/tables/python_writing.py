@@ -78,6 +78,9 @@ class PythonWriter:
         from paimon_magics.tables.commit_messages import write_message
 
         self._messages = list(self._writer.prepare_commit())
+        for message in self._messages:
+            for file in message.new_files:
+                _drop_float_bounds(file.value_stats)
         return [write_message(self._table, message) for message in self._messages]
 
     def abort(self) -> None:
@@ -105,6 +108,15 @@ def python_table(table: Table, options: dict[str, str]) -> PythonTable:
         body=pickle.dumps(table.paimon.copy(options)),
         io_options=tuple(sorted((str(k), str(v)) for k, v in (io_options or {}).items())),
     )
+
+
+def _drop_float_bounds(statistics: Any) -> None:
+    # pypaimon leaves NaN out of them, and other engines would leave out files that have it. It
+    # doesn't know the option that keeps one column's statistics from being written.
+    for row in (statistics.min_values, statistics.max_values):
+        for place, field in enumerate(getattr(row, "fields", ())):
+            if str(field.type).startswith(("FLOAT", "DOUBLE")):
+                row.values[place] = None
 
 
 def _check_orc(rows: pa.RecordBatch) -> None:

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from paimon_magics.planning.commits import Transaction
 from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.float_bounds import (
+    MENDED_PREFIXES,
+    floating_columns,
+    is_floating,
+)
 from paimon_magics.settings import Settings
 from paimon_magics.tables.bucket_counts import (
     bucket_counts,
@@ -15,13 +20,18 @@ from paimon_magics.tables.bucket_counts import (
     with_bucket_counts,
 )
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.data_reads import merge_rule
 from paimon_magics.tables.dynamic_buckets import dynamic_buckets, with_index_files
+from paimon_magics.tables.float_bounds import FloatColumns, float_columns, mended
 from paimon_magics.tables.native import buffer_options, given_bucket_options, native_table
 from paimon_magics.tables.python_writing import python_table
 from paimon_magics.tables.types import arrow_schema
 from paimon_magics.tables.writing import BucketRule, WriteTask, Written
 
 __all__ = ["completed", "write_task"]
+
+_PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
+_ARITHMETIC = ("sum", "product")  # inf and -inf are NaN together
 
 
 def write_task(
@@ -30,9 +40,10 @@ def write_task(
     """What every writer of the transaction must know; `slots` of them run at once."""
     definition = table.definition
     schema = arrow_schema(definition)
+    is_native = definition.file_format == "parquet"
+    prefixes = MENDED_PREFIXES if is_native else _PREFIXES
     options = {
-        "data-file.prefix": transaction.file_prefix + "data-",
-        "changelog-file.prefix": transaction.file_prefix + "changelog-",
+        **{key: transaction.file_prefix + name for key, name in prefixes.items()},
         **_statistics_options(definition),
     }
     if definition.is_primary_key_table:
@@ -52,11 +63,7 @@ def write_task(
             dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
             options |= given_bucket_options()
     return WriteTask(
-        table=(
-            native_table(table, options)
-            if definition.file_format == "parquet"
-            else python_table(table, options)
-        ),
+        table=(native_table(table, options) if is_native else python_table(table, options)),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),
         partition_keys=definition.partition_keys,
@@ -67,14 +74,17 @@ def write_task(
         single_writer_rows_max=(
             settings.cross_partition_rows_max if definition.bucket_mode == "KEY_DYNAMIC" else None
         ),
+        float_columns=_float_columns(table) if is_native else None,
     )
 
 
 def completed(
     table: Table, task: WriteTask, written: Written, base_snapshot_id: int
 ) -> tuple[bytes, ...]:
-    """The messages of all tasks with what only the driver knows."""
-    messages = with_index_files(table, written.messages, written.index_files)
+    """The messages of all tasks with what only the driver knows; their files are then as they are
+    to be read."""
+    messages = mended(table, written.messages, written.odd_floats)
+    messages = with_index_files(table, messages, written.index_files)
     rule = task.bucket_rule
     if rule is not None and table.definition.bucket_mode == "POSTPONE_MODE":
         return with_bucket_counts(table, messages, dict(rule.by_partition), rule.buckets)
@@ -83,11 +93,21 @@ def completed(
     return messages
 
 
+def _float_columns(table: Table) -> FloatColumns | None:
+    definition = table.definition
+    names = floating_columns(definition.columns)
+    merged = []
+    if names and definition.is_primary_key_table:
+        functions = merge_rule(definition).functions
+        merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
+    return float_columns(table, names, merged)
+
+
 def _statistics_options(definition: TableDefinition) -> dict[str, str]:
     # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
     # above all numbers: they would skip files that have rows for them.
     return {
         f"fields.{column.name}.stats-mode": "none"
         for column in definition.columns
-        if getattr(column.type, "name", "") in ("FLOAT", "DOUBLE")
+        if is_floating(column.type)
     }

@@ -20,6 +20,7 @@ from paimon_magics.tables.bucket_rules import BucketRule, Partition, row_groups,
 from paimon_magics.tables.conforming import conform
 from paimon_magics.tables.dynamic_buckets import Assign, DynamicBuckets, IndexWriter, IndexWritten
 from paimon_magics.tables.encodings import repeats_values
+from paimon_magics.tables.float_bounds import FloatColumns, OddFloats
 from paimon_magics.tables.native import NativeTable, NativeWriter
 from paimon_magics.tables.python_writing import PythonTable, PythonWriter
 
@@ -57,7 +58,7 @@ class WriteTask:
     `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
     can move between partitions: it has to know where each one lives). `overwrite` tells that the
     files replace others, so that sequence numbers start anew. `attempts_folder` is what the paths
-    of the writers' notes begin with (module `attempts`).
+    of the writers' notes begin with (module `attempts`); `float_columns`: see `float_bounds`.
     """
 
     table: NativeTable | PythonTable
@@ -70,6 +71,7 @@ class WriteTask:
     dynamic_buckets: DynamicBuckets | None = None
     single_writer_rows_max: int | None = None
     partitions_max: int | None = None
+    float_columns: FloatColumns | None = None
 
     def arrow_schema(self) -> pa.Schema:
         """The table's Arrow schema."""
@@ -84,12 +86,14 @@ class TooManyPartitionsError(Exception):
 class Written:
     """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
 
-    `index_files` belong to the messages, see `dynamic_buckets.with_index_files`.
+    `index_files` belong to the messages, see `dynamic_buckets.with_index_files`. The columns
+    `odd_floats` had values that bounds are wrong about, see `float_bounds.mended`.
     """
 
     messages: tuple[bytes, ...]
     rows: int
     index_files: tuple[IndexWritten, ...] = ()
+    odd_floats: frozenset[str] = frozenset()
 
 
 def with_owners(
@@ -193,6 +197,7 @@ def _write_batches(
                 writer.write(bucket, group)
         index_files = groups.write_index()
         messages = writer.finish()
+        writer.odd_floats.mend(messages)
         reach("attempt.written")
     finally:
         writer.close()
@@ -200,7 +205,7 @@ def _write_batches(
         writer.abort()
         groups.abort(index_files)
         raise ended_error()
-    return Written(messages=messages, rows=rows, index_files=index_files)
+    return Written(messages, rows, index_files, frozenset(writer.odd_floats.found))
 
 
 class _Writer:
@@ -219,6 +224,7 @@ class _Writer:
         self._group: int | None = None
         self._open: set[Partition] = set()
         self._open_bytes = 0
+        self.odd_floats = OddFloats(task.float_columns)
         self._messages: list[bytes] = []
 
     def begin(self, rows: pa.RecordBatch) -> None:
@@ -250,6 +256,7 @@ class _Writer:
     def write(self, bucket: int | None, rows: pa.RecordBatch) -> None:
         """Take rows of one bucket of one partition, or of any (None: the writer finds it)."""
         self._open_bytes += rows.nbytes
+        self.odd_floats.note(rows)
         self._writers[-1].write(_unsliced(rows), bucket)
 
     def finish(self) -> tuple[bytes, ...]:

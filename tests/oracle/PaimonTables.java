@@ -33,6 +33,8 @@ import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.index.HashBucketAssigner;
 import org.apache.paimon.options.ExpireConfig;
 import org.apache.paimon.options.Options;
+import org.apache.paimon.predicate.Predicate;
+import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
 import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.table.BucketMode;
@@ -101,6 +103,72 @@ public class PaimonTables {
         out.write(pickler.dumps(rows));
         out.close();
         return count;
+    }
+
+    /**
+     * For each condition (column, operator, literals) the first column, an INT, of the rows that a
+     * read with it gives: readers may leave out what does not meet it, and need not.
+     */
+    public List left(String name, byte[] pickled) throws Exception {
+        Table table = this.catalog.getTable(Identifier.fromString(name));
+        RowType type = table.rowType();
+        PredicateBuilder predicates = new PredicateBuilder(type);
+        List conditions = (List) new Unpickler().loads(pickled);
+        List found = new ArrayList();
+        for (int c = 0; c < conditions.size(); c++) {
+            Object[] condition = (Object[]) conditions.get(c);
+            int field = type.getFieldIndex((String) condition[0]);
+            List literals = new ArrayList();
+            for (int i = 0; i < ((List) condition[2]).size(); i++) {
+                literals.add(internal(((List) condition[2]).get(i), type.getTypeAt(field)));
+            }
+            ReadBuilder builder = table.newReadBuilder().withFilter(
+                    predicate(predicates, field, (String) condition[1], literals));
+            TableRead read = builder.newRead();
+            List splits = builder.newScan().plan().splits();
+            List ids = new ArrayList();
+            for (int s = 0; s < splits.size(); s++) {
+                RecordReader reader = read.createReader((Split) splits.get(s));
+                RecordReader.RecordIterator batch = reader.readBatch();
+                while (batch != null) {
+                    InternalRow row = (InternalRow) batch.next();
+                    while (row != null) {
+                        ids.add(Integer.valueOf(row.getInt(0)));
+                        row = (InternalRow) batch.next();
+                    }
+                    batch.releaseBatch();
+                    batch = reader.readBatch();
+                }
+                reader.close();
+            }
+            found.add(ids);
+        }
+        return found;
+    }
+
+    private static Predicate predicate(
+            PredicateBuilder predicates, int field, String operator, List literals) {
+        Object first = literals.isEmpty() ? null : literals.get(0);
+        if (operator.equals("=")) {
+            return predicates.equal(field, first);
+        } else if (operator.equals("<>")) {
+            return predicates.notEqual(field, first);
+        } else if (operator.equals("<")) {
+            return predicates.lessThan(field, first);
+        } else if (operator.equals("<=")) {
+            return predicates.lessOrEqual(field, first);
+        } else if (operator.equals(">")) {
+            return predicates.greaterThan(field, first);
+        } else if (operator.equals(">=")) {
+            return predicates.greaterOrEqual(field, first);
+        } else if (operator.equals("is null")) {
+            return predicates.isNull(field);
+        } else if (operator.equals("is not null")) {
+            return predicates.isNotNull(field);
+        } else if (operator.equals("in")) {
+            return predicates.in(field, literals);
+        }
+        throw new IllegalArgumentException(operator);
     }
 
     /** Writes the pickled rows in one batch commit; kinds are null or one short string a row. */

@@ -58,6 +58,15 @@ class JavaPaimon:
         assert len(rows) == count
         return rows
 
+    def left(
+        self, warehouse: Warehouse, name: str, conditions: Sequence[tuple[str, str, Sequence[Any]]]
+    ) -> list[list[int]]:
+        """For each condition (column, operator, literals) the first column of the rows that a read
+        with it gives, which is to be INT. Java may leave out what does not meet it."""
+        given = [[column, operator, list(values)] for column, operator, values in conditions]
+        found = self._catalog(warehouse).left(name, _pickled(given))
+        return [[int(id) for id in ids] for ids in found]
+
     def write(
         self,
         warehouse: Warehouse,

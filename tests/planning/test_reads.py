@@ -5,7 +5,7 @@ import pytest
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.reads import plan_read
 from paimon_magics.planning.splits import RawFiles
-from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, RowField, RowType
 
 COLUMN = Column(0, "id", AtomicType("BIGINT"))
 
@@ -37,3 +37,33 @@ def test_what_spark_can_not_open_is_read_natively() -> None:
     raw = [files(1, 10_000_000)]
     plan = plan_read([COLUMN], {0: [COLUMN]}, raw, [], slots=2, spark_opens_store=False)
     assert (plan.raw_file_count, plan.merge_file_count) == (0, 1)
+
+
+MENDED = f"/t/bucket-0/pm-{'0' * 32}-mdata-abc-0.parquet"
+FLOATING = [
+    AtomicType("FLOAT"),
+    AtomicType("DOUBLE"),
+    RowType((RowField("s", RowType((RowField("x", AtomicType("DOUBLE")),))),)),
+]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "apart"),
+    [
+        *((data_type, True) for data_type in FLOATING),
+        (AtomicType("BIGINT"), False),
+        (ArrayType(AtomicType("DOUBLE")), False),
+    ],
+)
+def test_files_whose_bounds_may_be_wrong_are_scanned_apart_where_they_could_be_asked(
+    data_type: DataType, *, apart: bool
+) -> None:
+    column = Column(0, "c", data_type)
+    paths = (MENDED, "/t/bucket-0/data-0.parquet", f"{MENDED[:-8]}.orc")
+    raw = [RawFiles(0, "parquet", paths, (1, 1, 1), (10, 20, 30))]
+    plan = plan_read([column], {0: [column]}, raw, [], slots=2, spark_opens_store=True)
+    found = [(scan.true_bounds, scan.paths, scan.sizes_bytes) for scan in plan.raw_scans]
+    if apart:
+        assert found == [(True, paths[:1], (10,)), (False, paths[1:], (20, 30))]
+    else:
+        assert found == [(True, paths, (10, 20, 30))]

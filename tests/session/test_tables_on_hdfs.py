@@ -50,18 +50,26 @@ def test_every_layout_is_written_replaced_and_read(session: Session) -> None:
         ("d", "'primary-key' = 'p,k', 'dynamic-bucket.target-row-num' = '20'"),
     ):
         session.run(
-            f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING, p STRING) PARTITIONED BY (p)"
-            + (f" TBLPROPERTIES ({options})" if options else "")
+            f"CREATE TABLE {name} (k BIGINT NOT NULL, v STRING, g DOUBLE, p STRING) "
+            "PARTITIONED BY (p)" + (f" TBLPROPERTIES ({options})" if options else "")
         )
-        session.run(f"INSERT INTO {name} SELECT id, 'job', concat('p/', id % 2) FROM range(100)")
-        session.run(f"INSERT INTO {name} VALUES (1, 'kernel', 'p/1'), (200, 'kernel', 'p/1')")
         session.run(
-            f"INSERT OVERWRITE {name} PARTITION (p = 'p/0') SELECT k, v FROM {name} WHERE k < 5"
+            f"INSERT INTO {name} SELECT id, 'job', IF(id % 10 = 7, double('NaN'), 1.0D), "
+            "concat('p/', id % 2) FROM range(100)"
+        )
+        session.run(
+            f"INSERT INTO {name} VALUES (1, 'kernel', double('NaN'), 'p/1'), "
+            "(200, 'kernel', 1.0D, 'p/1')"
+        )
+        session.run(
+            f"INSERT OVERWRITE {name} PARTITION (p = 'p/0') SELECT k, v, g FROM {name} WHERE k < 5"
         )
         assert rows(session, f"SELECT p, count(*), max(v) FROM {name} GROUP BY p ORDER BY p") == [
             ("p/0", 6 if name == "a" else 5, "kernel"),
             ("p/1", 52 if name == "a" else 51, "kernel"),
         ]
+        # Their files were written once more.
+        assert rows(session, f"SELECT count(*) FROM {name} WHERE g > 9") == [(12,)]
         assert names(session, name, ".attempts") == []
 
 
