@@ -10,6 +10,7 @@
     │   └── UnconfirmedError            takes much away: say `--yes` to run it
     ├── SetupError                  change the environment, the connection or a setting
     ├── CommitConflictError         run it again: it plans on the current snapshot
+    │   └── OutdatedPlanError           it was run again, and others were always faster
     ├── UnknownOutcomeError         look before running it again: it may have been committed
     ├── JobError                    the Spark job failed; nothing was committed
     ├── HealthError                 a layout is worse than what --fail-on allows; nothing is lost
@@ -36,6 +37,7 @@ __all__ = [
     "InvalidTableError",
     "InvalidValueError",
     "JobError",
+    "OutdatedPlanError",
     "PaimonMagicsError",
     "SetupError",
     "StatementError",
@@ -154,6 +156,11 @@ class SetupError(PaimonMagicsError):
 
 class CommitConflictError(PaimonMagicsError):
     """Another commit got in the way; nothing was written. Run it again: it is planned anew."""
+
+
+class OutdatedPlanError(CommitConflictError):
+    """Others have written what the plan of a statement that adds rows rests on. A session plans and
+    runs it again by itself, up to so many times."""
 
 
 class UnknownOutcomeError(PaimonMagicsError):

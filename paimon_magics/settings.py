@@ -46,9 +46,11 @@ class Settings:
       about 200 bytes a key.
     - `coordinator_idle_ms`: how long a coordinator that this session starts lives with nothing to
       do. Long enough for somebody who thinks between two statements; a new start costs 2 s.
-    - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for another that
-      writes the same table with dynamic buckets, which takes one at a time. Longer than a lease,
-      after which a transaction ends whose owner died.
+    - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for others that
+      write the same table with dynamic buckets, which takes one at a time: they take turns. Some
+      leases, after which a transaction ends whose owner died, and some statements long.
+    - `conflict_reruns_max`: how often a statement that adds rows is planned and run again because
+      others, who took no turns, have written what it was planned on.
     - `read_lease_ms_max`: how long, through a coordinator, a snapshot that a query reads is kept
       from expiring at most, where its outcome is not released before. Notebooks keep outcomes.
     - `full_tracebacks`: whether errors show the whole trace and their causes, instead of what they
@@ -66,7 +68,8 @@ class Settings:
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
     coordinator_idle_ms: int = 600_000
-    exclusive_wait_ms: int = 90_000
+    exclusive_wait_ms: int = 300_000
+    conflict_reruns_max: int = 20
     read_lease_ms_max: int = 86_400_000
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)
 

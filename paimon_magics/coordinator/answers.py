@@ -67,7 +67,7 @@ RETRY_AFTER = "5"
 RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
 _FAILURE = 500
-_REFUSED = {Cause.CONFLICT: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
+_REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
 
 _log = logging.getLogger(__name__)
 
@@ -142,8 +142,8 @@ def answer_response(answer: Answer) -> Response:
             )
         case Overwritten(reason=reason):
             return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
-        case Occupied(holder=holder):
-            return error_answer(423, "TableHeldError", f"The transaction {holder.id} is open.", "")
+        case Occupied():
+            return error_answer(423, "TableHeldError", "Another transaction has the table.", "")
         case Halted(reason=reason):
             return error_answer(409, "TableStopped", reason, RESUME_HINT)
         case Suspended(pause=pause):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from paimon_magics.coordinator.administering import Administration
@@ -18,13 +19,18 @@ class CoordinatorClient(Protocol):
     """Begins, commits and aborts transactions on the tables of one warehouse."""
 
     def begin(
-        self, table: TableName, base_snapshot_id: int | None = None, engine: str = ""
+        self,
+        table: TableName,
+        base_snapshot_id: int | None = None,
+        engine: str = "",
+        waits: Callable[[str], None] | None = None,
     ) -> Transaction:
         """Open a transaction with a commit user and a file prefix that nobody else has.
 
         `base_snapshot_id` is the table's latest snapshot when the statement was planned; left out,
         it is the latest one now. An overwrite is checked against what came after it. `engine`
-        is what writes, as others are told who look at open transactions.
+        is what writes, as others are told who look at open transactions. A table may take one
+        transaction at a time: `waits` is told once, before it is waited for, what is in the way.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:

@@ -12,6 +12,7 @@ transaction stay behind, unreferenced; if it dies after, the commit happened.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from paimon_magics.coordinator.administering import Administration
 from paimon_magics.coordinator.opening import open_transaction
@@ -46,9 +47,13 @@ class InProcessCommitter:
         self._uncommitted: set[str] = set()
 
     def begin(
-        self, table: TableName, base_snapshot_id: int | None = None, engine: str = ""
+        self,
+        table: TableName,
+        base_snapshot_id: int | None = None,
+        engine: str = "",
+        waits: Callable[[str], None] | None = None,
     ) -> Transaction:
-        """See `CoordinatorClient.begin`.
+        """See `CoordinatorClient.begin`: nobody is waited for.
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """

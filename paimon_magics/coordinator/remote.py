@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ from paimon_magics.errors import (
     CommitConflictError,
     InvalidTableError,
     InvalidValueError,
+    OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
     StatementError,
@@ -57,7 +59,7 @@ _REPEAT_SECONDS_MAX = 60.0
 _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 2.0
 _HEARTBEATS_PER_LEASE = 4
-_HELD_PAUSE_SECONDS = 0.2
+_HELD_PAUSE_SECONDS = 0.1
 _PLACES_MAX = 3
 
 
@@ -91,7 +93,7 @@ class RemoteCoordinator:
         self,
         finder: Finder,
         *,
-        exclusive_wait_ms: int = 90_000,
+        exclusive_wait_ms: int = 300_000,
         read_lease_ms_max: int = 86_400_000,
     ) -> None:
         self._finder = finder
@@ -122,7 +124,11 @@ class RemoteCoordinator:
         return str(member(about, "warehouse", str))
 
     def begin(
-        self, table: TableName, base_snapshot_id: int | None = None, engine: str = ""
+        self,
+        table: TableName,
+        base_snapshot_id: int | None = None,
+        engine: str = "",
+        waits: Callable[[str], None] | None = None,
     ) -> Transaction:
         """See `CoordinatorClient.begin`."""
         document = {
@@ -130,7 +136,7 @@ class RemoteCoordinator:
             "base_snapshot_id": base_snapshot_id,
             **_sender(engine),
         }
-        opened = self._open(document)
+        opened = self._open(document, waits)
         transaction = transaction_of(member(opened, "transaction", dict))
         id = str(member(opened, "id", str))
         self._ids[transaction.commit_user] = id
@@ -204,15 +210,28 @@ class RemoteCoordinator:
             stop.set()
         self._http.close()
 
-    def _open(self, document: Any) -> Any:
+    def _open(self, document: Mapping[str, Any], waits: Callable[[str], None] | None) -> Any:
+        """Open a transaction, in turn where the table takes one at a time: each question keeps the
+        place in the coordinator's line."""
+        ticket = uuid.uuid4().hex
         deadline = time.monotonic() + self._exclusive_wait_ms / 1000
-        while True:
-            try:
-                return self._call("POST", "/v1/transactions", document)
-            except _TableHeldError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_HELD_PAUSE_SECONDS)
+        try:
+            while True:
+                try:
+                    return self._call("POST", "/v1/transactions", {**document, "ticket": ticket})
+                except _TableHeldError as error:
+                    if time.monotonic() > deadline:
+                        raise
+                    if waits is not None:
+                        waits(error.message)
+                        waits = None
+                    time.sleep(_HELD_PAUSE_SECONDS)
+        except (KeyboardInterrupt, _TableHeldError):
+            # Give the place up, or what was opened while nobody listened.
+            with contextlib.suppress(Exception):
+                answer = {"reason": "its owner was interrupted"}
+                self._call("POST", f"/v1/transactions/{ticket}/abort", answer)
+            raise
 
     def _end(self, transaction: Transaction) -> None:
         stop = self._leases.pop(transaction.commit_user, None)
@@ -407,6 +426,8 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
             return SetupError(message, hint=hint or "Connect with the coordinator's token.")
         case 404:
             return UnknownNameError(message, hint=hint)
+        case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:
+            return OutdatedPlanError(message, hint=hint)
         case 409 | 410:
             return CommitConflictError(message, hint=hint or "Run the statement again.")
         case _:

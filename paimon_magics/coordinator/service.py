@@ -32,6 +32,7 @@ from paimon_magics.coordinator.core import (
     CommitPublished,
     Committed,
     CommitUnclear,
+    Done,
     Effect,
     Event,
     Halted,
@@ -53,6 +54,7 @@ from paimon_magics.coordinator.core import (
     RunCommit,
     State,
     Suspended,
+    TurnAsked,
     Unknown,
     UnpauseAsked,
 )
@@ -75,11 +77,15 @@ from paimon_magics.coordinator.watching import Watching
 from paimon_magics.coordinator.worker import Worker
 from paimon_magics.errors import (
     CommitConflictError,
+    InvalidValueError,
+    OutdatedPlanError,
     PaimonMagicsError,
 )
+from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits import CommitRequest, Transaction
 from paimon_magics.planning.expiry import NO_FLOOR
 from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.planning.writes import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
@@ -269,26 +275,46 @@ class Coordinator:
         origin: Origin = NOWHERE,
         *,
         in_pause: bool = False,
+        ticket: str = "",
     ) -> tuple[str, Transaction, Opened]:
         """Open a transaction; raises errors of ours for a table that can't be committed to, and
-        PausedError in a pause, unless it may begin `in_pause`."""
+        PausedError in a pause, unless it may begin `in_pause`.
+
+        `ticket` will be the transaction's id: who comes with it to a table that takes one
+        transaction at a time is in the line from then on, and keeps the place there by asking
+        again. Raises TableHeldError while it is not their turn. The base is read after that.
+        """
         self._own()
         if self.state.pause is not None and not in_pause:
             raise PausedError(self.state.pause)
+        if ticket:
+            self._check_turn(table, ticket)
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
         if self.place is None or in_pause or not loaded.definition.flag("auto_batch_load"):
-            return self._begin(loaded, transaction, owner, origin, in_pause=in_pause)
+            return self._begin(loaded, transaction, owner, origin, in_pause, ticket)
         tidy_up(loaded, transaction, frozenset())
         taken_by = self.place(loaded)
         try:
             # Opened anew: its base has what was inserted before.
             loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
-            begun = self._begin(loaded, transaction, owner, origin, in_pause=in_pause)
+            begun = self._begin(loaded, transaction, owner, origin, in_pause, ticket)
         except BaseException:
             taken_by(None)
             raise
         taken_by(begun[0])
         return begun
+
+    def _check_turn(self, name: TableName, ticket: str) -> None:
+        if self.transaction(ticket) is not None:
+            raise InvalidValueError(f"There is a transaction {ticket} already.")
+        table = self._catalog.load(name)
+        if not takes_one_at_a_time(table.definition):
+            return
+        answer = self._decider.ask(
+            lambda ask: Asked(TurnAsked(ticket, table.location, _now_ms(), ask))
+        )
+        if answer != Done():
+            raise _not_opened(name, answer)
 
     def _begin(
         self,
@@ -296,12 +322,12 @@ class Coordinator:
         transaction: Transaction,
         owner: str,
         origin: Origin,
-        *,
         in_pause: bool,
+        ticket: str,
     ) -> tuple[str, Transaction, Opened]:
         table = loaded.name
         self.watching.forget_predecessor(loaded)
-        id = uuid.uuid4().hex
+        id = ticket or uuid.uuid4().hex
         try:
             answer = self._decider.ask(
                 lambda ask: Asked(
@@ -311,10 +337,11 @@ class Coordinator:
                         owner,
                         _now_ms(),
                         ask,
-                        _one_at_a_time(loaded),
+                        takes_one_at_a_time(loaded.definition),
                         origin,
                         str(table),
                         in_pause,
+                        bool(ticket),
                     ),
                     opened=transaction,
                 )
@@ -329,7 +356,7 @@ class Coordinator:
         base = transaction.base_snapshot_id
         if base > 0 and not self.leases.stays(loaded, base):
             self.abort(id, "the snapshot that it was planned on has expired")
-            raise CommitConflictError(
+            raise OutdatedPlanError(
                 f"Snapshot {base} of `{table}`, which the statement was planned on, has expired.",
                 hint="Nothing was written. Run the statement again.",
             )
@@ -390,7 +417,7 @@ class Coordinator:
                     epoch,
                     _now_ms(),
                     ask,
-                    _one_at_a_time(table),
+                    takes_one_at_a_time(table.definition),
                     origin,
                     str(table.name),
                     None if asked is None else noted_files(asked.properties),
@@ -533,18 +560,19 @@ class Coordinator:
         )
 
 
-def _one_at_a_time(table: Table) -> bool:
-    """Whether a second writer would give keys of the first one to other buckets or partitions."""
-    return table.definition.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
-
-
 def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
     match answer:
         case Suspended(pause=pause):
             return PausedError(pause)
         case Halted(reason=reason):
             return CommitConflictError(reason, hint=RESUME_HINT)
-        case Occupied(holder=holder):
+        case Occupied(holder=None, ahead=ahead):
+            return TableHeldError(
+                f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
+                f"it, and {count_text(ahead, 'statement')} came before this one.",
+                hint="Run it again: it waits for them.",
+            )
+        case Occupied(holder=Held() as holder):
             seconds = (_now_ms() - holder.begun_at_ms) // 1000
             return TableHeldError(
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.adopting import check_adopted_id
 from paimon_magics.coordinator.answers import NotTheirsError, answer_response
 from paimon_magics.coordinator.authorisation import Principal, Scope
 from paimon_magics.coordinator.bodies import json_body
@@ -66,8 +68,19 @@ class _Handlers:
         owner = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
         if base is not None:
             base = member(body, "base_snapshot_id", int)
+        ticket = ""
+        if "ticket" in body:
+            ticket = str(member(body, "ticket", str))
+            check_adopted_id(ticket)
         id, transaction, opened = await run_in_threadpool(
-            self._coordinator.begin, table, base, owner, origin_of(body.get("origin"))
+            partial(
+                self._coordinator.begin,
+                table,
+                base,
+                owner,
+                origin_of(body.get("origin")),
+                ticket=ticket,
+            )
         )
         return JSONResponse(
             {

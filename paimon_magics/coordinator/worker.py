@@ -30,6 +30,7 @@ from paimon_magics.coordinator.store import Store
 from paimon_magics.coordinator.watching import Watching, publication_of
 from paimon_magics.errors import (
     CommitConflictError,
+    OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
     StatementError,
@@ -257,6 +258,8 @@ def _cause(error: PaimonMagicsError) -> Cause:
             return Cause.STORAGE
         case StatementError():
             return Cause.REQUEST
+        case OutdatedPlanError():
+            return Cause.OUTDATED
         case _:
             return Cause.CONFLICT
 

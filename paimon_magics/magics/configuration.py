@@ -126,8 +126,13 @@ class PaimonMagics(Magics):
     exclusive_wait_ms = Int(
         _DEFAULTS.exclusive_wait_ms,
         min=0,
-        help="How long, in ms, a statement waits for another that writes the same table with "
+        help="How long, in ms, a statement waits for others that write the same table with "
         "dynamic buckets.",
+    ).tag(config=True)
+    conflict_reruns_max = Int(
+        _DEFAULTS.conflict_reruns_max,
+        min=0,
+        help="How often a statement that adds rows is run again because of others that wrote.",
     ).tag(config=True)
     read_lease_ms_max = Int(
         _DEFAULTS.read_lease_ms_max,

@@ -30,6 +30,7 @@ __all__ = [
     "match_columns",
     "rows_hidden_by",
     "static_partition_columns",
+    "takes_one_at_a_time",
     "takes_small_inserts",
 ]
 
@@ -54,6 +55,11 @@ class Missing:
 
 
 Source = FromInput | Constant | Missing
+
+
+def takes_one_at_a_time(definition: TableDefinition) -> bool:
+    """Whether a second writer would give keys of the first one to other buckets or partitions."""
+    return definition.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
 
 
 def static_partition_columns(insert: Insert, definition: TableDefinition) -> dict[str, str]:

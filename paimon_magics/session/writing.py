@@ -1,5 +1,9 @@
 """INSERT, TRUNCATE and DROP PARTITION: plan, write, commit; or leave the table as it was.
 
+A statement that adds rows may find that others have written what its plan rests on. Nothing is
+published then, so it is planned and run again (`run_prepared`). One that replaces rows is not: run
+again, it would replace those that came meanwhile.
+
 If this process dies before the commit, the table is unchanged and unreferenced files stay; during
 the commit, it is the committer's matter (`coordinator.client`); after it, the statement happened.
 Any other failure before the commit removes the statement's files.
@@ -14,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     InvalidValueError,
+    OutdatedPlanError,
     PaimonMagicsError,
     UnknownNameError,
     UnknownOutcomeError,
@@ -27,6 +32,7 @@ from paimon_magics.planning.commits import (
     CommitRequest,
     OverwritePartitions,
     OverwriteTouched,
+    Transaction,
 )
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.distributions import Distribution, distribution_of
@@ -36,8 +42,10 @@ from paimon_magics.planning.writes import (
     match_columns,
     rows_hidden_by,
     static_partition_columns,
+    takes_one_at_a_time,
 )
 from paimon_magics.planning.written_options import options_not_applied
+from paimon_magics.session.attempts import Attempts
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -84,7 +92,8 @@ class PreparedInsert:
     """A planned INSERT: its rows in the table's columns, and what they do to it.
 
     `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column` makes
-    the frame of one column alone, the one that its argument `only` names.
+    the frame of one column alone, the one that its argument `only` names; `again` plans the same
+    statement on the table as it is then.
     """
 
     table: Table
@@ -92,6 +101,7 @@ class PreparedInsert:
     change: Change
     base_snapshot_id: int
     column: Callable[..., DataFrame]
+    again: Callable[[], PreparedInsert]
 
 
 def run_insert(
@@ -115,7 +125,38 @@ def run_insert(
 
 
 def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
-    """Write and commit what was planned; see `run_insert`."""
+    """Write and commit what was planned, and planned again where others came first; see
+    `run_insert`. The source is computed anew each time."""
+    attempts = Attempts(connection.settings.conflict_reruns_max)
+    while True:
+        try:
+            outcome = _run_once(connection, insert, prepared, attempts)
+        except OutdatedPlanError as error:
+            attempts.next(error, may_run_again=isinstance(prepared.change, Append))
+            prepared = prepared.again()
+        else:
+            outcome.notes = (*outcome.notes, *attempts.notes())
+            return outcome
+
+
+def _run_once(
+    connection: Connection, insert: Insert, prepared: PreparedInsert, attempts: Attempts
+) -> Outcome:
+    write = _writing(connection, insert, prepared)
+    transaction, current = _opened(connection, prepared, attempts)
+    if current is not prepared:
+        try:
+            write = _writing(connection, insert, current)
+        except BaseException:
+            connection.committer.abort(transaction)
+            raise
+    receipt, written = _transact(connection, current, transaction, write, insert.text)
+    return _outcome(insert, current.table, receipt, written)
+
+
+def _writing(
+    connection: Connection, insert: Insert, prepared: PreparedInsert
+) -> Callable[[WriteTask], JobWritten]:
     table = prepared.table
     rows = None
     if insert.source.is_values and not table.definition.has_type("VARIANT"):
@@ -135,8 +176,7 @@ def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInser
             keep_order=definition.is_primary_key_table and not definition.sequence_fields,
         )
 
-    receipt, written = _transact(connection, prepared, write, insert.text)
-    return _outcome(insert, table, receipt, written)
+    return write
 
 
 def prepare_insert(
@@ -177,7 +217,8 @@ def prepare_insert(
     except Exception as error:
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, definition, constants, mode)
-    return PreparedInsert(table, projected, change, base_snapshot_id, projection)
+    again = partial(prepare_insert, connection, insert, parameters, frame=frame, mode=mode)
+    return PreparedInsert(table, projected, change, base_snapshot_id, projection, again)
 
 
 def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:
@@ -295,16 +336,37 @@ def truncate_specs(
     return partition_specs(connection, table, statement.text, [statement.partition], parameters)
 
 
+def _opened(
+    connection: Connection, prepared: PreparedInsert, attempts: Attempts
+) -> tuple[Transaction, PreparedInsert]:
+    """A transaction, and the plan for it. Of a table that takes one at a time, the plan of rows to
+    be added is of the moment when its turn came; what is replaced is what was there before."""
+    table, base = prepared.table, prepared.base_snapshot_id
+    in_turn = takes_one_at_a_time(table.definition) and isinstance(prepared.change, Append)
+    transaction = connection.committer.begin(
+        table.name,
+        None if in_turn else base,
+        engine_name(connection.spark.version),
+        attempts.waits,
+    )
+    attempts.opened()
+    if transaction.base_snapshot_id == base:
+        return transaction, prepared
+    try:
+        return transaction, prepared.again()
+    except BaseException:
+        connection.committer.abort(transaction)
+        raise
+
+
 def _transact(
     connection: Connection,
     prepared: PreparedInsert,
+    transaction: Transaction,
     write: Callable[[WriteTask], JobWritten],
     statement: str,
 ) -> tuple[CommitReceipt, JobWritten]:
     table, change = prepared.table, prepared.change
-    transaction = connection.committer.begin(
-        table.name, prepared.base_snapshot_id, engine_name(connection.spark.version)
-    )
     try:
         task = write_task(
             table,

@@ -12,7 +12,7 @@ from typing import Any
 
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError
+from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.tables.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.catalog import Table
@@ -28,7 +28,7 @@ def bucket_check(
 ) -> Callable[[Any], None]:
     """A check of the latest snapshot (None for none), on which the commit is to be published.
 
-    It raises CommitConflictError that names a commit which is in the way. Where rows are replaced
+    It raises OutdatedPlanError that names a commit which is in the way. Where rows are replaced
     instead of added, what others added is the overwrite's own check.
     """
     base_id = request.transaction.base_snapshot_id
@@ -67,7 +67,7 @@ def _index(
 def _snapshot(table: Table, snapshot_id: int) -> Any:
     snapshot = read_snapshot(table.paimon, snapshot_id)
     if snapshot is None:
-        raise CommitConflictError(
+        raise OutdatedPlanError(
             f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
             "which keys came since can't be told.",
             hint="Nothing was written. Run the statement again.",
@@ -75,8 +75,8 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
     return snapshot
 
 
-def _keys_came(table: Table, snapshot: Any) -> CommitConflictError:
-    return CommitConflictError(
+def _keys_came(table: Table, snapshot: Any) -> OutdatedPlanError:
+    return OutdatedPlanError(
         f"Since this statement was planned, {described(snapshot)} brought keys to the partitions "
         f"of `{table.name}` that it writes: a key could now be there twice.",
         hint="Nothing was written. Run the statement again: it then finds those keys. Tables with "

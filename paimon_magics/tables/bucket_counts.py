@@ -14,7 +14,7 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.errors import CommitConflictError, UnsupportedStatementError
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.commit_messages import read_messages, write_message
@@ -70,7 +70,7 @@ def newer_bucket_counts(
 ) -> Callable[[Any], None]:
     """A check of the latest snapshot (None for none), on which rows are to be added.
 
-    It raises CommitConflictError where others have, since the snapshot that the statement was
+    It raises OutdatedPlanError where others have, since the snapshot that the statement was
     planned on, written one of its partitions with another number of buckets. Reads manifests only
     of a table whose option was ever changed.
     """
@@ -84,7 +84,7 @@ def newer_bucket_counts(
         counts = bucket_counts(table, latest.id)
         for message in messages:
             own = message.total_buckets or definition.bucket
-            _check_count(table, tuple(message.partition), counts, own)
+            _check_count(table, tuple(message.partition), counts, own, OutdatedPlanError)
 
     return check
 
@@ -105,14 +105,18 @@ def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_i
 
 
 def _check_count(
-    table: Table, partition: Partition, counts: Mapping[Partition, int], own: int
+    table: Table,
+    partition: Partition,
+    counts: Mapping[Partition, int],
+    own: int,
+    kind: type[CommitConflictError] = CommitConflictError,
 ) -> None:
     count = counts.get(partition, own)
     if count == own:
         return
     keys = table.definition.partition_keys
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
-    raise CommitConflictError(
+    raise kind(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
         + f" was written with {count} buckets, and these rows are for {own}: keys would appear "
         "twice.",

@@ -26,6 +26,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
+    OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
     TableDamagedError,
@@ -303,7 +304,7 @@ class _Run:
         )
 
     def _given_up(self, attempts: int) -> PaimonMagicsError:
-        return CommitConflictError(
+        return OutdatedPlanError(
             f"Other commits to `{self._table.name}` were faster {attempts} times.",
             hint="Nothing was written. Run the statement again, or raise 'commit.max-retries'.",
         )

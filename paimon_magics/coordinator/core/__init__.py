@@ -60,8 +60,10 @@ from paimon_magics.coordinator.core.events import (
     TableDropped,
     TableMoved,
     Ticked,
+    TurnAsked,
     UnpauseAsked,
 )
+from paimon_magics.coordinator.core.lines import WAITER_MS
 from paimon_magics.coordinator.core.state import (
     State,
     pending_commits,
@@ -98,6 +100,7 @@ from paimon_magics.coordinator.core.values import (
     Unchecked,
     Undetermined,
     Unknown,
+    Waiter,
 )
 
 __all__ = [
@@ -105,6 +108,7 @@ __all__ = [
     "FORGET_EVERY_MS",
     "NOWHERE",
     "STALL_MS",
+    "WAITER_MS",
     "AbortAsked",
     "Aborted",
     "Adopted",
@@ -166,10 +170,12 @@ __all__ = [
     "TableDropped",
     "TableMoved",
     "Ticked",
+    "TurnAsked",
     "Unchecked",
     "Undetermined",
     "Unknown",
     "UnpauseAsked",
+    "Waiter",
     "pending_commits",
     "pending_transactions",
     "step",

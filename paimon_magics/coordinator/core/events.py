@@ -39,6 +39,7 @@ __all__ = [
     "TableDropped",
     "TableMoved",
     "Ticked",
+    "TurnAsked",
     "UnpauseAsked",
 ]
 
@@ -46,7 +47,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Begun:
     """Somebody asks for a new transaction; `id` is fresh. `exclusive` where the table takes one at
-    a time. `in_pause`: it belongs to what was acknowledged before, and may begin in a pause."""
+    a time; who `waits` was told by TurnAsked that it is their turn. `in_pause`: it belongs to what
+    was acknowledged before, and may begin in a pause."""
 
     id: str
     table: str
@@ -57,6 +59,18 @@ class Begun:
     origin: Origin = NOWHERE
     name: str = ""
     in_pause: bool = False
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAsked:
+    """Who is to open the transaction `id` asks whether it is their turn on a table that takes one
+    at a time."""
+
+    id: str
+    table: str
+    now_ms: int
+    ask: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +333,7 @@ Event = (
     | TableDropped
     | TableMoved
     | ResumeAsked
+    | TurnAsked
     | PauseAsked
     | UnpauseAsked
     | Restored

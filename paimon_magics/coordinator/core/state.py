@@ -13,7 +13,15 @@ from paimon_magics.coordinator.core.effects import (
     Reply,
     RunCommit,
 )
-from paimon_magics.coordinator.core.values import Answer, Held, Limits, Pause, Phase, Stopped
+from paimon_magics.coordinator.core.values import (
+    Answer,
+    Held,
+    Limits,
+    Pause,
+    Phase,
+    Stopped,
+    Waiter,
+)
 from paimon_magics.planning.publications import Publication
 
 __all__ = [
@@ -45,7 +53,8 @@ class State:
     commit. `watched` has for each table the publications that writing over them would lose, oldest
     first, `checked_at_ms` when they were looked at, `check_asks` who waits for that, and
     `overwritten` the ids of those that are to be published again, in this order. `stopped` tables
-    take no commits. With a `pause` nothing new begins.
+    take no commits. With a `pause` nothing new begins. `lines` has who waits for each table that
+    takes one transaction at a time, in the order of asking.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -59,6 +68,7 @@ class State:
     overwritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stopped: Mapping[str, Stopped] = field(default_factory=dict)
     pause: Pause | None = None
+    lines: Mapping[str, tuple[Waiter, ...]] = field(default_factory=dict)
     forgot_at_ms: int = 0
     ticked_at_ms: int = 0
 

@@ -41,8 +41,10 @@ from paimon_magics.coordinator.core.events import (
     TableDropped,
     TableMoved,
     Ticked,
+    TurnAsked,
     UnpauseAsked,
 )
+from paimon_magics.coordinator.core.lines import in_turn, leave, waits
 from paimon_magics.coordinator.core.state import (
     State,
     aborting,
@@ -62,7 +64,6 @@ from paimon_magics.coordinator.core.values import (
     Held,
     Mismatch,
     NotCommitted,
-    Occupied,
     Opened,
     Overwritten,
     Pause,
@@ -87,6 +88,8 @@ _BY_OWNER = "its owner ended it"
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
     """The next state, and what must be done, in this order."""
     match event:
+        case TurnAsked():
+            return _ask_turn(state, event)
         case Begun():
             return _begin(state, event)
         case HeartbeatAsked():
@@ -147,9 +150,12 @@ def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
     stopped = state.stopped.get(event.table)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
-    holder = _holder(state, event.table) if event.exclusive else None
-    if holder is not None:
-        return state, (Reply(event.ask, Occupied(holder)),)
+    if event.exclusive:
+        waiter = event.id if event.waits else ""
+        state, occupied = in_turn(state, event.table, waiter, event.now_ms)
+        if occupied is not None:
+            return state, (Reply(event.ask, occupied),)
+        state = leave(state, event.id)
     opened = Held(
         id=event.id,
         table=event.table,
@@ -164,25 +170,18 @@ def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
     return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
 
 
+def _ask_turn(state: State, event: TurnAsked) -> tuple[State, tuple[Effect, ...]]:
+    """Granted, nobody else who waits comes before: the transaction is opened on what is there."""
+    state, occupied = in_turn(state, event.table, event.id, event.now_ms)
+    return state, (Reply(event.ask, Done() if occupied is None else occupied),)
+
+
 def _pause(state: State, event: PauseAsked) -> tuple[State, tuple[Effect, ...]]:
     """What has begun may be committed; the first who has paused it is the one who is named."""
     if state.pause is not None:
         return state, (Reply(event.ask, Suspended(state.pause)),)
     pause = Pause(event.by, event.now_ms)
     return replace(state, pause=pause), (SavePause(pause), Reply(event.ask, Suspended(pause)))
-
-
-def _holder(state: State, table: str) -> Held | None:
-    """The transaction that keeps a table to itself, as long as it may still commit."""
-    ended = (Phase.ABORTING, Phase.ABORTED)
-    return next(
-        (
-            h
-            for h in state.held.values()
-            if h.exclusive and h.table == table and h.phase not in ended
-        ),
-        None,
-    )
 
 
 def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect, ...]]:
@@ -320,7 +319,8 @@ def _undetermined(state: State, event: CommitUndetermined) -> tuple[State, tuple
 def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ...]]:
     held = state.held.get(event.id, event.finished)
     if held is None:
-        return state, (Reply(event.ask, Unknown()),)
+        answer = Aborted() if waits(state, event.id) else Unknown()
+        return leave(state, event.id), (Reply(event.ask, answer),)
     match held.phase:
         case Phase.ACTIVE:
             ended = aborting(held, event.reason, event.now_ms)

@@ -33,6 +33,7 @@ __all__ = [
     "Unchecked",
     "Undetermined",
     "Unknown",
+    "Waiter",
 ]
 
 
@@ -99,8 +100,9 @@ class Held:
     """A transaction as the coordinator holds it; the whole of it is stored.
 
     `digest` tells a repeated commit request from another one. Of `exclusive` ones, which write
-    dynamic buckets, a table has one at a time. `expires_at_ms` is the end of the
-    lease while ACTIVE, the time of removing files while ABORTING, and the end of retention after.
+    dynamic buckets, a table has one at a time (`lines` has who waits). `expires_at_ms` is the end
+    of the lease while ACTIVE, the time of removing files while ABORTING, and the end of retention
+    after.
     `adopted`: the epoch in which it was taken on from another coordinator, which opened it and may
     have been cut off while publishing it; 0 for this one's own. `table` is where the table lies,
     `name` what it was called when the transaction began. `ended_at_ms`: when its outcome was
@@ -127,6 +129,15 @@ class Held:
     def who(self) -> str:
         """Whose it is, for a message."""
         return self.origin.told(self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Who waits for a table that takes one transaction at a time; `id` will be the transaction's.
+    `seen_ms`: when it last said that it still waits."""
+
+    id: str
+    seen_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +174,11 @@ class Committed:
 
 
 class Cause(StrEnum):
-    """Why a commit was refused: because of another one, because the table could not be written, or
-    because of what was asked."""
+    """Why a commit was refused: because of another one, because of another one that came after the
+    statement was planned, because the table could not be written, or because of what was asked."""
 
     CONFLICT = "conflict"
+    OUTDATED = "outdated"
     STORAGE = "storage"
     REQUEST = "request"
 
@@ -224,9 +236,11 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """The table takes one such transaction at a time, and this one is open."""
+    """The table takes one such transaction at a time: this one is open, or so many wait for their
+    turn before who has asked."""
 
-    holder: Held
+    holder: Held | None
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,64 @@
+"""How often a statement was begun, what it waited for, and what its reader is told of that.
+
+Two statements that write one table with dynamic buckets take turns where a coordinator commits;
+others who write it (another engine, a session without a coordinator) come in between all the same.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.planning.amounts import count_text
+
+__all__ = ["Attempts"]
+
+_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 2.0
+
+
+class Attempts:
+    """The runs of one statement: one, and up to `reruns_max` more."""
+
+    def __init__(self, reruns_max: int) -> None:
+        self._reruns_max = reruns_max
+        self._reruns = 0
+        self._last = ""
+        self._since: float | None = None
+        self._seconds = 0.0
+        self._before = ""
+
+    def waits(self, message: str) -> None:
+        """The statement begins to wait for its turn; `message` says what is before it."""
+        self._since = time.monotonic()
+        self._before = self._before or message
+
+    def opened(self) -> None:
+        """It is the statement's turn."""
+        if self._since is not None:
+            self._seconds += time.monotonic() - self._since
+            self._since = None
+
+    def next(self, error: OutdatedPlanError, *, may_run_again: bool) -> None:
+        """After a pause the statement may run again; raises `error` when it may not.
+
+        The pause is random and grows, so that of many statements some come through.
+        """
+        if not may_run_again or self._reruns >= self._reruns_max:
+            raise error
+        pause = min(_PAUSE_SECONDS * 2**self._reruns, _PAUSE_SECONDS_MAX)
+        self._reruns += 1
+        self._last = error.message
+        time.sleep(random.uniform(0, pause))
+
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of an Outcome should know; nothing of a statement that went through."""
+        notes = []
+        if self._before:
+            seconds = f"{self._seconds:.1f} s"
+            notes.append(f"Waited {seconds} for its turn: {self._before}")
+        if self._reruns:
+            times = count_text(self._reruns, "time")
+            notes.append(f"Planned and run again {times}, nothing was written before: {self._last}")
+        return tuple(notes)
