@@ -13,7 +13,14 @@ from typing import Literal, get_args
 from paimon_magics.boundary import shows_full_tracebacks
 from paimon_magics.errors import SetupError, nearest
 
-__all__ = ["DEFAULT_WAREHOUSE", "WAITS", "Settings", "Wait"]
+__all__ = [
+    "DEFAULT_WAREHOUSE",
+    "STORE_ASSIGNMENTS",
+    "WAITS",
+    "Settings",
+    "StoreAssignment",
+    "Wait",
+]
 
 # Like Spark's own `spark-warehouse`: a folder where the notebook runs.
 DEFAULT_WAREHOUSE = "paimon-warehouse"
@@ -22,6 +29,12 @@ Wait = Literal["durable", "visible"]
 """When a small insert is answered, where a statement says it."""
 
 WAITS: tuple[Wait, ...] = get_args(Wait)
+
+
+StoreAssignment = Literal["exact", "ansi"]
+"""What becomes of a given value of which a column's type would cut something off."""
+
+STORE_ASSIGNMENTS: tuple[StoreAssignment, ...] = get_args(StoreAssignment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,11 @@ class Settings:
     - `display_rows`: rows that a displayed query shows.
     - `overwrite_swallows_newer`: whether an overwrite replaces rows that others committed after it
       was planned, as Paimon does by default; otherwise it fails and names their snapshot.
+    - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames of which a column
+      would cut off or round away something, `ansi` casts them as Spark does. What a query gives is
+      cast as Spark does in both.
+    - `alter_check_rows_max`: rows that are looked at before a column's type is changed, for values
+      that could not be read as the new one; 0 for the files' statistics alone.
     - `kept_views_max`: tables whose frame is kept for the next query on the same snapshot; a frame
       holds the paths of its files on the driver.
     - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
@@ -64,11 +82,13 @@ class Settings:
     batch_rows: int = 65_536
     display_rows: int = 20
     overwrite_swallows_newer: bool = False
+    store_assignment: str = "exact"
+    alter_check_rows_max: int = 100_000
     kept_views_max: int = 64
     attempt_wait_ms_max: int = 10_000
     cross_partition_rows_max: int = 5_000_000
     coordinator_idle_ms: int = 600_000
-    exclusive_wait_ms: int = 300_000
+    exclusive_wait_ms: int = 600_000
     conflict_reruns_max: int = 20
     read_lease_ms_max: int = 86_400_000
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)
@@ -86,6 +106,11 @@ class Settings:
                 raise SetupError(
                     f"Setting `{name}` is {value!r}, but it must be {_article(expected)}.",
                     hint=f"Its default is {getattr(Settings(), name)!r}.",
+                )
+            if name == "store_assignment" and value not in STORE_ASSIGNMENTS:
+                raise SetupError(
+                    f"Setting `{name}` can't be {value!r}.",
+                    hint=nearest(str(value), STORE_ASSIGNMENTS, what="values"),
                 )
             if isinstance(value, int) and value < 0:
                 raise SetupError(

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.java_text import cast_text, java_float
 from paimon_magics.errors import JobError
+from paimon_magics.planning.short_texts import shortened
 from paimon_magics.statements.data_types import AtomicType
 
-__all__ = ["can_cast", "cast_values"]
+__all__ = ["UnreadableValueError", "can_cast", "cast_values"]
 
 _FAMILIES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), "integer"),
@@ -33,6 +34,30 @@ _FAMILIES = {
 }
 _ONLY_TO_STRING = ("date", "time", "timestamp")
 _DAY_MS = 86_400_000
+_SHOWN_MAX = 60
+
+
+class UnreadableValueError(JobError):
+    """A stored value that can't be read as the type that its column has now; `value` is its text,
+    `column` the column's name."""
+
+    def __init__(self, value: str, column: str, stored: AtomicType, wanted: AtomicType) -> None:
+        self.value, self.column, self.stored, self.wanted = value, column, stored, wanted
+        told = self.of_file("an older file")
+        super().__init__(told.message, hint=told.hint)
+
+    def of_file(self, path: str) -> JobError:
+        """The same, which says where the value lies."""
+        from paimon_magics.statements.type_text import to_spark_sql
+
+        stored, wanted = to_spark_sql(self.stored), to_spark_sql(self.wanted)
+        return JobError(
+            f"The column `{self.column}` was {stored} and is {wanted} now, and {path} has a value "
+            f"that can't be read so: {self.value}.",
+            hint="Change the type back, and the rows are there again: ALTER TABLE … ALTER COLUMN "
+            f"`{self.column}` TYPE {stored}. Or read them as they were then, with VERSION AS OF a "
+            "snapshot of that time.",
+        )
 
 
 def can_cast(stored: AtomicType, wanted: AtomicType) -> bool:
@@ -50,20 +75,15 @@ def cast_values(
 ) -> pa.Array:
     """`array` of the type `stored` as `wanted`, whose Arrow type is `target`.
 
-    A decimal that does not fit is NULL. Raises JobError for a text that can't be read as the new
-    type, where Paimon fails, too.
+    A decimal that does not fit is NULL. Raises UnreadableValueError for a text that can't be read
+    as the new type, where Paimon fails, too.
     """
     if _same(stored, wanted):
         return array
     try:
         return _RULES[_family(stored), _family(wanted)](array, stored, wanted, target)
-    except ValueError as error:
-        raise JobError(
-            f"The column `{column}` was {stored.name} and is {wanted.name} now, and an older file "
-            f"has a value that can't be read so: {error}.",
-            hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or change "
-            "the column's type back.",
-        ) from error
+    except (ValueError, ArithmeticError) as error:
+        raise UnreadableValueError(str(error), column, stored, wanted) from error
 
 
 def _family(data_type: AtomicType) -> str:
@@ -79,7 +99,12 @@ def _each(array: pa.Array, target: pa.DataType, change: Callable[[Any], object])
     if not len(array):
         return pa.array([], type=target)
     encoded = array.dictionary_encode()
-    values = [change(value) for value in encoded.dictionary.to_pylist()]
+    values = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            values.append(change(value))
+        except (ValueError, ArithmeticError) as error:
+            raise ValueError(shortened(repr(value), _SHOWN_MAX)) from error
     return pa.array(values, type=target).take(encoded.indices)
 
 

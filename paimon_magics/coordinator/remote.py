@@ -93,7 +93,7 @@ class RemoteCoordinator:
         self,
         finder: Finder,
         *,
-        exclusive_wait_ms: int = 300_000,
+        exclusive_wait_ms: int = 600_000,
         read_lease_ms_max: int = 86_400_000,
     ) -> None:
         self._finder = finder

@@ -20,7 +20,7 @@ from paimon_magics.magics.line import run_line
 from paimon_magics.magics.options import RESULT_TYPES
 from paimon_magics.magics.progress import ProgressOfCells
 from paimon_magics.magics.views import load_views_aside
-from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
+from paimon_magics.settings import DEFAULT_WAREHOUSE, STORE_ASSIGNMENTS, Settings
 
 if TYPE_CHECKING:
     from paimon_magics.session.session import Session
@@ -97,6 +97,17 @@ class PaimonMagics(Magics):
         False,
         help="Whether an overwrite replaces rows that others committed after it was planned; "
         "otherwise it fails and names their snapshot.",
+    ).tag(config=True)
+    store_assignment = Enum(
+        STORE_ASSIGNMENTS,
+        default_value="exact",
+        help="`exact` refuses given values of which a column would cut something off, `ansi` casts "
+        "them as Spark does.",
+    ).tag(config=True)
+    alter_check_rows_max = Int(
+        _DEFAULTS.alter_check_rows_max,
+        min=0,
+        help="Rows that are looked at before a column's type is changed.",
     ).tag(config=True)
     kept_views_max = Int(
         _DEFAULTS.kept_views_max,

@@ -18,6 +18,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.planning.writes import check_writable
+from paimon_magics.session.altering import harm_told
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
@@ -204,8 +205,12 @@ def _alter_table(
                 connection, table, statement.text, "ALTER TABLE … DROP PARTITION", kept
             )
         case _:
+            told = harm_told(connection, table, statement.changes)
             _placed(statement, lambda: connection.catalog.alter_table(name, statement.changes))
-            return _done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
+            outcome = _done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
+            if told is not None:
+                outcome.notes = (told.what, f"{told.looked_at} {told.way_back}")
+            return outcome
 
 
 def _existing(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.python_frames import notes_on, spark_frame
+from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
 from paimon_magics.session.writing import run_insert
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.parsing import parse_statement
@@ -25,7 +25,8 @@ def write_frame_to(
     """Write `frame` to the table as `INSERT … BY NAME` does: columns match by name, those that are
     left out get their default or NULL.
 
-    `mode` is `append`, `overwrite` (the whole table) or `dynamic` (the partitions that receive
+    Rows of this process are stored as they are or refused, those of a Spark DataFrame as a query's
+    are. `mode` is `append`, `overwrite` (the whole table) or `dynamic` (the partitions that receive
     rows; of a table without partitions, all of it); `append` where none is given. Raises
     InvalidValueError for another mode or what is no frame, and what an INSERT raises.
     """
@@ -39,7 +40,10 @@ def write_frame_to(
     given = spark_frame(connection.spark, frame)
     partition_mode = "dynamic" if mode == "dynamic" else "static"
     try:
-        outcome = run_insert(connection, insert, {}, frame=given, mode=partition_mode)
+        own_rows = frame_kind(frame) not in ("Spark", "pandas-on-Spark", "Outcome")
+        outcome = run_insert(
+            connection, insert, {}, frame=given, mode=partition_mode, own_rows=own_rows
+        )
     except PaimonMagicsError as error:
         error.statement = error.position = None  # there is no text that a place could be shown in
         raise

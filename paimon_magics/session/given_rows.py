@@ -5,6 +5,9 @@ What does not fit is refused here, by row and column, with what the column takes
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +22,7 @@ from paimon_magics.tables.types import arrow_schema
 __all__ = ["given_table"]
 
 _SHOWN_MAX = 40
+_FLOAT_MAX = 3.4028234663852886e38
 
 
 def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
@@ -93,7 +97,10 @@ def _array(values: list[Any], field: Any, definition: TableDefinition) -> Any:
     import pyarrow as pa
 
     try:
-        return pa.array(values, type=field.type)
+        array = pa.array(values, type=field.type)
+        if any(_is_cut(value, field.type) for value in values):
+            raise ValueError("something in it would be cut off")
+        return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         number, why = _unfit(values, field.type) or (0, str(error))
         kind = to_spark_sql(definition.column(field.name).type)
@@ -112,9 +119,42 @@ def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
     for number, value in enumerate(values, 1):
         try:
             pa.array([value], type=kind)
+            if _is_cut(value, kind):
+                return number, "something in it would be cut off"
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             return number, str(error).rstrip(".")
     return None
+
+
+def _is_cut(value: Any, kind: Any) -> bool:
+    """Whether Arrow would silently cut something of a value: fractions, digits of a second, the
+    time of a day, and numbers that are too large for a float."""
+    import pyarrow as pa
+
+    match value:
+        case float() if pa.types.is_integer(kind):
+            return not value.is_integer()
+        case float() if pa.types.is_float32(kind):
+            return math.isfinite(value) and abs(value) > _FLOAT_MAX
+        case decimal.Decimal() if pa.types.is_integer(kind):
+            return value.is_finite() and value != value.to_integral_value()
+        case datetime.datetime() if pa.types.is_date(kind):
+            return value.time() != datetime.time()
+        case datetime.datetime() | datetime.time() if pa.types.is_temporal(kind):
+            return value.microsecond % {"s": 1_000_000, "ms": 1_000}.get(_unit(kind), 1) != 0
+        case Mapping() if pa.types.is_struct(kind):
+            return any(_is_cut(value.get(field.name), field.type) for field in kind)
+        case _ if pa.types.is_map(kind) and value is not None:
+            pairs = value.items() if isinstance(value, Mapping) else value
+            return any(_is_cut(k, kind.key_type) or _is_cut(v, kind.item_type) for k, v in pairs)
+        case list() | tuple() if pa.types.is_list(kind):
+            return any(_is_cut(one, kind.value_type) for one in value)
+        case _:
+            return False
+
+
+def _unit(kind: Any) -> str:
+    return getattr(kind, "unit", "us")
 
 
 def _shown(value: object) -> str:

@@ -1,7 +1,8 @@
 """Statements that take much away by few words: what would go, told before anything runs.
 
 An INSERT OVERWRITE without PARTITION of a partitioned table, TRUNCATE, DROP TABLE, DROP DATABASE
-CASCADE, and DROP PARTITION where a clause takes several partitions. What has nothing to lose is
+CASCADE, DROP PARTITION where a clause takes several partitions, and ALTER TABLE that makes stored
+values unreadable. What has nothing to lose is
 passed over, and so is what is wrong with a statement: that is said when it runs.
 """
 
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
+from paimon_magics.session.altering import HarmTold, harm_told
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.passing import is_for_spark
 from paimon_magics.session.previewing import rows_taken
@@ -29,7 +31,7 @@ from paimon_magics.tables.removals import PartitionSize, sizes_of_replaced
 
 __all__ = ["check_confirmed", "may_take_away"]
 
-_WORDS = re.compile(r"\b(?:overwrite|truncate|drop)\b", re.IGNORECASE)
+_WORDS = re.compile(r"\b(?:overwrite|truncate|drop|alter)\b", re.IGNORECASE)
 _MODE = re.compile(r"partitionOverwriteMode\s*=\s*['\"`]?(\w+)", re.IGNORECASE)
 _MODE_KEY = "spark.sql.sources.partitionOverwriteMode"
 _TABLES_SHOWN = 5
@@ -51,9 +53,18 @@ def check_confirmed(
             mode = found[1] if found is not None else mode
             continue
         try:
+            told = _harm(connection, statement)
             taken = _taken(connection, statement, parameters, mode.lower())
         except PaimonMagicsError:
             continue
+        if told is not None:
+            raise UnconfirmedError(
+                told.what,
+                hint=f"{told.looked_at} To run it all the same, begin the cell with "
+                f"%%paimon --yes. {told.way_back}",
+                statement=statement.text,
+                position=0,
+            )
         if taken is not None:
             what, loss, instead = taken
             raise UnconfirmedError(
@@ -62,6 +73,16 @@ def check_confirmed(
                 statement=statement.text,
                 position=0,
             )
+
+
+def _harm(connection: Connection, statement: Statement) -> HarmTold | None:
+    """What an ALTER TABLE does to the rows that are there."""
+    match statement:
+        case AlterTable(changes=changes) if not is_for_spark(connection, statement):
+            table = connection.load(statement.name, statement.text, 0)
+            return harm_told(connection, table, changes)
+        case _:
+            return None
 
 
 def _taken(

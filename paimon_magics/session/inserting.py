@@ -126,6 +126,7 @@ def run_insert_statement(
         return outcome
     from paimon_magics.tables.conforming import conform
 
+    prepared.check()
     rows = fetched_values(prepared, insert.text)
     schema = arrow_schema(prepared.table.definition)
     import pyarrow as pa

@@ -38,6 +38,8 @@ from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.distributions import Distribution, distribution_of
 from paimon_magics.planning.writes import (
     Constant,
+    FromInput,
+    Source,
     check_writable,
     match_columns,
     rows_hidden_by,
@@ -47,6 +49,7 @@ from paimon_magics.planning.writes import (
 from paimon_magics.planning.written_options import options_not_applied
 from paimon_magics.session.attempts import Attempts
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.exactness import check_exact, check_policy
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.provenance import engine_name, provenance
@@ -93,7 +96,8 @@ class PreparedInsert:
 
     `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column` makes
     the frame of one column alone, the one that its argument `only` names; `again` plans the same
-    statement on the table as it is then.
+    statement on the table as it is then; `check` raises InvalidValueError for rows that a column
+    would change.
     """
 
     table: Table
@@ -102,6 +106,7 @@ class PreparedInsert:
     base_snapshot_id: int
     column: Callable[..., DataFrame]
     again: Callable[[], PreparedInsert]
+    check: Callable[[], None]
 
 
 def run_insert(
@@ -111,16 +116,19 @@ def run_insert(
     *,
     frame: DataFrame | None = None,
     mode: str | None = None,
+    own_rows: bool = False,
 ) -> Outcome:
     """Run an INSERT as one transaction.
 
-    `frame` stands for the statement's source where it is given; `mode`, static or dynamic, for
-    Spark's partitionOverwriteMode.
+    `frame` stands for the statement's source where it is given, with `own_rows` for rows that a
+    program has given; `mode`, static or dynamic, for Spark's partitionOverwriteMode.
 
     Raises errors of ours: before anything is written for a statement that does not fit the table,
     JobError or InvalidValueError when the job fails, CommitConflictError when the commit does.
     """
-    prepared = prepare_insert(connection, insert, parameters, frame=frame, mode=mode)
+    prepared = prepare_insert(
+        connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows
+    )
     return run_prepared(connection, insert, prepared)
 
 
@@ -158,6 +166,7 @@ def _writing(
     connection: Connection, insert: Insert, prepared: PreparedInsert
 ) -> Callable[[WriteTask], JobWritten]:
     table = prepared.table
+    prepared.check()
     rows = None
     if insert.source.is_values and not table.definition.has_type("VARIANT"):
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
@@ -186,6 +195,7 @@ def prepare_insert(
     *,
     frame: DataFrame | None = None,
     mode: str | None = None,
+    own_rows: bool = False,
 ) -> PreparedInsert:
     """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
     table = connection.load(insert.target, insert.text, insert.target_position)
@@ -199,6 +209,7 @@ def prepare_insert(
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None
     static = static_partition_columns(insert, definition)
+    given = frame
     if frame is None:
         frame = frame_of_query(connection, insert.text, insert.source, parameters)
     sources = match_columns(insert, definition, frame.columns)
@@ -217,8 +228,45 @@ def prepare_insert(
     except Exception as error:
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, definition, constants, mode)
-    again = partial(prepare_insert, connection, insert, parameters, frame=frame, mode=mode)
-    return PreparedInsert(table, projected, change, base_snapshot_id, projection, again)
+    return PreparedInsert(
+        table,
+        projected,
+        change,
+        base_snapshot_id,
+        column=projection,
+        again=partial(
+            prepare_insert,
+            connection,
+            insert,
+            parameters,
+            frame=given,
+            mode=mode,
+            own_rows=own_rows,
+        ),
+        check=_exactness(
+            connection, frame, definition, sources, is_given=own_rows or insert.source.is_values
+        ),
+    )
+
+
+def _exactness(
+    connection: Connection,
+    frame: DataFrame,
+    definition: TableDefinition,
+    sources: Sequence[Source],
+    *,
+    is_given: bool,
+) -> Callable[[], None]:
+    """What raises InvalidValueError for rows that the table's columns would change."""
+    if connection.settings.store_assignment == "ansi":
+        return lambda: None
+    columns: list[Column | None] = [None] * len(frame.columns)
+    for column, source in zip(definition.columns, sources, strict=True):
+        if isinstance(source, FromInput):
+            columns[source.position] = column
+    if is_given:
+        return lambda: check_exact(frame, columns)
+    return lambda: check_policy(connection.spark, frame, columns)
 
 
 def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:

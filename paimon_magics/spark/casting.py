@@ -31,7 +31,7 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.queries import with_markers_apart
 
-__all__ = ["CHECK_FAILED", "partition_values", "project"]
+__all__ = ["CHECK_FAILED", "partition_values", "project", "type_text"]
 
 CHECK_FAILED = "paimon-magics:"
 """How the messages begin that our own checks raise inside Spark."""
@@ -167,7 +167,7 @@ def _check_cast(frame: DataFrame, cast: _Cast) -> None:
             column = cast.column
             found = frame.select(cast.value.alias("v")).schema["v"].dataType.simpleString()
             raise InvalidValueError(
-                f"Column `{column.name}` is {_shown(column.type)}, and {found.upper()} values "
+                f"Column `{column.name}` is {type_text(column.type)}, and {found.upper()} values "
                 f"(`{cast.named}`) can't be cast to it.",
                 hint=f"Cast the expression for `{column.name}` yourself, or write another column.",
             ) from error
@@ -247,7 +247,7 @@ def _within_length(value: SparkColumn, data_type: AtomicType, place: str) -> Spa
             ).otherwise(
                 _failure(
                     F.concat(
-                        F.lit(f"{place} is {_shown(data_type)}, but a value has "),
+                        F.lit(f"{place} is {type_text(data_type)}, but a value has "),
                         F.length(value).cast("string"),
                         F.lit(" characters"),
                     )
@@ -274,7 +274,8 @@ def _failure(message: SparkColumn) -> SparkColumn:
     return F.raise_error(F.concat(F.lit(CHECK_FAILED), message))
 
 
-def _shown(data_type: DataType) -> str:
+def type_text(data_type: DataType) -> str:
+    """A type as messages name it."""
     match data_type:
         case AtomicType(name=name, parameters=parameters) if parameters:
             return f"{name}({', '.join(map(str, parameters))})"

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.casts import UnreadableValueError
 from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
@@ -163,16 +164,23 @@ class FileReader:
 
     @contextlib.contextmanager
     def telling(self, file: StoredFile) -> Iterator[None]:
-        """What goes wrong inside is told as TableDamagedError of the file."""
+        """What goes wrong inside is told as TableDamagedError of the file; a value that can't be
+        read as its column's type, with the file that it is in."""
         try:
             yield
+        except UnreadableValueError as error:
+            raise error.of_file(file.path) from error
         except (OSError, ValueError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
             raise damaged(f"The data file {file.path}", e) from e
 
     def _evolved(self, file: StoredFile) -> Iterator[tuple[int, pa.RecordBatch]]:
         columns = self.mapping(file)
         for place, batch in self._stored(file, columns):
-            yield place, self.evolved(batch, columns)
+            try:
+                rows = self.evolved(batch, columns)
+            except UnreadableValueError as error:
+                raise error.of_file(file.path) from error
+            yield place, rows
 
     def _stored(
         self, file: StoredFile, columns: FileColumns

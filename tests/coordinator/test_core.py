@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
     STALL_MS,
+    WAITER_MS,
     AbortAsked,
     Aborted,
     Adopted,
+    Answer,
     Begun,
     CommitAsked,
     CommitPublished,
@@ -43,6 +45,7 @@ from paimon_magics.coordinator.core import (
     State,
     Suspended,
     Ticked,
+    TurnAsked,
     Undetermined,
     Unknown,
     UnpauseAsked,
@@ -279,6 +282,34 @@ def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_en
     stored = (state.held["a"],)
     restored, _ = step(State(LIMITS), Restored(stored, now_ms=500))
     assert isinstance(effects_of(restored, second)[0].answer, Occupied)  # type: ignore[union-attr]
+
+
+def test_who_waits_for_such_a_table_takes_turns() -> None:
+    def turn(state: State, id: str, now_ms: int) -> Answer:
+        (reply,) = effects_of(state, TurnAsked(id, "t", now_ms, 9))
+        assert isinstance(reply, Reply)
+        return reply.answer
+
+    state = after(Begun("a", "t", "ada", 0, ask=1, exclusive=True))
+    for now_ms, id in enumerate(("b", "c", "b", "d"), 10):
+        state, _ = step(state, TurnAsked(id, "t", now_ms, 2))
+    assert turn(state, "c", 20) == Occupied(state.held["a"], 1)
+    state, _ = step(state, AbortAsked("a", "done", 20, 3))
+    assert [turn(state, id, 20) for id in "bcde"] == [
+        Done(),
+        *(Occupied(None, ahead) for ahead in (1, 2, 3)),
+    ]
+    late = Begun("c", "t", "cyd", 20, ask=4, exclusive=True, waits=True)
+    assert "c" not in step(state, late)[0].held
+    hurried = Begun("z", "t", "group commit", 20, ask=4, exclusive=True)
+    assert "z" in step(state, hurried)[0].held, "who never waits takes a moment without a holder"
+    begun = replace(late, id="b", now_ms=21)
+    assert turn(step(state, begun)[0], "c", 22) == Occupied(step(state, begun)[0].held["b"], 0)
+    assert turn(step(state, AbortAsked("b", "interrupted", 21, 5))[0], "c", 22) == Done()
+    state, _ = step(state, TurnAsked("d", "t", WAITER_MS, 6))
+    assert turn(state, "d", WAITER_MS + 20) == Done(), "the others have said nothing for too long"
+    state, _ = step(state, replace(begun, id="d", now_ms=WAITER_MS + 21))
+    assert state.lines == {}
 
 
 def test_what_another_coordinator_has_opened_is_looked_up_before_it_is_committed() -> None:

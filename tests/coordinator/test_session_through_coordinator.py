@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,24 @@ def test_statements_run_as_without_one(session: paimon_magics.Session, process: 
     ]
     kinds = session.run("SELECT commit_kind FROM p$snapshots ORDER BY snapshot_id").to_arrow()
     assert kinds["commit_kind"].to_pylist() == ["APPEND", "APPEND", "OVERWRITE"]
+
+
+def test_statements_that_write_one_table_with_dynamic_buckets_take_turns(
+    session: paimon_magics.Session,
+) -> None:
+    threads, each = 4, 4
+    session.run("CREATE TABLE d (k INT NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'k')")
+
+    def write(number: int) -> list[str]:
+        rows = [f"({number * 100 + one}, {one}), (-1, {number})" for one in range(each)]
+        return [str(session.run(f"INSERT INTO d VALUES {row}")) for row in rows]
+
+    with ThreadPoolExecutor(threads) as pool:
+        outcomes = [one for made in pool.map(write, range(threads)) for one in made]
+    keys = session.run("SELECT k FROM d ORDER BY k").to_arrow()["k"].to_pylist()
+    assert keys == [-1, *(n * 100 + one for n in range(threads) for one in range(each))]
+    assert any("s for its turn" in outcome for outcome in outcomes)
+    assert not any("run again" in outcome for outcome in outcomes)
 
 
 def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process: Process) -> None:

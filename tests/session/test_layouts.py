@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,6 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     UnsupportedStatementError,
 )
-from paimon_magics.session.writing import prepare_insert, run_prepared
-from paimon_magics.statements.parsing import parse_statement
-from paimon_magics.statements.statement import Insert, TableName
-from paimon_magics.tables.committing import latest_snapshot_id
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -197,46 +192,3 @@ def test_dynamic_buckets_that_are_all_full_are_an_error_with_the_option_to_raise
     with pytest.raises(PaimonMagicsError, match=r"dynamic-bucket\.target-row-num"):
         session.run(f"INSERT INTO t {source(0, 33_000, 'x')}")
     assert rows(session) == []
-
-
-@pytest.mark.parametrize(
-    ("key", "other"),
-    [("p, k", "'p0', 1000"), ("k", "'p1', 1000")],
-    ids=["dynamic buckets", "keys that move"],
-)
-def test_keys_that_came_meanwhile_are_a_conflict_and_never_doubled(
-    session: Session, java_paimon: JavaPaimon, warehouse: Path, key: str, other: str
-) -> None:
-    session.run(
-        "CREATE TABLE t (p STRING NOT NULL, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
-        f"TBLPROPERTIES ('primary-key' = '{key}', 'dynamic-bucket.target-row-num' = '40')"
-    )
-    session.run(f"INSERT INTO t {source(0, 60, 'first')}")
-    name = TableName("t", "default")
-    before = latest_snapshot_id(session.catalog.load(name))
-    session.run(f"INSERT INTO t VALUES ({other}, 'in between')")
-    insert = parse_statement("INSERT INTO t VALUES ('p0', 1000, 'late'), ('p0', 3, 'late')")
-    assert isinstance(insert, Insert)
-    prepared = replace(prepare_insert(session._connection, insert, {}), base_snapshot_id=before)
-    rows_before = rows(session)
-    files_before = {path for path in warehouse.rglob("*") if path.is_file()}
-    with pytest.raises(CommitConflictError, match="brought keys"):
-        run_prepared(session._connection, insert, prepared)
-    assert rows(session) == rows_before
-    assert {path for path in warehouse.rglob("*") if path.is_file()} == files_before
-    session.run("INSERT INTO t VALUES ('p0', 1000, 'late'), ('p0', 3, 'late')")
-    found = [row for row in java_paimon.rows(warehouse, "default.t") if row[1] in (3, 1000)]
-    assert sorted(found, key=lambda row: row[1]) == [("p0", 3, "late"), ("p0", 1000, "late")]
-
-
-def test_an_upsert_of_known_keys_goes_past_one_of_other_known_keys(session: Session) -> None:
-    create(session, LAYOUTS["dynamic buckets"], partitioned=True)
-    session.run(f"INSERT INTO t {source(0, 60, 'first')}")
-    before = latest_snapshot_id(session.catalog.load(TableName("t", "default")))
-    session.run(f"INSERT INTO t {source(0, 30, 'second')}")
-    insert = parse_statement(f"INSERT INTO t {source(20, 40, 'third')}")
-    assert isinstance(insert, Insert)
-    prepared = replace(prepare_insert(session._connection, insert, {}), base_snapshot_id=before)
-    run_prepared(session._connection, insert, prepared)
-    expected = content(0, 60, "first") | content(0, 30, "second") | content(20, 40, "third")
-    assert rows(session) == sorted(expected.values())

@@ -1,0 +1,58 @@
+"""Rows that are given as they are, in VALUES or by a program, are stored as they are or not at all.
+
+Spark's store assignment lets a number lose its fraction on the way into a column; who wrote the
+number down did not ask for that. A query may: what it gives is cast as Spark's policy
+(`spark.sql.storeAssignmentPolicy`) says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.spark.casting import type_text
+from paimon_magics.spark.losses import first_loss, may_lose, reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["check_exact", "check_policy"]
+
+_POLICY = "spark.sql.storeAssignmentPolicy"
+_SHOWN_MAX = 60
+
+
+def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
+    """Raise InvalidValueError for the first value of `frame` that would be changed, by row, column
+    and type. `columns` are those of the table that the frame's go into, None for none."""
+    found = first_loss(frame, [None if one is None else one.type for one in columns])
+    if found is None:
+        return
+    column = columns[found.position]
+    assert column is not None
+    wanted, value = type_text(column.type), shortened(found.value, _SHOWN_MAX)
+    raise InvalidValueError(
+        f"Column `{column.name}` is {wanted}, but row {found.row} has {value}: "
+        f"{reason(column.type)}.",
+        hint="Nothing was written. Give a value that fits, or say what becomes of this one, as "
+        f"CAST({value} AS {wanted}) does; after connect(store_assignment='ansi') it is cast as "
+        "Spark does.",
+    )
+
+
+def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column | None]) -> None:
+    """Raise InvalidValueError where Spark's policy is STRICT and a query's type may lose something
+    in its column."""
+    if (spark.conf.get(_POLICY, "ANSI") or "").upper() != "STRICT":
+        return
+    for field, column in zip(frame.schema, columns, strict=True):
+        if column is not None and may_lose(field.dataType, column.type):
+            given = field.dataType.simpleString().upper()
+            raise InvalidValueError(
+                f"Column `{column.name}` is {type_text(column.type)}, but the query's "
+                f"`{field.name}` is {given}, and {_POLICY} is STRICT.",
+                hint=f"Cast it in the query: CAST({field.name} AS {type_text(column.type)}).",
+            )

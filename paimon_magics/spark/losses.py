@@ -1,0 +1,290 @@
+"""Which values a column's type would change when it stores them, told before anything is written.
+
+A value is lost where something of it is cut off or rounded away that was there:
+
+- a fraction, in a column of whole numbers; digits after the point, beyond a DECIMAL's scale;
+- digits of a whole number, in FLOAT and DOUBLE, which hold 24 and 53 bits of it;
+- a number that is neither 0 nor 1, in BOOLEAN; a DOUBLE that is no FLOAT, which becomes infinite;
+- digits of a second, beyond a TIMESTAMP's precision; the time of day, in DATE.
+
+It is not where a FLOAT or DOUBLE takes the nearest value that it has (1.1), nor where a DECIMAL
+takes the first 15 digits of a DOUBLE, 6 of a FLOAT: such a number tells no more for certain.
+What does not fit at all (overflow, a text that is no number) fails in the cast itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+from paimon_magics.spark.types import spark_type
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+)
+
+__all__ = ["Loss", "first_loss", "loss", "may_lose", "reason"]
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_WHOLE = (
+    spark_types.ByteType,
+    spark_types.ShortType,
+    spark_types.IntegerType,
+    spark_types.LongType,
+)
+# Half a unit of the 15th digit of a DOUBLE, of the 6th of a FLOAT, which are told for certain.
+_DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
+# Whole numbers of so many digits are exact in a DOUBLE, in a FLOAT.
+_DOUBLE_DIGITS, _FLOAT_DIGITS = 15, 7
+_DECIMAL_DIGITS_MAX = 38
+_MICROS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The first value of a frame that would be changed: its row, counted from 1, the position of
+    its column from 0, and its text as a literal."""
+
+    row: int
+    position: int
+    value: str
+
+
+def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | None:
+    """The first value of `frame` that a column would change; None where there is none.
+
+    `targets` are the types of the columns that the frame's are stored in, None for no column.
+    Types that can't lose anything cost nothing; otherwise the frame is computed once, and a folded
+    VALUES list starts no job.
+    """
+    names = [f"c{position}" for position in range(len(targets))]
+    texts: dict[int, SparkColumn] = {}
+    for position, (field, target) in enumerate(zip(frame.schema, targets, strict=True)):
+        value = F.col(names[position])
+        lost = None if target is None else loss(value, field.dataType, target)
+        if lost is not None:
+            # A nested value need not be a text to be told.
+            text = F.coalesce(value.try_cast("string"), F.lit("a value"))
+            if isinstance(field.dataType, spark_types.StringType):
+                text = F.concat(F.lit("'"), text, F.lit("'"))
+            texts[position] = F.when(lost, text)
+    if not texts:
+        return None
+    looked = frame.toDF(*names).select(*(t.alias(names[at]) for at, t in texts.items()))
+    if not looked.where(F.coalesce(*looked.columns).isNotNull()).limit(1).collect():
+        return None
+    for number, row in enumerate(looked.collect(), 1):
+        for position, text in zip(texts, row, strict=True):
+            if text is not None:
+                return Loss(number, position, str(text))
+    return None  # it was computed anew, and is another value now
+
+
+def loss(value: SparkColumn, source: spark_types.DataType, target: DataType) -> SparkColumn | None:
+    """Whether a value of Spark's type `source` is changed by a column of `target`, as a condition
+    that is never true for NULL; None where it never is."""
+    match target:
+        case ArrayType(element=element) if isinstance(source, spark_types.ArrayType):
+            return _inside(value, source.elementType, element)
+        case MapType(key=key, value=item) if isinstance(source, spark_types.MapType):
+            return _either(
+                _inside(F.map_keys(value), source.keyType, key),
+                _inside(F.map_values(value), source.valueType, item),
+            )
+        case RowType(fields=fields) if isinstance(source, spark_types.StructType):
+            # Spark casts structs by position.
+            pairs = list(zip(source.fields, fields, strict=False))
+            return _either(
+                *(loss(value[given.name], given.dataType, kept.type) for given, kept in pairs)
+            )
+        case AtomicType():
+            return _of_atomic(value, source, target)
+        case _:
+            return None
+
+
+def may_lose(source: spark_types.DataType, target: DataType) -> bool:
+    """Whether there are values of Spark's type `source` that a column of `target` changes."""
+    return loss(F.lit(None), source, target) is not None
+
+
+def _inside(
+    values: SparkColumn, source: spark_types.DataType, target: DataType
+) -> SparkColumn | None:
+    """Whether one of an array's values is changed."""
+    if not may_lose(source, target):
+        return None
+
+    def changed(one: SparkColumn) -> SparkColumn:
+        lost = loss(one, source, target)
+        assert lost is not None
+        return F.coalesce(lost, F.lit(False))
+
+    return F.exists(values, changed)
+
+
+def _either(*conditions: SparkColumn | None) -> SparkColumn | None:
+    known = [F.coalesce(one, F.lit(False)) for one in conditions if one is not None]
+    if not known:
+        return None
+    result = known[0]
+    for one in known[1:]:
+        result = result | one
+    return result
+
+
+def _of_atomic(
+    value: SparkColumn, source: spark_types.DataType, target: AtomicType
+) -> SparkColumn | None:
+    match source:
+        case spark_types.DecimalType():
+            return _of_decimal(value, source, target)
+        case spark_types.FloatType() | spark_types.DoubleType():
+            return _of_floating(value, source, target)
+        case _ if isinstance(source, _WHOLE):
+            return _of_whole(value, source, target)
+        case spark_types.TimestampType() | spark_types.TimestampNTZType():
+            return _of_timestamp(value, source, target)
+        case spark_types.StringType():
+            return _of_text(value, target)
+        case _ if source.typeName() == "time" and target.name == "TIME":
+            return (value.cast("decimal(14, 6)") * F.lit(1000)) % F.lit(1) != F.lit(0)
+        case _:
+            return None
+
+
+def _of_decimal(
+    value: SparkColumn, source: spark_types.DecimalType, target: AtomicType
+) -> SparkColumn | None:
+    whole_digits = source.precision - source.scale
+    match target:
+        case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
+            return value % F.lit(1) != F.lit(0) if source.scale > 0 else None
+        case AtomicType(name="DECIMAL", parameters=(_, scale)):
+            if source.scale <= scale:
+                return None
+            kept = value.try_cast(spark_type(target))  # NULL for what the cast refuses
+            back = F.coalesce(kept.try_cast(source) != value, F.lit(True))
+            return kept.isNotNull() & back
+        case AtomicType(name="DOUBLE") if whole_digits > _DOUBLE_DIGITS:
+            return _changes_whole_part(value, "double")
+        case AtomicType(name="FLOAT") if whole_digits > _FLOAT_DIGITS:
+            return _changes_whole_part(value, "float")
+        case AtomicType(name="BOOLEAN"):
+            return ~value.isin(0, 1)
+        case _:
+            return None
+
+
+def _of_floating(
+    value: SparkColumn, source: spark_types.DataType, target: AtomicType
+) -> SparkColumn | None:
+    is_float = isinstance(source, spark_types.FloatType)
+    wide = value.cast("double")
+    match target:
+        case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
+            fraction = wide % F.lit(1.0)  # NaN of what is not finite, which the cast refuses
+            return (fraction != F.lit(0.0)) & ~F.isnan(fraction)
+        case AtomicType(name="DECIMAL"):
+            kept = value.try_cast(spark_type(target)).cast("double")
+            share = F.lit(_FLOAT_SHARE if is_float else _DOUBLE_SHARE)
+            return F.coalesce(F.abs(kept - wide) > F.abs(wide) * share, F.lit(False))
+        case AtomicType(name="FLOAT") if not is_float:
+            endless = F.abs(value.cast("float")) == F.lit(float("inf")).cast("float")
+            return endless & (F.abs(wide) != F.lit(float("inf")))
+        case AtomicType(name="BOOLEAN"):
+            return ~wide.isin(0.0, 1.0)
+        case _:
+            return None
+
+
+def _of_whole(
+    value: SparkColumn, source: spark_types.DataType, target: AtomicType
+) -> SparkColumn | None:
+    match target:
+        case AtomicType(name="DOUBLE") if isinstance(source, spark_types.LongType):
+            return _changes_whole_part(value, "double")
+        case AtomicType(name="FLOAT") if isinstance(
+            source, spark_types.LongType | spark_types.IntegerType
+        ):
+            return _changes_whole_part(value, "float")
+        case AtomicType(name="BOOLEAN"):
+            return ~value.isin(0, 1)
+        case _:
+            return None
+
+
+def _of_timestamp(
+    value: SparkColumn, source: spark_types.DataType, target: AtomicType
+) -> SparkColumn | None:
+    match target:
+        case AtomicType(name="DATE"):
+            return value != value.cast("date").cast(source)
+        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
+            return _has_more_digits(value, digits)
+        case AtomicType(name=name) if name in _INTEGERS:
+            return _has_more_digits(value, 0)
+        case _:
+            return None
+
+
+def _of_text(value: SparkColumn, target: AtomicType) -> SparkColumn | None:
+    match target:
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
+            # As many whole digits, and as many after the point as there can be then.
+            most = _DECIMAL_DIGITS_MAX - (precision - scale)
+            if most <= scale:
+                return None
+            wide = value.try_cast(spark_types.DecimalType(_DECIMAL_DIGITS_MAX, most))
+            lost = _of_decimal(wide, spark_types.DecimalType(_DECIMAL_DIGITS_MAX, most), target)
+        case AtomicType(name="DATE"):
+            lost = _of_timestamp(
+                value.try_cast("timestamp_ntz"), spark_types.TimestampNTZType(), target
+            )
+        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
+            # The zone that a text names does not matter here.
+            lost = _has_more_digits(value.try_cast("timestamp"), digits)
+        case _:
+            return None
+    return None if lost is None else F.coalesce(lost, F.lit(False))
+
+
+def _changes_whole_part(value: SparkColumn, kept_as: str) -> SparkColumn:
+    kept = value.cast(kept_as).cast("double").try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
+    whole = value.try_cast(f"decimal({_DECIMAL_DIGITS_MAX}, 0)")
+    return F.coalesce(kept != whole, F.lit(False))
+
+
+def _has_more_digits(value: SparkColumn, digits: int) -> SparkColumn | None:
+    """Whether a timestamp has more than so many digits of a second."""
+    if digits >= _MICROS:
+        return None
+    seconds = F.date_part(F.lit("SECOND"), value).cast("decimal(8, 6)")
+    return (seconds * F.lit(10**digits)) % F.lit(1) != F.lit(0)
+
+
+def reason(target: DataType) -> str:
+    """What a column of that type would do to such a value, to end a sentence."""
+    match target:
+        case AtomicType(name=name) if name in (*_INTEGERS, "TIME"):
+            return "its fraction would be cut off"
+        case AtomicType(name="DECIMAL", parameters=(_, scale)):
+            return f"it would be rounded to {scale} digits after the point"
+        case AtomicType(name="FLOAT" | "DOUBLE"):
+            return "its digits would be rounded away"
+        case AtomicType(name="BOOLEAN"):
+            return "it would become true"
+        case AtomicType(name="DATE"):
+            return "its time of day would be cut off"
+        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(digits,)):
+            return f"its second would be cut to {digits} digits"
+        case _:
+            return "something in it would be cut off or rounded"

@@ -1,0 +1,118 @@
+"""A statement that adds rows to dynamic buckets while somebody else writes them: it is planned and
+run again, and one that replaces rows is not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError
+from tests.oracle.java_reader import JavaPaimon
+
+pytestmark = [pytest.mark.spark, pytest.mark.java]
+
+DYNAMIC, MOVING = "p, k", "k"
+
+
+def create(session: Session, key: str) -> None:
+    session.run(
+        "CREATE TABLE t (p STRING NOT NULL, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
+        f"TBLPROPERTIES ('primary-key' = '{key}', 'dynamic-bucket.target-row-num' = '40');"
+        "INSERT INTO t SELECT 'p0', CAST(id AS INT), 'first' FROM range(60)"
+    )
+
+
+@pytest.fixture
+def meanwhile(
+    session: Session, tmp_path: Path
+) -> Iterator[Callable[[str, Session, list[tuple[Any, ...]], str], Any]]:
+    """Writes rows by a job that stands still until another statement has run."""
+    threads: list[threading.Thread] = []
+
+    def run(other: str, by: Session, rows: list[tuple[Any, ...]], mode: str = "append") -> Any:
+        started, go = tmp_path / "started", tmp_path / "go"
+
+        def held(batches: Any) -> Any:
+            Path(started).touch()
+            while not Path(go).exists():
+                time.sleep(0.02)
+            yield from batches
+
+        frame = session.spark.createDataFrame(rows, "p string, k int, v string").repartition(1)
+        found: list[Any] = []
+
+        def write() -> None:
+            try:
+                found.append(by.write(frame.mapInArrow(held, frame.schema), "t", mode))  # type: ignore[arg-type]
+            except Exception as error:
+                found.append(error)
+
+        threads.append(threading.Thread(target=write))
+        threads[-1].start()
+        deadline = time.monotonic() + 60
+        while not started.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        try:
+            by.run(other)
+        finally:
+            go.touch()
+            threads[-1].join()
+        return found[0]
+
+    yield run
+
+
+@pytest.mark.parametrize(
+    ("key", "other"), [(DYNAMIC, "'p0', 1000"), (MOVING, "'p1', 1000")], ids=["dynamic", "moving"]
+)
+def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
+    session: Session, java_paimon: JavaPaimon, warehouse: Path, meanwhile: Any, key: str, other: str
+) -> None:
+    create(session, key)
+    late = [("p0", 1000, "late"), ("p0", 3, "late")]
+    outcome = meanwhile(f"INSERT INTO t VALUES ({other}, 'in between')", session, late)
+    assert "Planned and run again 1 time, nothing was written before: Since this" in str(outcome)
+    found = [row for row in java_paimon.rows(warehouse, "default.t") if row[1] in (3, 1000)]
+    assert sorted(found, key=lambda row: row[1]) == [("p0", 3, "late"), ("p0", 1000, "late")]
+    files = {path for path in warehouse.rglob("*.parquet")}
+    assert len(files) == session.run("SELECT * FROM t$files").to_arrow().num_rows
+
+
+def test_it_is_not_run_again_more_often_than_the_setting_says(
+    session: Session, warehouse: Path, meanwhile: Any
+) -> None:
+    create(session, DYNAMIC)
+    session.close()
+    with paimon_magics.connect(warehouse, spark=session.spark, conflict_reruns_max=0) as once:
+        error = meanwhile("INSERT INTO t VALUES ('p0', 1000, 'b')", once, [("p0", 1000, "late")])
+        assert isinstance(error, OutdatedPlanError) and "brought keys" in error.message
+        rows = once.run("SELECT v FROM t WHERE k = 1000").to_arrow()["v"].to_pylist()
+        assert rows == ["b"]
+        files = {path for path in warehouse.rglob("*.parquet")}
+        assert len(files) == once.run("SELECT * FROM t$files").to_arrow().num_rows
+
+
+def test_an_overwrite_is_not_run_again_over_rows_that_came_meanwhile(
+    session: Session, meanwhile: Any
+) -> None:
+    create(session, DYNAMIC)
+    for mode in ("overwrite", "dynamic"):
+        error = meanwhile("INSERT INTO t VALUES ('p0', 7, 'kept')", session, [("p0", 1, "x")], mode)
+        assert isinstance(error, CommitConflictError) and "would lose them" in error.message
+        assert not isinstance(error, OutdatedPlanError)
+    assert session.run("SELECT v FROM t WHERE k = 7").to_arrow()["v"].to_pylist() == ["kept"]
+
+
+def test_rows_of_known_keys_go_past_others_of_known_keys(session: Session, meanwhile: Any) -> None:
+    create(session, DYNAMIC)
+    outcome = meanwhile("INSERT INTO t VALUES ('p0', 7, 'second')", session, [("p0", 8, "third")])
+    assert not outcome.notes
+    rows = session.run("SELECT v FROM t WHERE k IN (7, 8) ORDER BY k").to_arrow()["v"].to_pylist()
+    assert rows == ["second", "third"]
