@@ -8,15 +8,20 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import paimon_magics
+from paimon_magics.coordinator.core import WAITER_MS
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.state_folder import StateFolder
 from paimon_magics.errors import InvalidValueError, SetupError, StatementError
+from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
+from tests.session.held_writes import write_while
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +80,45 @@ def test_statements_that_write_one_table_with_dynamic_buckets_take_turns(
     assert keys == [-1, *(n * 100 + one for n in range(threads) for one in range(each))]
     assert any("s for its turn" in outcome for outcome in outcomes)
     assert not any("run again" in outcome for outcome in outcomes)
+
+
+def test_a_statement_is_run_again_where_somebody_without_the_coordinator_came_first(
+    session: paimon_magics.Session, tmp_path: Path
+) -> None:
+    session.run(
+        "CREATE TABLE t (p STRING NOT NULL, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'p,k'); INSERT INTO t VALUES ('a', 1, 'first')"
+    )
+    alone = InProcessCommitter(session.catalog, session.settings)
+    other = paimon_magics.Session(replace(session._connection, committer=alone))
+    outcome = write_while(
+        lambda: other.run("INSERT INTO t VALUES ('a', 2, 'in between')"),
+        session,
+        [("a", 2, "late"), ("a", 3, "late")],
+        tmp_path,
+    )
+    assert "Planned and run again 1 time" in str(outcome)
+    found = session.run("SELECT k, v FROM t ORDER BY k").to_arrow().to_pylist()
+    assert [tuple(row.values()) for row in found] == [(1, "first"), (2, "late"), (3, "late")]
+
+
+def test_who_is_interrupted_while_waiting_leaves_the_line(
+    session: paimon_magics.Session, process: Process
+) -> None:
+    session.run("CREATE TABLE d (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')")
+    name = TableName("d", "default")
+    holder, waiting, last = (process.client() for _ in range(3))
+    held = holder.begin(name)
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        waiting.begin(name, waits=interrupt)
+    holder.abort(held)
+    started = time.monotonic()
+    last.abort(last.begin(name))
+    assert time.monotonic() - started < WAITER_MS / 1000, "it waited for nobody"
 
 
 def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process: Process) -> None:

@@ -3,9 +3,7 @@ run again, and one that replaces rows is not."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,9 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError
 from tests.oracle.java_reader import JavaPaimon
+from tests.session.held_writes import write_while
+
+Meanwhile = Callable[..., Any]
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -30,50 +31,27 @@ def create(session: Session, key: str) -> None:
 
 
 @pytest.fixture
-def meanwhile(
-    session: Session, tmp_path: Path
-) -> Iterator[Callable[[str, Session, list[tuple[Any, ...]], str], Any]]:
-    """Writes rows by a job that stands still until another statement has run."""
-    threads: list[threading.Thread] = []
+def meanwhile(session: Session, tmp_path: Path) -> Meanwhile:
+    """Write rows, while the other statement runs."""
 
-    def run(other: str, by: Session, rows: list[tuple[Any, ...]], mode: str = "append") -> Any:
-        started, go = tmp_path / "started", tmp_path / "go"
+    def run(
+        other: str, by: Session, rows: Sequence[tuple[str, int, str]], mode: str = "append"
+    ) -> Any:
+        return write_while(lambda: by.run(other), by, rows, tmp_path, mode)
 
-        def held(batches: Any) -> Any:
-            Path(started).touch()
-            while not Path(go).exists():
-                time.sleep(0.02)
-            yield from batches
-
-        frame = session.spark.createDataFrame(rows, "p string, k int, v string").repartition(1)
-        found: list[Any] = []
-
-        def write() -> None:
-            try:
-                found.append(by.write(frame.mapInArrow(held, frame.schema), "t", mode))  # type: ignore[arg-type]
-            except Exception as error:
-                found.append(error)
-
-        threads.append(threading.Thread(target=write))
-        threads[-1].start()
-        deadline = time.monotonic() + 60
-        while not started.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        try:
-            by.run(other)
-        finally:
-            go.touch()
-            threads[-1].join()
-        return found[0]
-
-    yield run
+    return run
 
 
 @pytest.mark.parametrize(
     ("key", "other"), [(DYNAMIC, "'p0', 1000"), (MOVING, "'p1', 1000")], ids=["dynamic", "moving"]
 )
 def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
-    session: Session, java_paimon: JavaPaimon, warehouse: Path, meanwhile: Any, key: str, other: str
+    session: Session,
+    java_paimon: JavaPaimon,
+    warehouse: Path,
+    meanwhile: Meanwhile,
+    key: str,
+    other: str,
 ) -> None:
     create(session, key)
     late = [("p0", 1000, "late"), ("p0", 3, "late")]
@@ -86,7 +64,7 @@ def test_keys_that_came_meanwhile_are_found_by_the_next_run_and_never_doubled(
 
 
 def test_it_is_not_run_again_more_often_than_the_setting_says(
-    session: Session, warehouse: Path, meanwhile: Any
+    session: Session, warehouse: Path, meanwhile: Meanwhile
 ) -> None:
     create(session, DYNAMIC)
     session.close()
@@ -100,7 +78,7 @@ def test_it_is_not_run_again_more_often_than_the_setting_says(
 
 
 def test_an_overwrite_is_not_run_again_over_rows_that_came_meanwhile(
-    session: Session, meanwhile: Any
+    session: Session, meanwhile: Meanwhile
 ) -> None:
     create(session, DYNAMIC)
     for mode in ("overwrite", "dynamic"):
@@ -110,7 +88,9 @@ def test_an_overwrite_is_not_run_again_over_rows_that_came_meanwhile(
     assert session.run("SELECT v FROM t WHERE k = 7").to_arrow()["v"].to_pylist() == ["kept"]
 
 
-def test_rows_of_known_keys_go_past_others_of_known_keys(session: Session, meanwhile: Any) -> None:
+def test_rows_of_known_keys_go_past_others_of_known_keys(
+    session: Session, meanwhile: Meanwhile
+) -> None:
     create(session, DYNAMIC)
     outcome = meanwhile("INSERT INTO t VALUES ('p0', 7, 'second')", session, [("p0", 8, "third")])
     assert not outcome.notes
