@@ -10,7 +10,7 @@ log has. So what was let in can be written. The forms:
     ARRAY […] · MAP {"key": …}, or [[key, value], …] · ROW {"field": …}, or […]
 
 CHAR and VARCHAR are as Spark writes them: spaces too many at the end are cut, other characters
-refused, CHAR is padded. Digits of a second beyond the column's precision are cut.
+refused, CHAR is padded. Digits of a second beyond the column's precision are refused, but for zeros.
 """
 
 from __future__ import annotations
@@ -290,9 +290,7 @@ def _time(precision: int, value: Any) -> Any:
     if match is None:
         raise _expected('a time as "10:30:00.5"', value)
     seconds = _seconds_of_day(match[1], value)
-    kept = min(precision, 3)
-    millis = int((match[2] or "").ljust(9, "0")[:kept].ljust(3, "0")[:3] or 0)
-    return seconds * 1000 + millis
+    return seconds * 1000 + int(_fraction(match[2], min(precision, 3), value)[:3])
 
 
 def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
@@ -312,8 +310,17 @@ def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
     digits = 0 if precision == 0 else 3 if precision <= 3 else 6 if precision <= 6 else 9
     if digits == 9 and not -_NS_SECONDS_MAX < seconds < _NS_SECONDS_MAX:
         raise ValueError(f"{value} lies outside what a timestamp of nanoseconds can hold")
-    fraction = (match[3] or "").ljust(9, "0")[:precision].ljust(9, "0")
+    fraction = _fraction(match[3], precision, value)
     return seconds * 10**digits + int(fraction[:digits] or 0)
+
+
+def _fraction(digits: str | None, precision: int, value: Any) -> str:
+    """The nine digits of a second, of which a column keeps `precision`."""
+    fraction = (digits or "").ljust(9, "0")
+    if fraction[precision:].strip("0"):
+        kept = f"{precision} digits" if precision else "no digits"
+        raise ValueError(f"{_shown(value)} where {kept} of a second are kept")
+    return fraction
 
 
 def _seconds_of_day(text: str, value: Any) -> int:
