@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.writes import Constant, FromInput, Missing, Source
+from paimon_magics.spark.losses import first_loss, reason
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.data_types import (
     ArrayType,
@@ -106,7 +107,8 @@ def partition_values(
     """The values of PARTITION items `(column, SQL text)` as text that casts back to the same value.
 
     Spark evaluates them without a job, with `parameters` bound. None is NULL. Raises what Spark
-    raises for a text that is no constant or does not fit the column's type.
+    raises for a text that is no constant or does not fit the column's type, and InvalidValueError
+    for a value that the column would cut: the partition of another one would be meant.
     """
     if not items:
         return {}
@@ -116,12 +118,24 @@ def partition_values(
         # Of a local relation, which Spark folds: a SELECT without FROM runs as a job.
         asked = with_markers_apart(f"SELECT {named} FROM {_ONE_ROW}")
         row = spark.sql(asked, args=dict(parameters))
+        _check_exact(row, [column for column, _ in items])
         texts = [
             _text(F.col(f"c{position}").cast(spark_type(column.type)), column)
             for position, (column, _) in enumerate(items)
         ]
         values = row.select(*texts).collect()[0]
     return {column.name: value for (column, _), value in zip(items, values, strict=True)}
+
+
+def _check_exact(row: DataFrame, columns: Sequence[Column]) -> None:
+    found = first_loss(row, [column.type for column in columns])
+    if found is not None:
+        column = columns[found.position]
+        raise InvalidValueError(
+            f"Column `{column.name}` is {type_text(column.type)}, but PARTITION has {found.value}: "
+            f"{reason(column.type)}.",
+            hint="Nothing was written. Give a value that the column can hold.",
+        )
 
 
 def _text(value: SparkColumn, column: Column) -> SparkColumn:

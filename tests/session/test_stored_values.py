@@ -141,6 +141,19 @@ def test_rows_of_a_program_are_stored_as_they_are_or_refused(values: Session) ->
             assert said is None, row
 
 
+def test_a_partition_is_not_named_by_a_value_that_is_cut(values: Session) -> None:
+    values.run("CREATE TABLE p (v INT, n INT) PARTITIONED BY (n); INSERT INTO p VALUES (1, 5)")
+    for text in (
+        "INSERT OVERWRITE p PARTITION (n = 5.7) SELECT 2",
+        "INSERT INTO p PARTITION (n = 5.7) VALUES (2)",
+        "TRUNCATE TABLE p PARTITION (n = 5.7)",
+        "ALTER TABLE p DROP PARTITION (n = 5.7)",
+    ):
+        with pytest.raises(InvalidValueError, match=r"INT, but PARTITION has 5\.7: its frac"):
+            values.run(text)
+    assert values.run("SELECT v FROM p").to_arrow()["v"].to_pylist() == [1]
+
+
 def test_a_query_is_cast_as_sparks_policy_says(values: Session, spark: SparkSession) -> None:
     values.run("INSERT OVERWRITE v (i, d) SELECT 5.99, 1.239")
     values.write(spark.sql("SELECT 5.7 AS i, 1.239 AS d"), "v")

@@ -10,7 +10,8 @@ log has. So what was let in can be written. The forms:
     ARRAY […] · MAP {"key": …}, or [[key, value], …] · ROW {"field": …}, or […]
 
 CHAR and VARCHAR are as Spark writes them: spaces too many at the end are cut, other characters
-refused, CHAR is padded. Digits of a second beyond the column's precision are refused, but for zeros.
+refused, CHAR is padded. Digits of a second beyond the column's precision are refused, unless they
+are zeros.
 """
 
 from __future__ import annotations
