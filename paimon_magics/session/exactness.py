@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.definitions import Column
 from paimon_magics.planning.short_texts import shortened
-from paimon_magics.spark.casting import type_text
 from paimon_magics.spark.losses import first_loss, may_lose, reason
+from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.type_text import to_spark_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,14 +34,27 @@ def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
         return
     column = columns[found.position]
     assert column is not None
-    wanted, value = type_text(column.type), shortened(found.value, _SHOWN_MAX)
+    wanted, value = to_spark_sql(column.type), shortened(found.value, _SHOWN_MAX)
     raise InvalidValueError(
         f"Column `{column.name}` is {wanted}, but row {found.row} has {value}: "
         f"{reason(column.type)}.",
-        hint="Nothing was written. Give a value that fits, or say what becomes of this one, as "
-        f"CAST({value} AS {wanted}) does; after connect(store_assignment='ansi') it is cast as "
-        "Spark does.",
+        hint=f"Nothing was written. Give a value that fits, or say what becomes of this one"
+        f"{_as(value, column.type)}; after connect(store_assignment='ansi') it is cast as Spark "
+        "does.",
     )
+
+
+def _as(value: str, data_type: DataType) -> str:
+    """What could be written instead."""
+    match data_type:
+        case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ"):
+            return ", as date_trunc(…) does"
+        case AtomicType(name="DATE" | "BOOLEAN"):
+            return f", as CAST(… AS {data_type.name}) does"
+        case AtomicType():
+            return f", as CAST({value} AS {to_spark_sql(data_type)}) does"
+        case _:
+            return ", by casts in the statement"
 
 
 def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column | None]) -> None:
@@ -52,7 +66,7 @@ def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column
         if column is not None and may_lose(field.dataType, column.type):
             given = field.dataType.simpleString().upper()
             raise InvalidValueError(
-                f"Column `{column.name}` is {type_text(column.type)}, but the query's "
+                f"Column `{column.name}` is {to_spark_sql(column.type)}, but the query's "
                 f"`{field.name}` is {given}, and {_POLICY} is STRICT.",
-                hint=f"Cast it in the query: CAST({field.name} AS {type_text(column.type)}).",
+                hint=f"Cast it in the query: CAST({field.name} AS {to_spark_sql(column.type)}).",
             )

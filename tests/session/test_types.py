@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
@@ -231,6 +233,13 @@ def read_by_everyone(
         "pypaimon": by_key([tuple(row.values()) for row in theirs]),
         "java": by_key(java.rows(warehouse, f"default.{name}")),
     }
+
+
+@pytest.fixture
+def session(spark: SparkSession, warehouse: Path) -> Iterator[Session]:
+    """A session that cuts digits of a second, as a query's are cut."""
+    with paimon_magics.connect(warehouse, spark=spark, store_assignment="ansi") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("form", ["VALUES", pytest.param("SELECT", marks=pytest.mark.cluster)])
