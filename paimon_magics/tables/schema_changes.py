@@ -19,6 +19,7 @@ from pypaimon.schema.table_schema import TableSchema
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.planning.alterations import Alteration
 from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import (
     AddColumn,
     DropColumn,
@@ -65,10 +66,15 @@ def schema_changes(changes: Sequence[TableChange], *, for_rest: bool = False) ->
 def altered_schema(
     manager: SchemaManager, before: TableSchema, alteration: Alteration
 ) -> TableSchema:
-    """The schema to store for an alteration that was planned on `before`."""
+    """The schema to store for an alteration that was planned on `before`.
+
+    Types of whole columns are taken from the plan: pypaimon refuses those that its own reader does
+    not cast (BIGINT to DECIMAL(10, 2)), though Paimon's does, and ours.
+    """
+    planned = alteration.definition
     changes = [
         change
-        for change in schema_changes(alteration.changes)
+        for change in schema_changes([c for c in alteration.changes if not _is_planned(c)])
         if not isinstance(change, UpdateColumnDefaultValue)
     ]
     try:
@@ -77,10 +83,17 @@ def altered_schema(
         raise InvalidTableError(
             f"The table can't be changed so: {error}", hint="Change it in another way."
         ) from error
-    planned = alteration.definition
     after.options = dict(planned.options)
     after.fields = [
-        DataField(f.id, f.name, f.type, f.description, column.default)
+        DataField(
+            f.id,
+            f.name,
+            to_paimon_type(column.type, AtomicInteger(-1))
+            if isinstance(column.type, AtomicType)
+            else f.type,
+            f.description,
+            column.default,
+        )
         for f, column in zip(after.fields, planned.columns, strict=True)
     ]
     stored = definition_of(after)
@@ -90,6 +103,15 @@ def altered_schema(
             hint="Make them one by one.",
         )
     return after
+
+
+def _is_planned(change: TableChange) -> bool:
+    """Whether a change gives a whole column a type without parts."""
+    match change:
+        case RetypeColumn(path=(_,), type=AtomicType()):
+            return True
+        case _:
+            return False
 
 
 def _without_ids(definition: TableDefinition) -> TableDefinition:

@@ -56,7 +56,7 @@ def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
     assert error is not None and "can't be read as INT" in error.message
     key = "k = 2, " if layout == "merge read" else ""
     assert re.search(rf"'tea' \({key}\S+\.parquet\)", error.message), error.message
-    back = "ALTER TABLE default.t ALTER COLUMN name TYPE STRING"
+    back = "ALTER TABLE default.t ALTER COLUMN `name` TYPE STRING"
     assert "%%paimon --yes" in error.hint and f"To go back: {back}." in error.hint
     assert rows(session) == before, "it was only asked"
 
@@ -134,7 +134,7 @@ def test_nulls_before_not_null_keys_and_defaults_of_another_type(session: Sessio
     )
     error = asked(session, "ALTER TABLE t ALTER COLUMN v SET NOT NULL")
     assert error is not None and "`v` has 1 NULL, and would be NOT NULL" in error.message
-    assert "ALTER COLUMN v DROP NOT NULL" in error.hint
+    assert "ALTER COLUMN `v` DROP NOT NULL" in error.hint
     error = asked(session, "ALTER TABLE t ALTER COLUMN v TYPE INT")
     assert error is not None and "3000000000 (k = 2, p = a, p=a, " in error.message
     for column in ("k", "p"):
