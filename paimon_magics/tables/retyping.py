@@ -226,8 +226,9 @@ class _Look:
             return
         for end in (array.slice(0, 1), array.slice(1, 1)):
             if self._harmful(end, field):
-                text = shortened(repr(end[0].as_py()), _VALUE_CHARACTERS_MAX)
-                value = StoredValue(text, posixpath.basename(file.path), partition, "")
+                value = StoredValue(
+                    _text(end[0].as_py()), posixpath.basename(file.path), partition, ""
+                )
                 reads = _reads(end, field, self._wanted)
                 (self._changed if reads else self._unreadable).append(value)
                 return
@@ -271,7 +272,7 @@ class _Look:
 
         def place(batch: pa.RecordBatch, row: int) -> StoredValue:
             texts = [f"{one.name} = {batch.column(at)[row]}" for at, one in enumerate(keys, 1)]
-            value = shortened(repr(batch.column(0)[row].as_py()), _VALUE_CHARACTERS_MAX)
+            value = _text(batch.column(0)[row].as_py())
             return StoredValue(value, posixpath.basename(file.path), partition, ", ".join(texts))
 
         for batch in reader.batches(file):
@@ -289,6 +290,11 @@ class _Look:
             self._changed = self._changed[:_SHOWN_MAX]
             if self._rows >= self._rows_max or self._is_enough():
                 return
+
+
+def _text(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return shortened(text, _VALUE_CHARACTERS_MAX)
 
 
 def _reads(array: pa.Array, stored: Field, wanted: Field) -> bool:

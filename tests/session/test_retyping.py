@@ -87,7 +87,7 @@ CHANGES: list[tuple[str, str, str, str | None]] = [
     ("DECIMAL(10, 3)", "1.239", "DECIMAL(10, 2)", "1.239"),
     ("DECIMAL(10, 2)", "1.50", "DECIMAL(12, 4)", None),
     ("DECIMAL(10, 2)", "1.50", "BIGINT", "1.50"),
-    ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ'2020-01-01 10:00:00'", "DATE", "2020, 1, 1, 10"),
+    ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ'2020-01-01 10:00:00'", "DATE", "2020-01-01 10:00:00"),
     ("STRING", "'2020-01-01'", "DATE", None),
     ("STRING", "'soon'", "DATE", "'soon'"),
     ("STRING", "'1.5'", "DECIMAL(10, 2)", None),
