@@ -207,10 +207,10 @@ def error_of_task(text: str) -> PaimonMagicsError | None:
     return found
 
 
-def likely_meant(name: str, candidates: Iterable[str]) -> str:
-    """A hint that names the candidate most like `name`; empty where none is like it."""
+def likely_meant(name: str, candidates: Iterable[str], *, alike: float = 0.6) -> str:
+    """A hint that names the candidate most like `name`; empty where none is `alike`, of 1."""
     folded = {n.lower(): n for n in sorted(set(candidates))}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=alike)
     return f"Did you mean `{folded[close[0]]}`?" if close else ""
 
 

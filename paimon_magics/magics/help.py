@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnknownNameError, likely_meant, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
+from paimon_magics.planning.alternatives import COMING
 from paimon_magics.planning.option_purposes import OPTION_PURPOSES
 from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
 from paimon_magics.planning.procedures import PROCEDURES
@@ -142,6 +143,15 @@ REFUSED = (
 """What is recognised and not offered yet, as far as one would look for it here."""
 
 
+_SYNONYMS = {
+    **{name: name for name in COMING},
+    "COMPACTION": "COMPACT",
+    "OPTIMIZE": "COMPACT",
+    "VACUUM": "COMPACT",
+    "REPLACE": "UPSERT",
+}
+
+
 def help_text(topic: str = "") -> str:
     """All that is offered, one line each; or the lines about a verb, a statement, `cell`, or an
     option of tables.
@@ -156,6 +166,10 @@ def help_text(topic: str = "") -> str:
     for verb in VERBS:
         if verb.name == wanted.lower():
             return f"%paimon {verb.usage}\n    {verb.purpose}"
+    topic_words = wanted.upper().split()
+    for name in (" ".join(topic_words), *topic_words[:1]):
+        if name in _SYNONYMS:
+            return COMING[_SYNONYMS[name]]
     found = [s for s in STATEMENTS if s.name == wanted.upper()]
     # `help alter` and `help create` are clear enough.
     found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
@@ -171,7 +185,8 @@ def help_text(topic: str = "") -> str:
 
 def topics() -> list[str]:
     """What `help_text` knows, but for the options of tables."""
-    return ["cell", *(verb.name for verb in VERBS), *(s.name for s in STATEMENTS)]
+    statements = (s.name for s in STATEMENTS)
+    return ["cell", *(verb.name for verb in VERBS), *statements, *COMING]
 
 
 def cell_help() -> str:

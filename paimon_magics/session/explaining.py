@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.alterations import plan_alter_table
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
@@ -22,6 +22,7 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.reading import Relation, frame_of_query, read_plan, relation_of
+from paimon_magics.session.refusals import refused
 from paimon_magics.session.resolving import GivenFrame, SparkOwn
 from paimon_magics.session.versions import planned_call
 from paimon_magics.session.writing import PreparedInsert, distribution, prepare_insert
@@ -171,9 +172,7 @@ def plan_without_running(
             connection.load(name, statement.text, call.position)
             return f"Would call sys.{call.procedure} for `{name}`."
         case Refused():
-            raise UnsupportedStatementError(
-                f"{statement.kind} is not offered yet.", statement=statement.text, position=0
-            )
+            raise refused(connection, statement)
         case _:
             return "Would run."
 

@@ -11,6 +11,7 @@ from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.reading import frame_of_views
+from paimon_magics.session.refusals import instead_of
 from paimon_magics.session.resolving import is_paimon_table
 from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
 from paimon_magics.statements.statement import (
@@ -119,7 +120,7 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
             word = statement.text.split(None, 1)[0].upper()
             raise UnsupportedStatementError(
                 f"{word} is not offered for Paimon's table `{name}`.",
-                hint="The statements that are offered are listed by %paimon help.",
+                hint=instead_of(word),
                 statement=statement.text,
                 position=position,
             )

@@ -17,7 +17,6 @@ from paimon_magics.errors import (
     JobError,
     PaimonMagicsError,
     SetupError,
-    UnsupportedStatementError,
 )
 from paimon_magics.planning.looks import limited_sql
 from paimon_magics.planning.view_queries import HISTORY_IN_SQL, history_sql
@@ -46,6 +45,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
+from paimon_magics.session.refusals import refused
 from paimon_magics.session.reporting import Reporting
 from paimon_magics.session.spark_calls import SparkCalls
 from paimon_magics.session.versions import run_version_statement
@@ -482,30 +482,13 @@ class Session:
             case Explain():
                 return explain_statement(connection, statement, parameters)
             case Refused():
-                raise refused(statement)
+                raise refused(connection, statement)
             case AlterTags() | ShowTags() | Call():
                 return run_version_statement(connection, statement, parameters)
             case _:
                 outcome = run_definition(connection, statement, parameters)
                 assert outcome is not None, type(statement)
                 return outcome
-
-
-def refused(statement: Refused) -> PaimonMagicsError:
-    """The error for a statement that is recognised and not offered."""
-    about = f" on `{statement.name}`" if statement.name is not None else ""
-    hint = "The statements that are offered are listed by %paimon help."
-    if "BRANCH" in statement.kind:
-        hint = (
-            "Branches are made by CALL sys.create_branch, and listed by the system table "
-            f"`{statement.name or 't'}$branches`."
-        )
-    return UnsupportedStatementError(
-        f"{statement.kind}{about} is not offered yet.",
-        hint=hint,
-        statement=statement.text,
-        position=0,
-    )
 
 
 def _limited(outcome: Outcome, limit: int) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from pyspark.errors import PySparkException
 
@@ -17,25 +18,49 @@ from paimon_magics.errors import (
     error_of_task,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
-from paimon_magics.statements.misreadings import misreading
+from paimon_magics.statements.foreign_functions import foreign_function_hint
+from paimon_magics.statements.foreign_types import foreign_type_hint
+from paimon_magics.statements.misreadings import misread
+from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.damage import damaged
 
 __all__ = ["translate"]
 
-_INVALID_VALUE = (
-    "CAST_INVALID_INPUT",
-    "CAST_OVERFLOW",
-    "NUMERIC_VALUE_OUT_OF_RANGE",
-    "ARITHMETIC_OVERFLOW",
-    "INVALID_ARRAY_INDEX",
-    "DIVIDE_BY_ZERO",
-    "CANNOT_PARSE_TIMESTAMP",
-    "CAST_OVERFLOW_IN_TABLE_INSERT",
-    "INCOMPATIBLE_DATA_FOR_TABLE",
-    "INVALID_FRACTION_OF_SECOND",
-    "DATETIME_OVERFLOW",
-    "INTERVAL_ARITHMETIC_OVERFLOW",
+# Classes of SQLSTATE: a value that can't be what is asked of it.
+_DATA_EXCEPTION = "22"
+_INVALID_VALUE = ("INCOMPATIBLE_DATA_FOR_TABLE", "CAST_OVERFLOW_IN_TABLE_INSERT")
+# What Spark advises its own developers, or says in every such message.
+_CHATTER = re.compile(
+    r"\s(?:Please,? |If necessary |If you did not |To tolerate |For more information|Search path: |"
+    r"Verify the spelling|1\) You can set ).*$",
+    re.DOTALL,
 )
+# Spark's own next step, at the end of its message.
+_ADVICE = re.compile(r"(?<=[.:)\]\w]) ((?:Use|Add|Rewrite) .*)$", re.DOTALL)
+_QUERY_WORDS = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "EXPLAIN")
+_TRY = {
+    "DIVIDE_BY_ZERO": "try_divide(a, b) is NULL there",
+    "REMAINDER_BY_ZERO": "try_mod(a, b) is NULL there",
+    "CAST_INVALID_INPUT": "try_cast(value AS TYPE) is NULL for such values",
+    "CAST_OVERFLOW": "try_cast(value AS TYPE) is NULL for such values",
+    "NUMERIC_VALUE_OUT_OF_RANGE": "try_cast(value AS TYPE) is NULL for such values",
+}
+_MISREAD = ("PARSE_SYNTAX_ERROR", "INVALID_STATEMENT_OR_CLAUSE", "INVALID_SET_SYNTAX")
+_PATTERN = "yyyy for the year, MM for the month, dd, HH, mm and ss: 'yyyy-MM-dd HH:mm:ss'"
+_CORRECT = "Correct the statement."
+_HINTS = {
+    "MISSING_GROUP_BY": "Add GROUP BY with the columns that are not aggregated.",
+    "MISSING_AGGREGATION": "Add the column to GROUP BY, or take any_value(column).",
+    "AMBIGUOUS_REFERENCE": "Write the table's name or alias before the column: o.item.",
+    "WRONG_NUM_ARGS": "DESCRIBE FUNCTION name shows how a function is called.",
+    "DATATYPE_MISMATCH": "Texts are joined by || or concat(), dates are written DATE '2026-01-31', "
+    "and CAST(value AS TYPE) converts.",
+    "INVALID_TYPED_LITERAL": "Dates are written DATE '2026-01-31', times TIMESTAMP "
+    "'2026-01-31 12:00:00'.",
+    "INVALID_INLINE_TABLE": "Correct the expression, or write INSERT INTO … SELECT.",
+    "NUM_COLUMNS_MISMATCH": "Name the columns on both sides instead of `*`.",
+    "INVALID_LIMIT_LIKE_EXPRESSION": "Write a whole number that is not negative.",
+}
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
@@ -62,53 +87,28 @@ def translate(
         return error
     position = _position(error, spark_text, original_position)
     condition, parameters = _condition(error)
-    message = _message(error)
-    place = {"statement": statement, "position": position}
-    if position is None:
-        place["statement"] = None
+    kind, message = condition.split(".")[0], _message(error)
+    place: dict[str, Any] = {
+        "statement": None if position is None else statement,
+        "position": position,
+    }
     if CHECK_FAILED in message:
         return _check_failed(message)
     of_task = error_of_task(str(error))
     if of_task is not None:
         return of_task
-    if condition == "PARSE_SYNTAX_ERROR" and statement is not None and position is not None:
+    if condition in _MISREAD and statement is not None and position is not None:
         # Spark names a word of the text that it was given, which may be none of the user's.
-        wrong, hint = misreading(statement, position)
-        return StatementSyntaxError(wrong, hint=hint, **place)  # type: ignore[arg-type]
+        return misread(statement, position, "" if condition == "PARSE_SYNTAX_ERROR" else message)
     if condition.startswith("PARSE_") or condition == "INVALID_SQL_SYNTAX":
-        return StatementSyntaxError(message, hint="Correct the statement.", **place)  # type: ignore[arg-type]
-    if condition.startswith("UNRESOLVED_COLUMN") or condition.startswith("UNRESOLVED_USING_COLUMN"):
-        return UnknownNameError(
-            f"There is no column {parameters.get('objectName', '')}.",
-            hint=_proposal(parameters.get("proposal", "")),
-            **place,  # type: ignore[arg-type]
-        )
-    if condition == "FIELD_NOT_FOUND":
-        return UnknownNameError(message, **place)  # type: ignore[arg-type]
-    if condition == "UNBOUND_SQL_PARAMETER":
-        name = parameters.get("name", "")
-        return UnknownNameError(
-            f"The parameter `:{name}` has no value.",
-            hint=f"Define `{name}` before running the statement.",
-            **place,  # type: ignore[arg-type]
-        )
-    if condition.split(".")[0] == "UNRESOLVED_ROUTINE":
-        name = parameters.get("routineName", "").strip("`")
-        return UnknownNameError(
-            f"There is no function `{name}`.",
-            hint=f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists those that begin so.",
-            **place,  # type: ignore[arg-type]
-        )
-    if condition.split(".")[0] == "INVALID_CONF_VALUE":
-        return InvalidValueError(message, hint="Correct the value.", **place)  # type: ignore[arg-type]
-    if condition.split(".")[0] == "TABLE_OR_VIEW_NOT_FOUND":
-        return UnknownNameError(message, hint="Check the name.", **place)  # type: ignore[arg-type]
-    if condition.split(".")[0] in _INVALID_VALUE:
-        return InvalidValueError(
-            _misfit(error, condition, parameters, message),
-            hint="Nothing was written. Correct the value, or convert it in the statement.",
-            **place,  # type: ignore[arg-type]
-        )
+        return StatementSyntaxError(message, hint=_CORRECT, **place)
+    named = _wrong_name(kind, parameters, message, place)
+    if named is not None:
+        return named
+    is_analysis = _is_analysis(error)
+    is_data = _sql_state(error).startswith(_DATA_EXCEPTION) and not is_analysis
+    if is_data or kind in _INVALID_VALUE:
+        return _invalid_value(error, condition, parameters, message, statement, position)
     unread = _UNREAD.search(str(error))
     if unread is not None:  # within others, where Arrow is asked for
         return damaged(f"The file {unread[1]}", _reason(error))
@@ -117,19 +117,107 @@ def translate(
         return UnknownNameError(
             f"There is no file or folder `{parameters.get('path', '')}`.",
             hint="Check the path.",
-            **place,  # type: ignore[arg-type]
+            **place,
         )
     if condition == "PATH_NOT_FOUND":
         return damaged(f"The file {parameters.get('path', '')}", "it is gone")
-    if _is_analysis(error):
-        return StatementError(message, hint="Correct the statement.", **place)  # type: ignore[arg-type]
+    if is_analysis:
+        message, hint = _advised(message)
+        return StatementError(message, hint=_HINTS.get(kind) or hint or _CORRECT, **place)
     return JobError(f"The Spark job failed: {_cause(error, message)}")
+
+
+def _wrong_name(
+    kind: str, parameters: dict[str, str], message: str, place: dict[str, Any]
+) -> PaimonMagicsError | None:
+    """A column, function, type, parameter, setting or table that Spark does not know."""
+    match kind:
+        case _ if kind.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN")):
+            said = f"There is no column {parameters.get('objectName', '')}."
+            hint = _proposal(parameters.get("proposal", ""))
+        case "FIELD_NOT_FOUND":
+            said, hint = message, ""
+        case "UNBOUND_SQL_PARAMETER":
+            name = parameters.get("name", "")
+            said = f"The parameter `:{name}` has no value."
+            hint = f"Define `{name}` before running the statement."
+        case "UNRESOLVED_ROUTINE" | "UNRESOLVABLE_TABLE_VALUED_FUNCTION":
+            name = (parameters.get("routineName") or parameters.get("name", "")).strip("`")
+            said = f"There is no function `{name}`."
+            listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists those that begin so."
+            hint = foreign_function_hint(name) or listed
+        case "TABLE_OR_VIEW_NOT_FOUND":
+            said, hint = message, "Check the name."
+        case "INVALID_CONF_VALUE":
+            return InvalidValueError(message, hint="Correct the value.", **place)
+        case "INCONSISTENT_BEHAVIOR_CROSS_VERSION" if "pattern" in parameters:
+            said = f"{parameters['pattern']} is no pattern for times."
+            return InvalidValueError(said, hint=f"Write {_PATTERN}.", **place)
+        case "UNSUPPORTED_DATATYPE" | "DATATYPE_MISSING_SIZE":
+            return _wrong_type(kind, parameters, place)
+        case _:
+            return None
+    return UnknownNameError(said, hint=hint, **place)
 
 
 def _reason(error: BaseException) -> str:
     """The innermost cause that the JVM names."""
     causes = re.findall(r"Caused by: [\w.$]*?(\w+): (.*)", str(error))
     return ": ".join(causes[-1]).strip().rstrip(".") if causes else "it is gone or damaged"
+
+
+def _invalid_value(
+    error: BaseException,
+    condition: str,
+    parameters: dict[str, str],
+    message: str,
+    statement: str | None,
+    position: int | None,
+) -> InvalidValueError:
+    """A value that an expression, or a column, can't take: which, where, and what to do."""
+    message, advice = _advised(_misfit(error, condition, parameters, message))
+    message = message[:1].upper() + message[1:]
+    fragment = _fragment(error)
+    if statement is not None and position is None and fragment and statement.count(fragment) == 1:
+        position = statement.index(fragment)
+    if fragment and "`" not in fragment and fragment not in message and len(fragment) <= 60:
+        message = f"{message.rstrip('.')}, in {fragment}."
+    tried = _TRY.get(condition.split(".")[0])
+    if statement is None or _writes(statement):
+        hint = "Nothing was written. Correct the value, or convert it in the statement."
+    else:
+        hint = (f"{tried}." if tried else advice) or "Correct the value or the expression."
+    placed = statement if position is not None else None
+    return InvalidValueError(message, hint=hint, statement=placed, position=position)
+
+
+def _writes(statement: str) -> bool:
+    """Whether it is none that only reads."""
+    try:
+        words = [token.upper for token in tokenize(statement)]
+    except StatementSyntaxError:
+        return False
+    return bool(words) and (words[0] not in _QUERY_WORDS or "INSERT" in words)
+
+
+def _advised(message: str) -> tuple[str, str]:
+    """Spark's message without the advice at its end, and the advice."""
+    found = _ADVICE.search(message)
+    if found is None:
+        return message, ""
+    said, advice = message[: found.start()].rstrip(), found[1].strip()
+    return said, advice if advice.endswith(".") else advice + "."
+
+
+def _wrong_type(kind: str, parameters: dict[str, str], place: dict[str, Any]) -> StatementError:
+    name = (parameters.get("typeName") or parameters.get("type", "")).strip('"')
+    if kind == "DATATYPE_MISSING_SIZE":
+        said, hint = f"The type {name} needs a length.", f"Write {name}(10), or STRING."
+    else:
+        root = name.split("(")[0]
+        said = f"There is no type `{name}`."
+        hint = foreign_type_hint(root) or "DESCRIBE shows types as they are written here."
+    return StatementError(said, hint=hint, **place)
 
 
 def _misfit(error: BaseException, condition: str, parameters: dict[str, str], message: str) -> str:
@@ -146,15 +234,31 @@ def _misfit(error: BaseException, condition: str, parameters: dict[str, str], me
     return f"Column `{column}` is {wanted}, and the value {value} does not fit."
 
 
+def _fragments(error: BaseException) -> list[str]:
+    """The texts of the expressions that Spark names."""
+    if not isinstance(error, PySparkException):
+        return []
+    try:
+        return [context.fragment().strip() for context in error.getQueryContext()]
+    except Exception:
+        return []
+
+
+def _fragment(error: BaseException) -> str:
+    """The text of the expression that failed; empty where Spark does not say it."""
+    return next((one for one in _fragments(error) if one and "\n" not in one), "")
+
+
+def _sql_state(error: BaseException) -> str:
+    try:
+        return (error.getSqlState() or "") if isinstance(error, PySparkException) else ""
+    except Exception:
+        return ""
+
+
 def _cast_column(error: BaseException) -> str | None:
     """The table's column whose cast failed: `casting` names it in the text of the cast."""
-    if not isinstance(error, PySparkException):
-        return None
-    try:
-        fragments = [context.fragment() for context in error.getQueryContext()]
-    except Exception:
-        return None
-    for fragment in fragments:
+    for fragment in _fragments(error):
         found = _CAST_OF_COLUMN.match(fragment)
         if found is not None:
             return found[1].replace("``", "`")
@@ -179,7 +283,7 @@ def _message(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
     head = re.split(r"\n(?:== |JVM stacktrace|\s+at )|;\n|; line \d+ pos \d+", text, maxsplit=1)[0]
     head = _SQLSTATE.sub("", _CONDITION.sub("", head.strip()))
-    head = _PLACE.sub("", head)
+    head = _CHATTER.sub("", _PLACE.sub("", head))
     return " ".join(head.split())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from paimon_magics.errors import InvalidTableError, StatementSyntaxError, nearest
+from paimon_magics.errors import InvalidTableError, StatementSyntaxError, likely_meant
 from paimon_magics.statements import database_statements as databases
 from paimon_magics.statements import table_statements as tables
 from paimon_magics.statements.alter_table import read_alter_table
@@ -18,6 +18,7 @@ from paimon_magics.statements.calls import read_call, read_show_tags
 from paimon_magics.statements.cursor import Cursor, RefusedHere
 from paimon_magics.statements.inserts import read_insert
 from paimon_magics.statements.keywords import CLAUSE_WORDS, STATEMENT_WORDS, word_set
+from paimon_magics.statements.misreadings import misread
 from paimon_magics.statements.names import try_table_name
 from paimon_magics.statements.passing import pass_through
 from paimon_magics.statements.queries import at_query, read_query
@@ -35,6 +36,7 @@ from paimon_magics.statements.tokens import IDENTIFIER_KINDS, Token, tokenize
 
 __all__ = ["parse_cell", "parse_statement"]
 
+_ALIKE_MIN = 0.7  # `orders` is not REFRESH
 _EXPLAIN_MODES = ("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
 _KEYWORDS_NEAR = sorted(
     word_set("SELECT WITH VALUES TABLE INSERT CREATE DROP ALTER SHOW DESCRIBE USE EXPLAIN")
@@ -74,11 +76,15 @@ def parse_statement(text: str, offset: int = 0) -> Statement:
 
 
 def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
-    cursor = Cursor(text, tokens)
-    if cursor.at_end:
-        cursor.fail("a statement")
     try:
+        cursor = Cursor(text, tokens)
+        if cursor.at_end:
+            cursor.fail("a statement")
         return _statement(cursor, offset)
+    except StatementSyntaxError as error:
+        if error.position is None:
+            raise
+        raise misread(text, error.position, error.message, error.hint) from None
     except RecursionError:
         raise StatementSyntaxError(
             "The statement's brackets are nested too deeply to be read.",
@@ -105,10 +111,9 @@ def _statement(cursor: Cursor, offset: int) -> Statement:
             return reader(cursor, offset)
     token = cursor.peek()
     if token.upper not in STATEMENT_WORDS:
-        hint = nearest(token.text, _KEYWORDS_NEAR, what="statements") if token.upper else ""
         raise StatementSyntaxError(
             f"No statement begins with `{token.text}`.",
-            hint=hint,
+            hint=likely_meant(token.upper, _KEYWORDS_NEAR, alike=_ALIKE_MIN),
             statement=cursor.text,
             position=token.start,
         )
@@ -279,8 +284,10 @@ def _known_second_word(
     if token.kind == "end":
         cursor.fail("the rest of the statement")
     if token.upper not in known and token.upper not in others:
-        hint = nearest(token.text, known, what="words that can stand here")
-        cursor.fail(f"one of {', '.join(sorted(set(known)))}", hint=hint)
+        first = cursor.tokens[0].upper
+        words = ", ".join(sorted(set(known)))
+        hint = likely_meant(token.text, known) or f"Behind {first} stands one of {words}."
+        cursor.fail_at(token.start, f"There is no {first} {token.text.upper()}.", hint)
     return pass_through(cursor, offset)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from paimon_magics.errors import InvalidTableError, nearest
+from paimon_magics.errors import InvalidTableError, likely_meant
 from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.data_types import (
     ArrayType,
@@ -20,6 +20,7 @@ from paimon_magics.statements.data_types import (
     RowType,
     as_nullable,
 )
+from paimon_magics.statements.foreign_types import foreign_type_hint
 from paimon_magics.statements.tokens import Token
 
 __all__ = ["read_type"]
@@ -58,6 +59,18 @@ _REFUSED = {
     "GEOMETRY": "Store it as BINARY (WKB).",
     "GEOGRAPHY": "Store it as BINARY (WKB).",
 }
+# The next type that holds all values of an unsigned one.
+_WIDER = {
+    "TINYINT": "SMALLINT",
+    "SMALLINT": "INT",
+    "INT": "BIGINT",
+    "INTEGER": "BIGINT",
+    "BIGINT": "DECIMAL(20, 0)",
+}
+_TYPES = (
+    "Types are BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), STRING, DATE, TIMESTAMP, BINARY, "
+    "ARRAY<…>, MAP<…>, STRUCT<…> and some more. A column's name with a blank stands in back-quotes."
+)
 _KNOWN = (
     *_PLAIN,
     *_DECIMAL,
@@ -76,6 +89,12 @@ def read_type(cursor: Cursor) -> DataType:
     if token.kind != "word":
         cursor.fail("a type")
     cursor.next()
+    data_type = _read(cursor, token)
+    _refuse_foreign_ending(cursor, token, data_type)
+    return data_type
+
+
+def _read(cursor: Cursor, token: Token) -> DataType:
     name = token.upper
     if name in _PLAIN:
         if name == "STRING" and cursor.at("COLLATE"):
@@ -105,10 +124,36 @@ def read_type(cursor: Cursor) -> DataType:
         _invalid(cursor, token, name, _REFUSED[name])
     raise InvalidTableError(
         f"There is no type `{token.text}`.",
-        hint=nearest(token.text, _KNOWN, what="types"),
+        hint=foreign_type_hint(token.text) or likely_meant(token.text, _KNOWN) or _TYPES,
         statement=cursor.text,
         position=token.start,
     )
+
+
+def _refuse_foreign_ending(cursor: Cursor, token: Token, data_type: DataType) -> None:
+    """Refuse what other databases write behind a type: a length, a sign, brackets, a zone."""
+    name = token.upper
+    written = name
+    if isinstance(data_type, AtomicType) and data_type.parameters and cursor.last_end > token.end:
+        written = f"{name}({', '.join(map(str, data_type.parameters))})"
+    if cursor.at("("):
+        _invalid(cursor, token, f"{name}(…)", f"{name} has no length: write {name}.")
+    if cursor.at("["):
+        _invalid(cursor, token, f"{written}[]", f"Write ARRAY<{written}>.")
+    if cursor.at("PRECISION"):
+        _invalid(cursor, token, f"{name} PRECISION", f"Write {name}.")
+    if cursor.at("WITH") or cursor.at("WITHOUT"):
+        ending = " ".join(cursor.peek(i).upper for i in range(4) if cursor.peek(i).kind == "word")
+        plain = "TIMESTAMP_NTZ" if cursor.at("WITHOUT") else "TIMESTAMP, which is an instant"
+        _invalid(cursor, token, f"{name} {ending}", f"Write {plain}.")
+    if cursor.at_any("UNSIGNED", "SIGNED", "ZEROFILL"):
+        wider = _WIDER.get(name, name) if cursor.at("UNSIGNED") else name
+        _invalid(
+            cursor,
+            token,
+            f"{name} {cursor.peek().upper}",
+            f"Numbers have a sign: write {wider}.",
+        )
 
 
 def _nested(cursor: Cursor) -> DataType:
@@ -206,7 +251,9 @@ def _integer(cursor: Cursor) -> int:
 
 
 def _open_angle(cursor: Cursor) -> None:
-    cursor.expect("<")
+    if not cursor.accept("<"):
+        cursor.fail("`<` and the type of what is inside", hint="Write ARRAY<INT>, MAP<STRING, INT> "
+                    "or STRUCT<name: STRING, age: INT>.")  # fmt: skip
 
 
 def _close_angle(cursor: Cursor) -> None:

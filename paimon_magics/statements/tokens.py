@@ -37,6 +37,7 @@ _UNTERMINATED = {
     "$": ("dollar-quoted string", "Close the string with the tag that opened it."),
 }
 
+_QUOTE_INSIDE = re.compile(r"'[^'\n]*'\w+[^'\n]*$")
 _LEXER = re.compile(
     r"""
       (?P<space>\s+)
@@ -186,6 +187,8 @@ def _end_of_block(text: str, start: int) -> int:
 
 def _unterminated(text: str, position: int) -> StatementSyntaxError:
     what, hint = _UNTERMINATED["/*" if text[position] == "/" else text[position]]
+    if _QUOTE_INSIDE.search(text, 0, position):
+        hint += " A quote inside a text is written twice: 'it''s'."
     return StatementSyntaxError(
         f"This {what} is never closed.", hint=hint, statement=text, position=position
     )

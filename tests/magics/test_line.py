@@ -106,6 +106,11 @@ def test_help_lists_every_verb_option_and_statement(
         ("ALTER", "ALTER TABLE t DROP [IF EXISTS] PARTITION"),
         ("create", "CREATE DATABASE"),
         ("%%paimon", "NAME <<"),
+        ("delete", "INSERT OVERWRITE t SELECT * FROM t WHERE (condition) IS NOT TRUE"),
+        ("update", "INSERT INTO t SELECT"),
+        ("merge into", "INSERT INTO t BY NAME SELECT * FROM source"),
+        ("upsert", "a row replaces the one of the same key"),
+        ("compact", "INSERT OVERWRITE t SELECT * FROM t"),
     ],
 )
 def test_help_explains_a_topic(

@@ -1,32 +1,215 @@
+"""What newcomers write: each answer names the thing, and the next step."""
+
 from __future__ import annotations
 
 import pytest
 
-from paimon_magics.statements.misreadings import misreading
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.statements.idioms import IDIOMS
+from paimon_magics.statements.misreadings import misread
+from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.row_changes import Delete, Merge, Update, read_row_change
+
+# Where Spark stopped to read is marked with `|`.
+STOPPED = [
+    ("SELECT * FORM |orders", "can't be read at `orders`", "`FROM` instead of `FORM`"),
+    ("SELECT id, FROM |orders", "can't be read at `orders`", "Leave out the comma before `FROM`."),
+    ("SELECT id, a FROM t GRUOP |BY id", "can't be read at `BY`", "`GROUP` instead of `GRUOP`"),
+    ("SELECT * FROM t WHERE a = |", "The statement ends too early.", "Complete it."),
+    ("SELECT * FROM t |) x", "The statement can't be read at `)`.", "just before it"),
+    ("SELECT 'open |", "The statement ends too early.", "Complete it."),
+    ("SELECT * FROM orders |ORDER id", "BY is missing.", "ORDER BY id"),
+    ("SELECT CASE WHEN |1 THEN 2 FROM t", "CASE is never ended.", "END"),
+    # other databases
+    ("SELECT * FROM t LIMIT 5|, 10", "`LIMIT 5, 10` is MySQL's.", "LIMIT 10 OFFSET 5"),
+    ("SELECT TOP |10 * FROM t", "TOP is SQL Server's.", "LIMIT 10"),
+    ("SELECT * FROM t FETCH |FIRST 5 ROWS ONLY", "FETCH", "LIMIT 5"),
+    ("SELECT DISTINCT ON (a) * FROM |t", "DISTINCT ON", "row_number()"),
+    ("SELECT SAFE_CAST(a |AS INT) FROM t", "SAFE_CAST", "try_cast"),
+    ("SELECT a FROM t WHERE a |=> 1", "`=>`", "`>=`"),
+    ("SELECT a FROM t WHERE a =|< 1", "`=<`", "`<=`"),
+    ("SELECT a FROM t WHERE a = 1 &|& b = 2", "`&&`", "AND"),
+    ("SELECT a FROM t WHERE a |IN 'tea'", "IN takes a list.", "IN ('tea')"),
+    ("SELECT * FROM t AT |(TIMESTAMP => '2020-01-01')", "Snowflake", "t TIMESTAMP AS OF"),
+    ("SELECT * FROM t|@v1", "`t@v1`", "t VERSION AS OF 3"),
+    ("SELECT * FROM t TABLESAMPLE |10", "brackets", "(10 PERCENT)"),
+    ("INSERT INTO t VALUES (1) |ON CONFLICT DO NOTHING", "PostgreSQL", "primary key"),
+    ("INSERT INTO t VALUES (1) |ON DUPLICATE KEY UPDATE a = 1", "MySQL", "primary key"),
+    ("INSERT INTO t VALUES (1) RETURNING |a", "RETURNING", "Leave it out"),
+    ("BEGIN TRANSACTION|", "no transactions", "BEGIN"),
+    ("COMMIT|", "no transactions", "COMMIT"),
+    ("SET |@x = 1", "no variables", "`:x`"),
+    # variables of other tools
+    ("SELECT * FROM t WHERE a = |{x}", "`{x}`", "`:x`"),
+    ("SELECT * FROM t WHERE a = |{{ x }}", "`{{x}}`", "`:x`"),
+    ("SELECT * FROM t WHERE a = |$x", "`$x`", "`:x`"),
+    ("SELECT * FROM t WHERE a = |${x}", "`${x}`", "`:x`"),
+    ("SELECT * FROM t WHERE a = |%x", "`%x`", "`:x`"),
+    ("SELECT * FROM t WHERE a = |%s", "`%s`", "`:name`"),
+    ("SELECT * FROM t WHERE a = |%(x)s", "`%(x)s`", "`:x`"),
+    ("SELECT * FROM t WHERE a = |@x", "`@x`", "`:x`"),
+    ("SELECT * FROM |{t}", "`{t}`", "session.table(name)"),
+    ("SELECT * FROM |$t", "`$t`", "session.table(name)"),
+    ("SELECT * FROM |:t", "`:t` can't be a table.", "session.table(name)"),
+    # a `;` that is missing
+    ("SELECT * FROM orders\n|SELECT 1", "`SELECT` begins another statement.", "`;`"),
+    ("SELECT * FROM orders\nSHOW |TABLES", "`SHOW` begins another statement.", "`;`"),
+    ("INSERT INTO t VALUES (1)\n|INSERT INTO t VALUES (2)", "`INSERT` begins another", "`;`"),
+    # characters
+    ("SELECT |‘tea’", "typographic quote", "'tea'"),
+    ("SELECT |“tea”", "typographic quote", "'tea'"),
+    ("SELECT 1 |– 2", "typographic dash", "`-`"),
+    ("SELECT a FROM t WHERE a |≥ 1", "no comparison", "`>=`"),
+    ("SELECT a|， b FROM t", "wide comma", "`,`"),
+    ("SELECT|\u200b 1", "U+200B", "Type the line anew."),
+    ("from a import |b", "This is Python", "a cell of its own"),
+    ("SELECT 1 |# one", "no comment", "`--`"),
+]  # fmt: skip
+
+# Read by no parser: what a cell says.
+UNREAD = [
+    ("SELCT 1", "No statement begins with `SELCT`.", "`SELECT`"),
+    ("orders", "No statement begins with `orders`.", "%paimon help lists the statements."),
+    ("UPSERT INTO t VALUES (1)", "no UPSERT", "INSERT INTO t"),
+    ("EXEC load_all", "no stored procedures", "CALL sys"),
+    ("GO", "`GO` is no statement.", "Leave it out"),
+    ("\\dt", "psql", "SHOW TABLES"),
+    ("\\d orders", "psql", "DESCRIBE orders"),
+    (".tables", "SQLite", "SHOW TABLES"),
+    ("PRAGMA table_info(t)", "PRAGMA", "DESCRIBE t"),
+    ("SHOW INDEX FROM t", "no indexes", "SHOW CREATE TABLE"),
+    ("SHOW TABELS", "There is no SHOW TABELS.", "`TABLES`"),
+    ("RENAME TABLE a TO b", "MySQL", "ALTER TABLE a RENAME TO b"),
+    ("TRUNCATE t", "TABLE is missing.", "TRUNCATE TABLE t"),
+    ("DROP t", "What is to be dropped?", "DROP TABLE t"),
+    ("INSERT t VALUES (1)", "INTO is missing.", "INSERT INTO t"),
+    ("INSERT IGNORE INTO t VALUES (1)", "MySQL", "INSERT INTO"),
+    ("INSERT INTO t SET a = 1", "MySQL", "VALUES"),
+    ("INSERT INTO t ('a') VALUES (1)", "'a' is a text", "without quotes"),
+    ("INSERT INTO t PARTITION dt='x' SELECT 1", "brackets", "PARTITION (dt"),
+    ("INSERT INTO t", "the statement ends", "%paimon help insert"),
+    ('SELECT * FROM "orders"', "is a text, and no table", "back-quotes"),
+    ("SELECT * FROM '/tmp/x.csv'", "is a text, and no table", "csv.`path`"),
+    ("SELECT [a] FROM [t]", "SQL Server", "back-quotes"),
+    ("SELECT * FROM t WHERE a = ?", "`?`", "`:name`"),
+    ("SELECT 'it's'", "never closed", "it''s"),
+    ("CREATE TABEL t (a INT)", "There is no CREATE TABEL.", "`TABLE`"),
+    ("CREATE TABLE t (a INT AUTO_INCREMENT)", "numbers no rows", "uuid()"),
+    ("CREATE TABLE t (a INT IDENTITY(1,1))", "numbers no rows", "uuid()"),
+    ("CREATE TABLE t (a INT) ENGINE=InnoDB", "MySQL", "Leave it out"),
+    ("CREATE TABLE t (a INT) WITH ('bucket' = '1')", "Flink", "TBLPROPERTIES ('bucket'"),
+    ("CREATE TABLE t (a INT) PARTITION BY (a)", "window functions", "PARTITIONED BY"),
+    ("CREATE TABLE t (a INT b INT)", "Expected `)`", "comma before `b`"),
+    ("CREATE TABLE t (a INT)\nINSERT INTO t VALUES (1)", "`INSERT` begins another", "`;`"),
+    ("USE shop\nSELECT 1", "`SELECT` begins another", "`;`"),
+    ("DESCRIBE t\nSELECT 1", "`SELECT` begins another", "`;`"),
+    ("ALTER TABLE t MODIFY COLUMN a BIGINT", "MySQL", "ALTER COLUMN a TYPE BIGINT"),
+    ("ALTER TABLE t ALTER COLUMN a BIGINT", "TYPE is missing.", "ALTER COLUMN a TYPE BIGINT"),
+    ("ALTER TABLE t ADD a INT", "COLUMN is missing.", "ADD COLUMN a INT"),
+    ("ALTER TABLE t DROP a", "COLUMN is missing.", "DROP COLUMN a"),
+    ("ALTER TABLE t RENAME a TO b", "COLUMN is missing.", "RENAME COLUMN a TO b"),
+    ("# all\nSELECT 1", "no comment", "`--`"),
+    ("// all\nSELECT 1", "no comment", "`--`"),
+    ("x = 1", "This is Python", "a cell of its own"),
+    ("print('hi')", "This is Python", "a cell of its own"),
+    ("session.run('SELECT 1')", "This is Python", "a cell of its own"),
+    ("for i in range(3): pass", "This is Python", "a cell of its own"),
+    ("!ls", "command of the notebook", "a cell of its own"),
+    ("%paimon tables", "command of the notebook", "a cell of its own"),
+    ("%%sql\nSELECT 1", "one magic", "Remove one"),
+    ("pip install pandas", "shell", "a cell of its own"),
+    ("help", "`help` is no statement.", "`%paimon help`"),
+]  # fmt: skip
+
+TYPES = [
+    ("DATETIME", "TIMESTAMP"), ("DATETIME2", "TIMESTAMP"), ("TIMESTAMPTZ", "TIMESTAMP"),
+    ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP"), ("TIMESTAMP WITHOUT TIME ZONE", "TIMESTAMP_NTZ"),
+    ("TIMESTAMP(3)", "TIMESTAMP_NTZ(p)"), ("VARCHAR2(10)", "STRING"), ("NVARCHAR(10)", "STRING"),
+    ("TEXT", "STRING"), ("LONGTEXT", "STRING"), ("CLOB", "STRING"), ("UUID", "STRING"),
+    ("JSON", "STRING"), ("JSONB", "VARIANT"), ("ENUM('a')", "STRING"), ("VARCHAR", "STRING"),
+    ("NUMBER(10, 2)", "DECIMAL"), ("MONEY", "DECIMAL"), ("SERIAL", "BIGINT"),
+    ("INT64", "BIGINT"), ("int8", "BIGINT"), ("INT4", "INT"), ("MEDIUMINT", "INT"),
+    ("UINT64", "DECIMAL(20, 0)"), ("INT UNSIGNED", "BIGINT"), ("INT(11)", "INT"),
+    ("FLOAT64", "DOUBLE"), ("DOUBLE PRECISION", "DOUBLE"), ("BOOL", "BOOLEAN"),
+    ("BIT", "BOOLEAN"), ("BYTEA", "BINARY"), ("BLOB", "BINARY"), ("INT[]", "ARRAY<INT>"),
+    ("ARRAY", "ARRAY<INT>"), ("LIST<INT>", "ARRAY"), ("OBJECT", "VARIANT"), ("STIRNG", "STRING"),
+    ("VECTOR(3)", "ARRAY<FLOAT>"), ("DECIMAL(40, 2)", "1 to 38"), ("whatever", "Types are"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("marked", "message", "hint"), STOPPED)
+def test_what_may_have_been_meant_is_said(marked: str, message: str, hint: str) -> None:
+    position = marked.index("|")
+    statement = marked[:position] + marked[position + 1 :]
+    error = misread(statement, position)
+    assert message in error.message and hint in error.hint, error.text()
+    assert error.position is not None and len(error.text().splitlines()) <= 4
+
+
+@pytest.mark.parametrize(("cell", "message", "hint"), UNREAD)
+def test_a_cell_that_is_no_sql_of_sparks_says_what_to_write(
+    cell: str, message: str, hint: str
+) -> None:
+    with pytest.raises(PaimonMagicsError) as caught:
+        parse_cell(cell)
+    error = caught.value
+    assert message in error.message and hint in error.hint, error.text()
+    assert error.position is not None
+
+
+@pytest.mark.parametrize(("written", "write"), TYPES)
+def test_a_type_of_another_database_says_what_it_is_called_here(written: str, write: str) -> None:
+    with pytest.raises(PaimonMagicsError) as caught:
+        parse_cell(f"CREATE TABLE t (id INT, v {written})")
+    assert write in caught.value.hint, caught.value.text()
 
 
 @pytest.mark.parametrize(
-    ("statement", "message", "hint"),
+    "query",
     [
-        (
-            "SELECT * FORM |orders",
-            "The statement can't be read at `orders`.",
-            "Did you mean `FROM` instead of `FORM`?",
-        ),
-        (
-            "SELECT id, FROM |orders",
-            "The statement can't be read at `orders`.",
-            "Leave out the comma before `FROM`.",
-        ),
-        (
-            "SELECT id, a FROM t GRUOP |BY id",
-            "The statement can't be read at `BY`.",
-            "Did you mean `GROUP` instead of `GRUOP`?",
-        ),
-        ("SELECT * FROM t WHERE a = |", "The statement ends too early.", "Complete it."),
-        ("SELECT * FROM t |) x", "The statement can't be read at `)`.", "Correct the statement."),
-        ("SELECT 'open |", "The statement ends too early.", "Complete it."),
+        "SELECT a % b FROM t",
+        "SELECT v:field FROM t",
+        "SELECT a[1], m['k'] FROM t",
+        "SELECT f(x => 1) FROM t",
+        "SELECT * FROM t WHERE a IN ('x') AND b <= 1 AND c = -1",
+        "INSERT INTO t (a, b) VALUES (1, 'x')",
+        "CREATE TABLE t (a INT, b ARRAY<MAP<STRING, STRUCT<x: DECIMAL(10, 2)>>>, c CHAR(3))",
+        "SELECT 1\nUNION ALL\nSELECT 2",
+        "WITH a AS (SELECT 1)\nSELECT * FROM a",
     ],
 )
-def test_what_may_have_been_meant_is_said(statement: str, message: str, hint: str) -> None:
-    assert misreading(statement.replace("|", ""), statement.index("|")) == (message, hint)
+def test_what_can_be_read_is_asked_nothing(query: str) -> None:
+    assert parse_cell(query)
+
+
+def test_every_idiom_can_be_said() -> None:
+    for idiom in IDIOMS:
+        texts = [part for part in idiom.pattern.split(" ") if part not in ("^", "!")]
+        said = idiom.message.format(*texts), idiom.hint.format(*texts, name="x")
+        assert all(one.endswith((".", "?", "`)", '")')) for one in said), said
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("DELETE FROM a.b AS o WHERE o.id = 1", Delete("a.b", "o", "o.id = 1")),
+        ("DELETE FROM t", Delete("t", "", "")),
+        (
+            "UPDATE t u SET u.a = f(b, 1), c='x' WHERE a IN (SELECT 1)",
+            Update("t", "u", (("a", "f(b, 1)"), ("c", "'x'")), "a IN (SELECT 1)"),
+        ),
+        (
+            "MERGE INTO t USING (SELECT 1 AS a) s ON t.a = s.a "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            Merge("t", "", "(SELECT 1 AS a)", "s", "t.a = s.a", True),
+        ),
+        (
+            "MERGE INTO t AS x USING b.s AS y ON x.a = y.a WHEN MATCHED THEN DELETE",
+            Merge("t", "x", "b.s", "y", "x.a = y.a", False),
+        ),
+        ("DELETE FROM t WHERE", None),
+        ("UPDATE t SET", None),
+    ],
+)
+def test_changes_of_rows_are_read_into_their_parts(text: str, change: object) -> None:
+    assert read_row_change(text) == change

@@ -1,0 +1,45 @@
+"""The error for a statement that is recognised and not offered, with what does the same today."""
+
+from __future__ import annotations
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.alternatives import INSTEAD, alternative
+from paimon_magics.session.connection import Connection
+from paimon_magics.statements.row_changes import read_row_change
+from paimon_magics.statements.statement import Refused
+
+__all__ = ["instead_of", "refused"]
+
+_LISTED = "%paimon help lists what is offered."
+
+
+def refused(connection: Connection, statement: Refused) -> UnsupportedStatementError:
+    """The error for `statement`; raises UnknownNameError where its table is not there."""
+    name, hint = statement.name, instead_of(statement.kind)
+    change = read_row_change(statement.text)
+    if change is not None and name is not None:
+        table = connection.load(name, statement.text, _place(statement, str(name)))
+        if name.system_table is None:
+            hint = alternative(change, table.definition)
+    if "BRANCH" in statement.kind:
+        hint = (
+            "Branches are made by CALL sys.create_branch, and listed by the system table "
+            f"`{name or 't'}$branches`."
+        )
+    about = f" on `{name}`" if name is not None else ""
+    return UnsupportedStatementError(
+        f"{statement.kind}{about} is not offered yet.",
+        hint=hint,
+        statement=statement.text,
+        position=0,
+    )
+
+
+def instead_of(kind: str) -> str:
+    """What to do instead of what begins with these words."""
+    found = [words for words in INSTEAD if kind.startswith(words)]
+    return INSTEAD[max(found, key=len)] if found else _LISTED
+
+
+def _place(statement: Refused, name: str) -> int:
+    return max(statement.text.find(name), 0)

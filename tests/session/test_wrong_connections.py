@@ -1,0 +1,76 @@
+"""A wrong warehouse or setting is refused by name, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import SetupError
+from tests.session.evidence import files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_second_warehouse_needs_the_first_session_closed(
+    session: Session, spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with pytest.raises(SetupError, match="connected to") as caught:
+        paimon_magics.connect(other, spark=spark)
+    assert str(warehouse) in caught.value.message and str(other) in caught.value.message
+    assert "session.close()" in caught.value.hint
+    assert paimon_magics.connect(warehouse, spark=spark) is session
+    session.close()
+    with paimon_magics.connect(other, spark=spark) as second:
+        assert second.warehouse != session.warehouse
+    with pytest.raises(SetupError, match="closed"):
+        session.run("SELECT 1")
+
+
+def test_a_warehouse_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        before = files(tmp_path)
+        with pytest.raises(SetupError) as caught:
+            paimon_magics.connect(path, spark=spark)
+        assert str(tmp_path / "file") in caught.value.message and caught.value.hint
+        assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("warehouse", ["sssh://somewhere/warehouse", "hdsf://host/x"])
+def test_a_warehouse_in_an_unknown_store_is_refused(spark: SparkSession, warehouse: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        paimon_magics.connect(warehouse, spark=spark)
+    assert warehouse.split(":")[0] in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("settings", "named", "hint"),
+    [
+        ({"displayrows": 5}, "displayrows", "`display_rows`"),
+        ({"display_rows": "5"}, "display_rows", "20"),
+        ({"display_rows": -1}, "display_rows", "20"),
+        ({"catalog": {"warehouse": "x"}}, "warehouse", "options"),
+    ],
+)
+def test_a_wrong_setting_is_refused(
+    spark: SparkSession, warehouse: Path, settings: dict[str, object], named: str, hint: str
+) -> None:
+    with pytest.raises(SetupError) as caught:
+        paimon_magics.connect(warehouse, spark=spark, **settings)
+    assert named in caught.value.message and hint in caught.value.hint
+    assert paimon_magics.active_session() is None
+    assert not os.path.exists(warehouse)
+
+
+def test_something_else_than_a_spark_session_is_refused(warehouse: Path) -> None:
+    with pytest.raises(SetupError, match="not a SparkSession"):
+        paimon_magics.connect(warehouse, spark="local[2]")  # type: ignore[arg-type]
