@@ -19,7 +19,7 @@ from paimon_magics.planning.option_rules import check_option
 from paimon_magics.planning.option_values import integer_value
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 
-__all__ = ["check_columns_exist", "check_definition", "check_structure"]
+__all__ = ["check_columns_exist", "check_definition", "check_stated", "check_structure"]
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _KEY_PREFIX = "_KEY_"
@@ -39,6 +39,17 @@ def check_definition(definition: TableDefinition) -> None:
     for key, value in definition.options:
         check_option(key, value)
     check_structure(definition)
+
+
+def check_stated(definition: TableDefinition) -> None:
+    """As `check_definition`, for a table of a statement: an engine may make one without columns, a
+    person does not mean it."""
+    if not definition.columns:
+        raise InvalidTableError(
+            "The table has no columns.",
+            hint="Write CREATE TABLE t (id INT, name STRING), or CREATE TABLE t AS SELECT ….",
+        )
+    check_definition(definition)
 
 
 def check_structure(definition: TableDefinition) -> None:

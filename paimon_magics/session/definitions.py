@@ -15,7 +15,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.planning.definition_rules import check_stated
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.planning.writes import check_writable
 from paimon_magics.session.altering import harm_told
@@ -130,7 +130,7 @@ def _create_table(
         query_columns = columns_of(frame.schema)
     try:
         definition = plan_create_table(statement, query_columns)
-        check_definition(definition)
+        check_stated(definition)
         if statement.query is not None:
             check_writable(name, definition)
         created = connection.catalog.create_table(

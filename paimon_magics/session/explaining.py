@@ -11,7 +11,7 @@ from paimon_magics.planning.alterations import plan_alter_table
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
 from paimon_magics.planning.condition_texts import condition_text
-from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.planning.definition_rules import check_stated
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.planning.reads import ReadPlan
 from paimon_magics.planning.splits import ColumnsSplit, DifferenceSplit, MergeSplit
@@ -215,7 +215,7 @@ def _checked_create(
         columns = columns_of(frame.schema)
     try:
         definition = plan_create_table(statement, columns)
-        check_definition(definition)
+        check_stated(definition)
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
     kind = "primary-key" if definition.is_primary_key_table else "append"
