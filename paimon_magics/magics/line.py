@@ -244,7 +244,7 @@ def _fails_on(limit: str) -> Callable[[Health], bool]:
         share = -1.0
     if not 0 <= share <= 1:
         raise InvalidValueError(
-            f"`--fail-on {limit}` says nothing that can be held.",
+            f"`--fail-on {limit}` is no condition.",
             hint="As in: --fail-on serious, --fail-on notice, --fail-on small=0.3",
         )
     return lambda health: any(one.small_share > share for one in health.layouts)

@@ -16,6 +16,7 @@ from paimon_magics.errors import (
     StatementSyntaxError,
     UnknownNameError,
     error_of_task,
+    likely_meant,
 )
 from paimon_magics.spark.casting import CHECK_FAILED
 from paimon_magics.statements.foreign_functions import foreign_function_hint
@@ -134,7 +135,7 @@ def _wrong_name(
     match kind:
         case _ if kind.startswith(("UNRESOLVED_COLUMN", "UNRESOLVED_USING_COLUMN")):
             said = f"There is no column {parameters.get('objectName', '')}."
-            hint = _proposal(parameters.get("proposal", ""))
+            hint = _proposal(parameters.get("objectName", ""), parameters.get("proposal", ""))
         case "FIELD_NOT_FOUND":
             said, hint = message, ""
         case "UNBOUND_SQL_PARAMETER":
@@ -303,13 +304,18 @@ def _check_failed(message: str) -> InvalidValueError:
     )
 
 
-def _proposal(proposal: str) -> str:
+def _proposal(wanted: str, proposal: str) -> str:
+    """The column that was meant, of those that Spark proposes; or that texts stand in quotes."""
     names = [name.strip() for name in proposal.split(",") if name.strip()]
+    last = {name.rpartition("`.`")[2].strip("`"): name for name in reversed(names)}
+    meant = likely_meant(wanted.rpartition("`.`")[2].strip("`"), last)
+    if meant:
+        near = meant.removeprefix("Did you mean `").removesuffix("`?")
+        return f"Did you mean {last[near]}?"
+    texts = "" if "`.`" in wanted else f"A text stands in quotes: '{wanted.strip('`')}'."
     if not names:
-        return "Check the name."
-    if len(names) == 1:
-        return f"Did you mean {names[0]}?"
-    return f"The nearest are {', '.join(names)}."
+        return texts or "Check the name."
+    return f"The nearest are {', '.join(names)}. {texts}".rstrip()
 
 
 def _position(
