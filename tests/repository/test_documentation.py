@@ -242,7 +242,7 @@ def test_the_examples_of_errors_say_what_is_documented(session: Session) -> None
     (_, setup), *rest = fences
     session.run(setup)
     pairs = list(zip(rest[::2], rest[1::2], strict=True))
-    assert len(pairs) == 8
+    assert len(pairs) == 9
     for (language, example), (shown_as, expected) in pairs:
         assert shown_as == "text"
         with pytest.raises(errors.PaimonMagicsError) as raised:
