@@ -25,6 +25,7 @@ from types import FrameType, FunctionType, GeneratorType, TracebackType
 from typing import Any, TypeVar, cast
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.redaction import redacted, scrub
 
 __all__ = [
     "FULL_TRACEBACKS",
@@ -114,7 +115,7 @@ def full_trace(error: BaseException) -> str:
     if isinstance(error, PaimonMagicsError) and cause is not None and not _full:
         told = "\nThe above exception was the direct cause of the following exception:\n\n"
         lines = [*traceback.format_exception(cause), told, *lines]
-    return "".join(lines).rstrip()
+    return redacted("".join(lines).rstrip())
 
 
 def _member(member: object) -> object | None:
@@ -140,6 +141,9 @@ def _function(function: FunctionType) -> Callable[..., Any]:
             except _SHORT as error:
                 _shorten(error)
                 raise  # as it is: a bare `raise` adds no frame of this function's
+            except BaseException as error:
+                scrub(error)
+                raise
 
         setattr(waits, _ENTRY, True)
         return waits
@@ -155,6 +159,10 @@ def _function(function: FunctionType) -> Callable[..., Any]:
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 error.__traceback__ = None  # of the call itself: an argument too many
+            scrub(error)
+            raise
+        except BaseException as error:
+            scrub(error)
             raise
         return _each(made) if isinstance(made, GeneratorType) else made
 

@@ -18,7 +18,8 @@
 
 A message says what was wanted and what was found, and where; the hint is the next step, as a
 sentence that a notebook user can follow. An error that concerns a place in the statement carries
-that place, and `text()` draws a caret under it.
+that place, and `text()` draws a caret under it. No message has a secret in it, nor have the
+exceptions that an error comes from (`redaction`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from paimon_magics.redaction import redacted, scrub
 
 __all__ = [
     "CommitConflictError",
@@ -75,7 +78,10 @@ class PaimonMagicsError(Exception):
         statement: str | None = None,
         position: int | None = None,
     ) -> None:
+        message, hint = redacted(message), redacted(hint)
         super().__init__(message)
+        # What is being handled becomes this error's cause or context, and is shown with it.
+        scrub(sys.exc_info()[1])
         self.message = message
         self.hint = hint
         self.statement = statement
@@ -94,7 +100,7 @@ class PaimonMagicsError(Exception):
             lines += _caret(self.statement, self.position)
         if self.hint:
             lines.append(self.hint)
-        return "\n".join(lines)
+        return redacted("\n".join(lines))
 
     @property
     def __cause__(self) -> BaseException | None:

@@ -461,10 +461,10 @@ def _starting(names: Sequence[str], typed: str) -> list[str]:
 
 
 def _open_session() -> Session | None:
-    """The open session. Where there was none yet, what sessions need stays unloaded: that takes
-    seconds."""
+    """The open session that cells may use. Where there was none yet, what sessions need stays
+    unloaded: that takes seconds."""
     loaded: Any = sys.modules.get("paimon_magics.session.opening")
-    return loaded.active_session() if loaded is not None else None
+    return loaded.usable_session() if loaded is not None else None
 
 
 def _system_tables() -> list[str]:

@@ -16,10 +16,12 @@ from paimon_magics.boundary import show_full_tracebacks, shows_full_tracebacks
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.magics.cell import run_cell
 from paimon_magics.magics.completion import Completer
+from paimon_magics.magics.connecting import print_place
 from paimon_magics.magics.line import run_line
 from paimon_magics.magics.options import RESULT_TYPES
 from paimon_magics.magics.progress import ProgressOfCells
 from paimon_magics.magics.views import load_views_aside
+from paimon_magics.redaction import scrub
 from paimon_magics.settings import DEFAULT_WAREHOUSE, STORE_ASSIGNMENTS, Settings
 
 if TYPE_CHECKING:
@@ -155,6 +157,7 @@ class PaimonMagics(Magics):
         super().__init__(shell, **options)
         self.progress_of_cells = ProgressOfCells(self)
         self.completer = Completer(self)
+        self.configured_when_connected: tuple[str, dict[str, str]] | None = None
         self.matcher = self.completer.matcher()
 
     @observe("full_tracebacks")
@@ -178,22 +181,26 @@ class PaimonMagics(Magics):
         return int(self.display_rows)
 
     def session(self) -> Session:
-        """The process's open session, else a new one as configured, which a printed line tells."""
-        from paimon_magics.session.opening import active_session, connect
+        """The process's open session, else a new one as configured, which a printed line tells.
 
-        session = active_session()
-        if session is None:
-            catalog = dict(self.catalog)
-            if catalog and self.warehouse:
-                catalog.setdefault("warehouse", self.warehouse)
+        Raises SetupError after a connect that failed, see `session.opening.check_usable`.
+        """
+        from paimon_magics.session.opening import active_session, session_of_cells
+
+        catalog = dict(self.catalog)
+        if catalog and self.warehouse:
+            catalog.setdefault("warehouse", self.warehouse)
+        if active_session() is None:
             load_views_aside()
-            session = connect(
-                None if catalog else self.warehouse or None,
-                catalog=catalog or None,
-                coordinator=self.coordinator or None,
-                **self.settings(),
-            )
+        session, is_new = session_of_cells(
+            None if catalog else self.warehouse or None,
+            catalog or None,
+            self.coordinator or None,
+            self.settings(),
+        )
+        if is_new:
             print(f"Connected to {session.warehouse}.")
+            print_place(session)
         return session
 
     @no_var_expand
@@ -207,6 +214,7 @@ class PaimonMagics(Magics):
         try:
             return run_line(self, line) if cell is None else run_cell(self, line, cell)
         except PaimonMagicsError as error:
+            scrub(error)
             if not shows_full_tracebacks():
                 text = error.text()
                 setattr(error, _RENDERER, text.splitlines)
@@ -214,4 +222,7 @@ class PaimonMagics(Magics):
         except KeyboardInterrupt as stop:
             if not shows_full_tracebacks():
                 setattr(stop, _RENDERER, _INTERRUPTED.splitlines)
+            raise
+        except BaseException as error:
+            scrub(error)
             raise

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.boundary import full_trace
@@ -24,12 +22,12 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
+from paimon_magics.magics.connecting import AT_ONCE, CATALOG, connect_verb, read_setting
 from paimon_magics.magics.namespace import Variables, filled_in
 from paimon_magics.magics.options import split_words
 from paimon_magics.magics.reports import REPORT_VERBS
 from paimon_magics.magics.verb import Verb, one_name
-from paimon_magics.magics.views import load_views_aside
-from paimon_magics.settings import Settings
+from paimon_magics.redaction import masked
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -37,10 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Verb", "run_line"]
 
-# Configured values that the notebook goes by at once; the others count when a connection is made.
-_AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "full_tracebacks")
-_CATALOG = "catalog."
-_SECRET = re.compile(r"secret|password|token|credential|key", re.IGNORECASE)
 _ID = re.compile(r"[0-9a-f]{32}")
 _COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
 _DRAIN_SECONDS_MAX = 86_400
@@ -93,89 +87,6 @@ def _of_a_view(verb: Verb, argument: str) -> UnsupportedStatementError | None:
         f"`{name}` is a temporary view of Spark's, which has no files and no snapshots.",
         hint="Name one of Paimon's tables; %paimon tables lists both.",
     )
-
-
-def _connect(magics: PaimonMagics, argument: str) -> object:
-    from paimon_magics.session.opening import active_session, connect
-
-    variables = Variables(magics.namespace_shell)
-    words = split_words(argument)
-    # After splitting: a value may hold blanks.
-    pairs = [filled_in(word, variables) for word in words if word != "--close"]
-    given = _given(pairs)
-    spark = _spark(given.pop("spark", None), variables)
-    catalog = {
-        key.removeprefix(_CATALOG): given.pop(key)
-        for key in list(given)
-        if key.startswith(_CATALOG)
-    }
-    warehouse = given.pop("warehouse", "")
-    # Its token is taken from the environment: a notebook keeps what its cells say.
-    coordinator = given.pop("coordinator", magics.coordinator) or None
-    settings = magics.settings()
-    settings.update({key: _read(magics, key, value) for key, value in given.items()})
-    # One at an address has a warehouse of its own.
-    if not catalog and not warehouse and "://" not in (coordinator or ""):
-        catalog, warehouse = dict(magics.catalog), magics.warehouse
-    warehouse = os.path.expanduser(warehouse)
-    if catalog and warehouse:
-        catalog["warehouse"] = warehouse
-    if "--close" in words:
-        session = active_session()
-        if session is not None:
-            session.close()
-        if not pairs:
-            print(f"{session.warehouse} is closed." if session else "No connection was open.")
-            return None
-    if active_session() is None:
-        load_views_aside()
-    else:
-        # The open session keeps its settings; only what this line says is compared with them.
-        settings = {key: settings[key] for key in given if key not in _AT_ONCE}
-    session = connect(
-        None if catalog else warehouse or None,
-        catalog=catalog or None,
-        coordinator=coordinator,
-        spark=spark,
-        **settings,
-    )
-    if "display_rows" in given:
-        magics.display_rows = int(given["display_rows"])
-    return session
-
-
-def _given(pairs: list[str]) -> dict[str, str]:
-    names = ("warehouse", "coordinator", "spark", *(field.name for field in fields(Settings)))
-    given: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals and pair.startswith("-"):
-            raise UnknownNameError(f"`connect` has no option `{pair}`.", hint="It has `--close`.")
-        if not equals:
-            raise StatementSyntaxError(
-                f"`{pair}` is not of the form key=value.",
-                hint=f"For a warehouse: %paimon connect warehouse={pair}",
-            )
-        if key not in names and not (key.startswith(_CATALOG) and len(key) > len(_CATALOG)):
-            raise UnknownNameError(
-                f"`connect` has no option `{key}`.",
-                hint=nearest(key, (*names, "catalog.uri", "catalog.metastore"), what="options"),
-            )
-        if key in given:
-            raise StatementSyntaxError(f"`{key}` is given twice.", hint="Leave one of them out.")
-        given[key] = value
-    return given
-
-
-def _spark(name: str | None, variables: Variables) -> Any:
-    if name is None:
-        return None
-    if name not in variables:
-        raise UnknownNameError(
-            f"`spark={name}` names no variable.",
-            hint="Name the variable that holds the SparkSession, as in spark=spark.",
-        )
-    return variables[name]
 
 
 def _tables(magics: PaimonMagics, argument: str) -> object:
@@ -418,12 +329,12 @@ def _config(magics: PaimonMagics, argument: str) -> None:
         print(_shown(magics, _known(magics, key)))
         return
     text = filled_in(text, Variables(magics.namespace_shell))
-    if key.startswith(_CATALOG) and len(key) > len(_CATALOG):
-        magics.catalog = {**magics.catalog, key.removeprefix(_CATALOG): text}
+    if key.startswith(CATALOG) and len(key) > len(CATALOG):
+        magics.catalog = {**magics.catalog, key.removeprefix(CATALOG): text}
         key = "catalog"
     else:
-        setattr(magics, _known(magics, key), _read(magics, key, text))
-    later = "" if key in _AT_ONCE else " (from the next connection on)"
+        setattr(magics, _known(magics, key), read_setting(magics, key, text))
+    later = "" if key in AT_ONCE else " (from the next connection on)"
     print(f"{key} = {_value(magics, key)}{later}")
 
 
@@ -453,20 +364,6 @@ def _known(magics: PaimonMagics, key: str) -> str:
     return key
 
 
-def _read(magics: PaimonMagics, key: str, text: str) -> object:
-    """The value of a setting from its text; raises InvalidValueError."""
-    from traitlets import TraitError
-
-    trait = _configurable(magics)[key]
-    try:
-        value = trait.from_string(text)
-        return trait._validate(magics, value)
-    except (TraitError, ValueError):
-        raise InvalidValueError(
-            f"`{key}` can't be `{text}`.", hint=f"It is {_value(magics, key)} now. {trait.help}"
-        ) from None
-
-
 def _shown(magics: PaimonMagics, name: str) -> str:
     trait = _configurable(magics)[name]
     value, default = _value(magics, name), repr(trait.default())
@@ -477,7 +374,7 @@ def _shown(magics: PaimonMagics, name: str) -> str:
 def _value(magics: PaimonMagics, name: str) -> str:
     value = getattr(magics, name)
     if isinstance(value, dict):
-        value = {key: "***" if _SECRET.search(key) else text for key, text in value.items()}
+        value = {key: masked(key, text) for key, text in value.items()}
     return repr(value)
 
 
@@ -493,7 +390,7 @@ VERBS = (
         "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=WHICH] [SETTING=…]… "
         "[spark=NAME] [--close]",
         "open a session on a warehouse, or the configured one; --close closes the open one first",
-        _connect,
+        connect_verb,
     ),
     Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
     Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),

@@ -16,6 +16,7 @@ from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
+from paimon_magics.tables.store_probes import StoreReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,8 @@ _READS_MAX = 8  # each may list a hundred thousand files
 class Connection:
     """One open connection. `database` is the one of unqualified names; USE changes it.
 
-    `coordinator` is what commits, in the words of `connect`. `slots` is how many tasks can run at
+    `store` is the warehouse's as it was found, `coordinator` what commits, in the words of
+    `connect`. `slots` is how many tasks can run at
     once. `view_frames` are the frames of the temporary views that statements made: while they are
     there, what they read does not expire. `reads` and `folders` are plans and manifests that the
     next query may need again, `inserted` the tables that small inserts went to, each with the time
@@ -44,6 +46,7 @@ class Connection:
 
     spark: SparkSession
     catalog: Catalog
+    store: StoreReport
     committer: CoordinatorClient
     coordinator: str
     settings: Settings

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from paimon_magics.coordinator.choosing import (
     chosen_coordinator,
@@ -17,8 +18,12 @@ from paimon_magics.coordinator.choosing import (
 )
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.errors import SetupError
+from paimon_magics.redaction import conceal_options
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.object_store import with_region
+from paimon_magics.tables.store_probes import StoreReport, probe_store
+from paimon_magics.tables.stores import S3_SCHEMES
 
 if TYPE_CHECKING:
     from paimon_magics.session.opening import PlaceWords
@@ -28,10 +33,11 @@ __all__ = ["Place", "committer_of", "found_place"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A catalog that is open. `remote` is the coordinator at an address, where one was named, and
-    `coordinator` what commits, in the words of `connect`."""
+    """A catalog that is open, and its `store` as it was found. `remote` is the coordinator at an
+    address, where one was named, and `coordinator` what commits, in the words of `connect`."""
 
     catalog: Catalog
+    store: StoreReport
     coordinator: str
     remote: CoordinatorClient | None
 
@@ -45,16 +51,17 @@ def found_place(words: PlaceWords, settings: Settings) -> Place:
     named = warehouse is not None or catalog is not None
     chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
     if not is_address(chosen):
-        opened = Catalog.open(_catalog_options(warehouse, catalog))
-        return Place(opened, chosen or default_coordinator(opened), None)
+        opened, store = _opened(_catalog_options(warehouse, catalog))
+        return Place(opened, store, chosen or default_coordinator(opened), None)
     at = found_at(chosen, words.token, os.environ)
     remote = remote_coordinator(at, settings)
     if catalog is not None and warehouse is None:
         catalog = {"warehouse": remote.warehouse(), **catalog}
     else:
         warehouse = warehouse or remote.warehouse()
-    opened = at.catalog = Catalog.open(_catalog_options(warehouse, catalog))
-    return Place(opened, chosen, remote)
+    opened, store = _opened(_catalog_options(warehouse, catalog))
+    at.catalog = opened
+    return Place(opened, store, chosen, remote)
 
 
 def committer_of(place: Place, settings: Settings) -> CoordinatorClient:
@@ -62,15 +69,29 @@ def committer_of(place: Place, settings: Settings) -> CoordinatorClient:
     return place.remote or local_committer(place.coordinator, place.catalog, settings)
 
 
+def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:
+    """The catalog, and its store, which is tried first: what it can't do is told best there."""
+    if urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES:
+        conceal_options(options)
+        report = probe_store(with_region(options))
+        return Catalog.open(options), report
+    catalog = Catalog.open(options)
+    return catalog, probe_store(catalog.options)
+
+
 def _catalog_options(
     warehouse: str | os.PathLike[str] | None, catalog: Mapping[str, str] | None
 ) -> dict[str, str]:
-    if catalog is not None:
-        if warehouse is not None:
+    options = {str(key): str(value) for key, value in (catalog or {}).items()}
+    if warehouse is not None:
+        named = os.fspath(warehouse)
+        if options.get("warehouse", named) != named:
             raise SetupError(
-                "`warehouse` and `catalog` are both given.",
-                hint="Give the warehouse among the catalog's options.",
+                f"Two warehouses are given: `{named}`, and `{options['warehouse']}` among the "
+                "catalog's options.",
+                hint="Leave one of them out.",
             )
-        return {str(key): str(value) for key, value in catalog.items()}
-    chosen = warehouse or os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
-    return {"warehouse": os.fspath(chosen)}
+        options["warehouse"] = named
+    if not options:
+        options["warehouse"] = os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
+    return options

@@ -72,6 +72,8 @@ from paimon_magics.tables.provenance import history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from paimon_magics.tables.store_probes import StoreReport
+
 __all__ = ["Session"]
 
 
@@ -115,6 +117,11 @@ class Session:
     def coordinator(self) -> str:
         """What commits: "embedded", "in-process", or the address that `connect` was given."""
         return self._connection.coordinator
+
+    @property
+    def store(self) -> StoreReport:
+        """The warehouse's store as it was found when the session was opened."""
+        return self._connection.store
 
     @property
     def known_names(self) -> KnownNames:
@@ -412,7 +419,8 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"database {self.database}"
+        new = "new warehouse, " if self.store.is_new else ""
+        state = "closed" if self.closed else f"{new}database {self.database}"
         return f"Session({self.warehouse}, {state})"
 
     def _check_open(self) -> None:
@@ -427,7 +435,8 @@ class Session:
         if not is_ours and not is_alive(self.spark):
             raise SetupError(
                 "Spark has ended, so the statement could not be run.",
-                hint="Connect again, which starts Spark anew: paimon_magics.connect().",
+                hint="Connect again, which starts Spark anew on the same warehouse: "
+                "paimon_magics.connect() or %paimon connect.",
             ) from error
 
     def _run(

@@ -38,12 +38,15 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.alterations import plan_alteration
 from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import TableChange, TableName
 from paimon_magics.tables.damage import damaged, misread
+from paimon_magics.tables.object_store import s3_access, with_region
+from paimon_magics.tables.s3_diagnosis import check_access
 from paimon_magics.tables.s3_file_io import use_s3_file_io
 from paimon_magics.tables.schema_changes import altered_schema, definition_of, schema_changes
 from paimon_magics.tables.schema_files import publish_schema
-from paimon_magics.tables.stores import Store, Stores, failure
+from paimon_magics.tables.stores import S3_SCHEMES, Store, Stores, failure
 from paimon_magics.tables.types import field_from_column
 
 __all__ = ["DEFAULT_DATABASE", "REST_ADDS", "Catalog", "Table"]
@@ -59,6 +62,12 @@ _REQUIRED = {
     "filesystem": ("warehouse",),
     "jdbc": ("uri", "warehouse"),
     "rest": ("uri", "warehouse", "token.provider"),
+}
+# Metastores that one may look for here, with what goes instead.
+_NOT_OFFERED = {
+    "hive": "Tables that Hive's metastore only names lie in its warehouse folder: open that folder "
+    "as a filesystem catalog (warehouse=…, without 'metastore'), while Hive goes on with its own",
+    "dlf": "Use a rest catalog with 'token.provider' = 'dlf'",
 }
 _REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
 
@@ -96,13 +105,11 @@ class Catalog:
         mean the same folder) or a URI. Raises SetupError, before anything is written, for an
         unknown metastore, a missing option or a warehouse that can't be used.
         """
+        conceal_options(options)
         checked = dict(options)
         metastore = checked.setdefault("metastore", "filesystem")
         if metastore not in _REQUIRED:
-            raise SetupError(
-                f"There is no metastore '{metastore}'.",
-                hint=nearest(metastore, _REQUIRED, what="metastores"),
-            )
+            raise _unknown_metastore(metastore)
         for key in _REQUIRED[metastore]:
             if not checked.get(key):
                 raise SetupError(
@@ -111,6 +118,9 @@ class Catalog:
                 )
         if metastore != "rest":
             checked["warehouse"] = _checked_warehouse(checked["warehouse"])
+            checked = with_region(checked)
+            if urlparse(checked["warehouse"]).scheme in S3_SCHEMES:
+                check_access(checked["warehouse"], s3_access(checked))
         try:
             catalog = cls(checked, CatalogFactory.create(checked))
             if metastore != "rest" and urlparse(checked["warehouse"]).scheme in _REMOTE_SCHEMES:
@@ -553,6 +563,20 @@ def _check_name(name: str, what: str) -> None:
         raise InvalidTableError(
             "A database can't be named `sys`.", hint="Paimon keeps that name for its system tables."
         )
+
+
+def _unknown_metastore(metastore: str) -> SetupError:
+    offered = ", ".join(_REQUIRED)
+    instead = _NOT_OFFERED.get(metastore.strip().lower())
+    if instead is not None:
+        return SetupError(
+            f"A catalog with the metastore '{metastore}' is not offered; these are: {offered}.",
+            hint=f"{instead}; or serve it by a Paimon REST catalog.",
+        )
+    return SetupError(
+        f"There is no metastore '{metastore}'.",
+        hint=f"{nearest(metastore, _REQUIRED, what='metastores')} Offered are: {offered}.",
+    )
 
 
 def _checked_warehouse(warehouse: str) -> str:

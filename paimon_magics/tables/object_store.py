@@ -12,6 +12,7 @@ If the process dies: an object that it was creating is there whole or not at all
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import threading
 import time
@@ -23,16 +24,20 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
-from paimon_magics.tables.stores import UnreachableError
+from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.stores import S3_SCHEMES, UnreachableError
 
-__all__ = ["ObjectStore", "S3Access", "s3_access"]
+__all__ = ["ObjectStore", "S3Access", "is_failure", "s3_access", "with_credentials", "with_region"]
 
 _MARK = "paimon-magics-mark"
 _PATIENCE_SECONDS = 10.0
+_IMPATIENT_SECONDS = 4.0
 _PAUSE_SECONDS = 0.05
 _PAUSE_SECONDS_MAX = 1.0
 _REQUEST_TIMEOUT = "20s"
+_IMPATIENT_TIMEOUT = "4s"
 _CONNECT_TIMEOUT = "5s"
+_REFUSED = re.compile(r"status code: 40[13] ")
 _T = TypeVar("_T")
 
 
@@ -89,6 +94,32 @@ def s3_access(options: Mapping[str, str]) -> S3Access:
     )
 
 
+def with_region(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with the region of the environment where they have none: the clients of stores
+    do not look for it in the same places."""
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
+    if not is_s3 or not region or s3_access(options).region is not None:
+        return dict(options)
+    return {**options, "s3.region": region}
+
+
+def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with the keys of this process's environment where they have none: for another
+    process, whose environment may be older."""
+    is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
+    if not is_s3 or s3_access(options).access_key is not None:
+        return dict(options)
+    found = {
+        "s3.access-key": os.environ.get("AWS_ACCESS_KEY_ID"),
+        "s3.secret-key": os.environ.get("AWS_SECRET_ACCESS_KEY"),
+        "s3.session-token": os.environ.get("AWS_SESSION_TOKEN"),
+    }
+    if not found["s3.access-key"] or not found["s3.secret-key"]:
+        return dict(options)
+    return {**options, **{key: value for key, value in found.items() if value}}
+
+
 def _option(options: Mapping[str, str], *names: str, first: str | None = None) -> str | None:
     spelled = [f"{prefix}{name}" for prefix in ("s3.", "s3a.", "fs.s3.", "fs.s3a.")
                for name in names]  # fmt: skip
@@ -99,20 +130,24 @@ def _option(options: Mapping[str, str], *names: str, first: str | None = None) -
 
 
 class ObjectStore:
-    """A bucket. See `stores.Store`."""
+    """A bucket. See `stores.Store`. One that `is_impatient` gives up after some seconds."""
 
     renames_folders = False
 
-    def __init__(self, location: str, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, location: str, options: Mapping[str, str], *, is_impatient: bool = False
+    ) -> None:
+        conceal_options(options)
         parts = urlsplit(location)
         self._name = f"{parts.scheme}://{parts.netloc}"
         self._folder = parts.path.strip("/")
         self._bucket = parts.netloc
         self._access = s3_access(options)
+        self._is_impatient = is_impatient
         self._checked = False
         self._guard = threading.Lock()
-        self._patient: Any = None
-        self._once: Any = None
+        # The clients with what they were made for: another thread may give new credentials.
+        self._clients: tuple[S3Access, Any, Any] | None = None
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._name})"
@@ -143,6 +178,11 @@ class ObjectStore:
                     hint="Use a newer version of the server, or commit through a REST catalog.",
                 )
             self._checked = True
+
+    def renew(self, options: Mapping[str, str]) -> None:
+        """From now on reach the bucket as these options say; requests under way end as before."""
+        conceal_options(options)
+        self._access = s3_access(options)
 
     def create(self, path: str, content: bytes) -> bool:
         """See `Store.create`."""
@@ -251,8 +291,9 @@ class ObjectStore:
         from obstore.exceptions import AlreadyExistsError
 
         mark = uuid.uuid4().hex
-        unclear: Exception | None = None
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        unclear: BaseException | None = None
+        patience = _IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
+        deadline = time.monotonic() + patience
         pause = _PAUSE_SECONDS
         while True:
             try:
@@ -265,8 +306,10 @@ class ObjectStore:
                 )
                 return True
             except AlreadyExistsError as error:
-                failed: Exception = error
-            except Exception as error:
+                failed: BaseException = error
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
                 if _is_final(error) and unclear is None:
                     raise self._failure("created", path, error) from error
                 if not _was_never_sent(error):
@@ -294,15 +337,16 @@ class ObjectStore:
 
     def _store(self, *, patient: bool = True) -> Any:
         """The client; the patient one repeats requests, the other leaves that to its caller."""
-        if self._patient is None:
-            self._patient = self._client(max_retries=5)
-            self._once = self._client(max_retries=0)
-        return self._patient if patient else self._once
+        access, clients = self._access, self._clients
+        if clients is None or clients[0] != access:
+            tries = 1 if self._is_impatient else 5
+            clients = access, self._client(access, tries), self._client(access, 0)
+            self._clients = clients
+        return clients[1 if patient else 2]
 
-    def _client(self, max_retries: int) -> Any:
+    def _client(self, access: S3Access, max_retries: int) -> Any:
         from obstore.store import S3Store
 
-        access = self._access
         endpoint = access.endpoint
         if endpoint is not None and not access.path_style:
             scheme, _, host = endpoint.partition("://")
@@ -320,12 +364,14 @@ class ObjectStore:
             virtual_hosted_style_request=not access.path_style,
             client_options={
                 "allow_http": (endpoint or "").startswith("http://"),
-                "timeout": _REQUEST_TIMEOUT,
-                "connect_timeout": _CONNECT_TIMEOUT,
+                "timeout": _IMPATIENT_TIMEOUT if self._is_impatient else _REQUEST_TIMEOUT,
+                "connect_timeout": _IMPATIENT_TIMEOUT if self._is_impatient else _CONNECT_TIMEOUT,
             },
             retry_config={
                 "max_retries": max_retries,
-                "retry_timeout": timedelta(seconds=_PATIENCE_SECONDS),
+                "retry_timeout": timedelta(
+                    seconds=_IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
+                ),
             },
         )
 
@@ -339,10 +385,12 @@ class ObjectStore:
     def _ask(self, done: str, path: str, action: Callable[[], _T]) -> _T:
         try:
             return action()
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             raise self._failure(done, path, error) from error
 
-    def _failure(self, done: str, path: str, error: Exception) -> SetupError:
+    def _failure(self, done: str, path: str, error: BaseException) -> SetupError:
         kind = SetupError if _is_final(error) else UnreachableError
         return kind(
             f"{path} can't be {done}: {_said(error)}",
@@ -351,11 +399,18 @@ class ObjectStore:
         )
 
 
-def _is_final(error: Exception) -> bool:
+def is_failure(error: BaseException) -> bool:
+    """Whether an exception is a failure, not a wish to end. A library in Rust that panics raises
+    what is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _is_final(error: BaseException) -> bool:
     """Whether the store has understood the request and refused it: nothing was done."""
     from obstore import exceptions
 
-    return isinstance(
+    # Of a listing that was refused only the text tells it.
+    return _REFUSED.search(str(error)) is not None or isinstance(
         error,
         FileNotFoundError  # the bucket
         | exceptions.PermissionDeniedError
@@ -366,7 +421,7 @@ def _is_final(error: Exception) -> bool:
     )
 
 
-def _was_never_sent(error: Exception) -> bool:
+def _was_never_sent(error: BaseException) -> bool:
     # Only the text tells it; where it does not, the request counts as sent.
     return "kind: Connect," in str(error)
 
@@ -376,7 +431,7 @@ def _check_bucket(error: FileNotFoundError) -> None:
         raise error
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """What a store's client says, on one line and without what is for its developers."""
     if _was_never_sent(error):
         return "it can't be reached"

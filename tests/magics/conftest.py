@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ def make_shell(
     """Makes shells that are told a configuration; nothing of them is left after the test."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.chdir(tmp_path)
+    opening = sys.modules.get("paimon_magics.session.opening")
+    if opening is not None:  # what another test connected to, or failed to, is not this one's
+        monkeypatch.setattr(opening, "_failed", None)
+        monkeypatch.setattr(opening, "_active_words", None)
 
     def make(config: Config) -> InteractiveShell:
         InteractiveShell.clear_instance()

@@ -175,7 +175,7 @@ def test_connecting_elsewhere_needs_the_connection_closed(
     assert isinstance(failed, SetupError)
     assert "%paimon connect --close" in failed.hint
     assert str(run("%paimon connect --close warehouse=other")) == (
-        f"Session({tmp_path / 'other'}, database default)"
+        f"Session({tmp_path / 'other'}, new warehouse, database default)"
     )
     capsys.readouterr()
     run("%paimon connect --close")

@@ -330,7 +330,7 @@ def test_a_warehouse_can_be_a_file_uri(tmp_path: Path) -> None:
         ({"warehouse": "{file}/below"}, "is a file"),
         ({"warehouse": "s4://bucket/lake"}, "unknown scheme 's4'"),
         ({"warehouse": "file://tmp/lake"}, "names the host 'tmp'"),
-        ({"metastore": "hive", "warehouse": "/x"}, "no metastore 'hive'"),
+        ({"metastore": "hive", "warehouse": "/x"}, "the metastore 'hive' is not offered"),
         ({"metastore": "rest", "warehouse": "x"}, "'uri' is missing"),
         (
             {"metastore": "rest", "uri": "http://127.0.0.1:1", "warehouse": "x"},

@@ -1,0 +1,180 @@
+"""`%paimon connect`: its words, the session that they ask for, and what is said of its place."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    StatementSyntaxError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.magics.namespace import Variables, filled_in
+from paimon_magics.magics.options import split_words
+from paimon_magics.magics.views import load_views_aside
+from paimon_magics.redaction import conceal_options, is_secret_name, redacted
+from paimon_magics.settings import Settings
+
+if TYPE_CHECKING:
+    from paimon_magics.magics.configuration import PaimonMagics
+    from paimon_magics.session.session import Session
+
+__all__ = ["AT_ONCE", "CATALOG", "connect_verb", "print_place", "read_setting"]
+
+# Configured values that the notebook goes by at once; the others count when a connection is made.
+AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "full_tracebacks")
+CATALOG = "catalog."
+
+
+def connect_verb(magics: PaimonMagics, argument: str) -> object:
+    """Open a session, or give back the open one. Where that fails no cell runs until it does not:
+    see `session.opening.check_usable`."""
+    from paimon_magics.session.opening import connect_failed, failed_connect
+
+    before = failed_connect()
+    try:
+        return _connect(magics, argument)
+    except BaseException as error:
+        # `connect` has kept what it was asked for; what never got there is kept here.
+        if argument and failed_connect() is before:
+            connect_failed(error, _place_in(argument))
+        raise
+
+
+def print_place(session: Session) -> None:
+    """Say what somebody should see who has mistyped a warehouse, or an option of its store."""
+    store = session.store
+    if store.is_remote:
+        print(f"Store: {redacted(str(store))}")
+    elif store.read_only:
+        print(f"The warehouse is read only: {store.read_only}.")
+    if store.is_new:
+        print(f"New warehouse at {session.warehouse}: no table is there yet.")
+
+
+def _connect(magics: PaimonMagics, argument: str) -> Session | None:
+    from paimon_magics.session.opening import active_session, connect
+
+    variables = Variables(magics.namespace_shell)
+    words = split_words(argument)
+    # After splitting: a value may hold blanks.
+    pairs = [filled_in(word, variables) for word in words if word != "--close"]
+    given = _given(pairs)
+    spark = _spark(given.pop("spark", None), variables)
+    catalog = {
+        key.removeprefix(CATALOG): given.pop(key) for key in list(given) if key.startswith(CATALOG)
+    }
+    conceal_options(catalog)
+    warehouse = given.pop("warehouse", "")
+    # Its token is taken from the environment: a notebook keeps what its cells say.
+    coordinator = given.pop("coordinator", "") or None
+    settings = magics.settings()
+    settings.update({key: read_setting(magics, key, value) for key, value in given.items()})
+    if "--close" in words:
+        session = active_session()
+        if session is not None:
+            session.close()
+        if not pairs:
+            print(f"{session.warehouse} is closed." if session else "No connection was open.")
+            return None
+    configured = magics.warehouse, dict(magics.catalog)
+    before = magics.configured_when_connected
+    is_open = active_session() is not None
+    names_a_place = bool(catalog or warehouse or "://" in (coordinator or ""))
+    # With nothing said it is the open one, unless another was configured since it was opened.
+    if not names_a_place and (not is_open or (before is not None and before != configured)):
+        warehouse, catalog = magics.warehouse, dict(magics.catalog)
+    warehouse = os.path.expanduser(warehouse)
+    if catalog and warehouse:
+        catalog["warehouse"] = warehouse
+    if is_open:
+        # The open session keeps its settings; only what this line says is compared with them.
+        settings = {key: settings[key] for key in given if key not in AT_ONCE}
+    else:
+        coordinator = coordinator or magics.coordinator or None
+        load_views_aside()
+    session = connect(
+        None if catalog else warehouse or None,
+        catalog=catalog or None,
+        coordinator=coordinator,
+        spark=spark,
+        **settings,
+    )
+    magics.configured_when_connected = configured
+    if "display_rows" in given:
+        magics.display_rows = int(given["display_rows"])
+    if not is_open or names_a_place:
+        print_place(session)
+    return session
+
+
+def _place_in(argument: str) -> str:
+    """The warehouse that the words of a connect name, as far as they can be read."""
+    for word in argument.split():
+        key, _, value = word.partition("=")
+        if key == "warehouse":
+            return value.strip("'\"")
+    return ""
+
+
+def _given(pairs: list[str]) -> dict[str, str]:
+    names = ("warehouse", "coordinator", "spark", *(field.name for field in fields(Settings)))
+    given: dict[str, str] = {}
+    secret_before = False
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals and pair.startswith("-"):
+            raise UnknownNameError(f"`connect` has no option `{pair}`.", hint="It has `--close`.")
+        if not equals:
+            shown = "***" if secret_before else pair
+            raise StatementSyntaxError(
+                f"`{shown}` is not of the form key=value.",
+                hint=f"For a warehouse: %paimon connect warehouse={shown}",
+            )
+        if key not in names and not (key.startswith(CATALOG) and len(key) > len(CATALOG)):
+            raise UnknownNameError(
+                f"`connect` has no option `{key}`.",
+                hint=_of_a_catalog(key)
+                or nearest(key, (*names, "catalog.uri", "catalog.metastore"), what="options"),
+            )
+        if key in given:
+            raise StatementSyntaxError(f"`{key}` is given twice.", hint="Leave one of them out.")
+        given[key] = value
+        secret_before = is_secret_name(key)
+    return given
+
+
+def _of_a_catalog(key: str) -> str:
+    """What is said of an option of catalogs that lacks its first word."""
+    if key.partition(".")[0] in ("s3", "s3a", "fs", "hdfs", "dlf", "token", "metastore", "uri"):
+        return f"Options of the catalog begin so: catalog.{key}=…"
+    return ""
+
+
+def _spark(name: str | None, variables: Variables) -> Any:
+    if name is None:
+        return None
+    if name not in variables:
+        raise UnknownNameError(
+            f"`spark={name}` names no variable.",
+            hint="Name the variable that holds the SparkSession, as in spark=spark.",
+        )
+    return variables[name]
+
+
+def read_setting(magics: PaimonMagics, key: str, text: str) -> object:
+    """The value of a setting from its text; raises InvalidValueError."""
+    from traitlets import TraitError
+
+    trait = magics.traits(config=True)[key]
+    try:
+        value = trait.from_string(text)
+        return trait._validate(magics, value)
+    except (TraitError, ValueError):
+        now = getattr(magics, key)
+        raise InvalidValueError(
+            f"`{key}` can't be `{text}`.", hint=f"It is {now!r} now. {trait.help}"
+        ) from None

@@ -1,0 +1,165 @@
+"""Secrets stay out of texts: error messages, the errors behind them, logs, what is displayed.
+
+A secret that this process is given (a secret key, a session token, a password) is made known with
+`conceal`; `redacted` takes all known ones out of a text, and what looks like one whoever it belongs
+to. Errors of ours redact themselves, and the exceptions that they come from (`scrub`); a log
+redacts its lines. Pure: no clock, no disk, and nothing that must be loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+__all__ = ["MASK", "conceal", "conceal_options", "is_secret_name", "masked", "redacted", "scrub"]
+
+MASK = "***"
+
+# A shorter one would be found in words that say something else.
+_CHARACTERS_MIN = 6
+_SHOWN_CHARACTERS_MIN = 16
+_DEPTH_MAX = 50
+_SECRET_NAME = re.compile(
+    r"secret|password|passwd|token|credential|signature|(private|account|shared)[-_.]?key", re.I
+)
+# Options beside a secret that are none themselves: what provides it, and where from.
+_HARMLESS_NAME = re.compile(
+    r"(provider|loader|path|file|url|uri|endpoint|enabled|class|header|type|expir\w*)$", re.I
+)
+_IN_A_URL = re.compile(r"(://[^\s/@:'\"]*):([^\s/@'\"]+)@")
+_PATTERNS = (
+    (_IN_A_URL, rf"\1:{MASK}@"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {MASK}"),
+    (re.compile(r"(?i)(X-Amz-(?:Signature|Security-Token|Credential)=)[^&\s'\"]+"), rf"\1{MASK}"),
+    (
+        re.compile(
+            r"(?i)((?:secret[-_.]?(?:access[-_.]?)?key|access[-_.]?key[-_.]?secret"
+            r"|se(?:ssion|curity)[-_.]?token|password)[\"']?\s*[:=]\s*[\"']?)[\w.~+/=!@#$%^*-]{6,}"
+        ),
+        rf"\1{MASK}",
+    ),
+)
+
+_secrets: set[str] = set()
+
+
+class _RedactedError(Exception):
+    """Stands for an exception of a library whose text has a secret and can't be changed."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether an option, setting or variable of that name holds a secret."""
+    return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name)
+
+
+def conceal(secret: str | None) -> None:
+    """Take this text out of everything that `redacted` gives from now on."""
+    secret = (secret or "").strip()
+    if len(secret) < _CHARACTERS_MIN:
+        return
+    _secrets.add(secret)
+    encoded = secret.replace("%", "%25")
+    for plain, code in (("/", "%2F"), ("+", "%2B"), ("=", "%3D")):
+        encoded = encoded.replace(plain, code)
+    _secrets.update((encoded, encoded.replace("%2F", "/"), repr(secret)[1:-1]))
+
+
+def conceal_options(options: Mapping[str, str]) -> None:
+    """The same for all secrets among options of a catalog, or variables of an environment."""
+    for name, value in options.items():
+        if is_secret_name(name):
+            conceal(str(value))
+        for found in _IN_A_URL.finditer(str(value)):
+            conceal(found[2])
+
+
+def masked(name: str, value: str) -> str:
+    """An option's value for display: secrets are hidden, keys that name an account in part."""
+    if is_secret_name(name):
+        return MASK
+    if re.search(r"access[-_.]?key", name, re.I):
+        return f"{value[:4]}…{value[-4:]}" if len(value) >= _SHOWN_CHARACTERS_MIN else MASK
+    return redacted(value)
+
+
+def redacted(text: str) -> str:
+    """`text` without secrets."""
+    for secret in sorted(_secrets, key=len, reverse=True):
+        if secret in text:
+            text = text.replace(secret, MASK)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def scrub(error: BaseException | None) -> None:
+    """Take secrets out of an exception, and of those that it came from, in place."""
+    if error is None or not _secrets:
+        return
+    pending, seen = [error], set[int]()
+    while pending and len(seen) < _DEPTH_MAX:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        _scrub_one(one)
+        for link in ("__cause__", "__context__"):
+            found = getattr(one, link)
+            if found is None:
+                continue
+            _scrub_one(found)
+            if _tells(found):
+                stand_in = _RedactedError(f"{type(found).__name__}: {redacted(_text(found))}")
+                before, found = found, stand_in.with_traceback(found.__traceback__)
+                if getattr(one, "_hidden_cause", None) is before:
+                    one._hidden_cause = found  # type: ignore[attr-defined]
+                    pending.append(found)
+                    continue
+                suppressed = one.__suppress_context__
+                setattr(one, link, found)
+                one.__suppress_context__ = suppressed
+            pending.append(found)
+
+
+def _scrub_one(error: BaseException) -> None:
+    if not _tells(error):
+        return
+    try:
+        error.args = tuple(_scrubbed(value) for value in error.args)
+        for name in [*vars(error), "strerror", "filename", "__notes__"]:
+            value = getattr(error, name, None)
+            if isinstance(value, str | list | tuple | dict):
+                setattr(error, name, _scrubbed(value))
+    except Exception:  # it stays as it is: whoever shows it gets a stand-in
+        return
+
+
+def _scrubbed(value: object) -> object:
+    match value:
+        case str():
+            return redacted(value)
+        case bytes():
+            return redacted(value.decode(errors="replace")).encode()
+        case list():
+            return [_scrubbed(one) for one in value]
+        case tuple() if type(value) is tuple:
+            return tuple(_scrubbed(one) for one in value)
+        case dict():
+            return {key: _scrubbed(one) for key, one in value.items()}
+        case _:
+            return value
+
+
+def _tells(error: BaseException) -> bool:
+    """Whether an exception's text, or anything that it carries, has a secret."""
+    text = _text(error)
+    notes = getattr(error, "__notes__", ())
+    shown = f"{text}\n{error.args!r}\n{notes!r}"
+    return any(secret in shown for secret in _secrets) or redacted(text) != text
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # some ask a process for it that may be gone
+        return ""

@@ -1,0 +1,151 @@
+"""What cells do after a connect that failed, or after a connection that was closed: nothing, until
+somebody has said where they are meant to run. And what a connect shows of its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+import paimon_magics
+from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.magics.completion import _open_session
+from paimon_magics.session.opening import active_session
+from tests.backends.s3 import Bucket, s3_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.magics.conftest import Run
+
+pytestmark = pytest.mark.spark
+
+# Nothing answers there: the port is reserved, and no service's.
+NOWHERE = (
+    "warehouse=s3://lake/w catalog.s3.endpoint=http://127.0.0.1:1 catalog.s3.region=us-east-1 "
+    "catalog.s3.path-style-access=true catalog.s3.access-key=AKIAABCDEFGHIJKLMNOP "
+    "catalog.s3.secret-key=only-for-me-to-know"
+)
+CELLS = [
+    "%%paimon\nCREATE TABLE t (k INT)",
+    "%%paimon --dry-run\nSELECT 1",
+    "%paimon tables",
+    "%paimon snapshots t",
+    "%paimon coordinator",
+    "%paimon queue",
+]
+
+
+def failure(shell: InteractiveShell, cell: str) -> PaimonMagicsError:
+    failed = shell.run_cell(cell).error_in_exec
+    assert isinstance(failed, PaimonMagicsError), failed
+    return failed
+
+
+@pytest.fixture
+def disconnected(
+    shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None
+) -> InteractiveShell:
+    shell.user_ns["spark"] = spark
+    return shell
+
+
+def test_after_a_failed_connect_every_cell_is_refused(
+    disconnected: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = disconnected
+    why = failure(shell, f"%paimon connect {NOWHERE}").message
+    assert "127.0.0.1:1 can't be reached" in why
+    for cell in CELLS:
+        refused = failure(shell, cell)
+        assert "Nothing ran: the last connect to s3://lake/w failed" in refused.message
+        assert why in refused.message
+        assert "%paimon connect warehouse=paimon-warehouse" in refused.hint
+    assert isinstance(shell.run_cell("%paimon connect").error_in_exec, SetupError)
+    with pytest.raises(SetupError, match="the last connect to s3://lake/w failed"):
+        paimon_magics.connect()
+    assert list(tmp_path.glob("paimon-warehouse*")) == []
+    assert "only-for-me-to-know" not in capsys.readouterr().out
+    shell.run_cell("%paimon connect warehouse=paimon-warehouse spark=spark").raise_error()
+    home = tmp_path / "paimon-warehouse"
+    assert f"New warehouse at {home}: no table is there yet." in capsys.readouterr().out
+    for cell in CELLS[:3]:
+        shell.run_cell(cell).raise_error()
+
+
+WRONG = ["warehouse=other", "warehose=s3://lake/w", "/lake", "warehouse=a warehouse=b", "master=x"]
+
+
+def test_a_connect_that_fails_beside_an_open_connection_stops_cells_until_one_goes_back(
+    connected: InteractiveShell, run: Run, tmp_path: Path
+) -> None:
+    before = active_session()
+    for words in WRONG:
+        failure(connected, f"%paimon connect {words}")
+        assert active_session() is before, "what was opened stays open for who holds it"
+        refused = failure(connected, "%%paimon\nSELECT * FROM orders")
+        assert f"goes back to {tmp_path / 'warehouse'}, which is still open" in refused.hint
+        assert _open_session() is None, "nor does the Tab key offer its names"
+        assert run("session = %paimon connect") is None
+        assert connected.user_ns["session"] is before
+        run("%%paimon\nSHOW TABLES")
+
+
+def test_a_connect_from_python_counts_and_a_closed_one_is_not_replaced_by_the_default(
+    connected: InteractiveShell, run: Run, tmp_path: Path
+) -> None:
+    with pytest.raises(SetupError, match="too"):
+        paimon_magics.connect(tmp_path / "other")
+    assert "the last connect to" in failure(connected, "%paimon tables").message
+    assert paimon_magics.connect() is active_session()
+    run("%paimon tables")
+    run("%paimon config warehouse=other")
+    assert "can't be connected to" in failure(connected, "%paimon connect").message
+    run("%paimon config warehouse=")
+    run("%paimon connect")
+    run("%paimon connect --close")
+    refused = failure(connected, "%%paimon\nCREATE TABLE t (k INT)")
+    assert f"the connection to {tmp_path / 'warehouse'} is closed" in refused.message
+    assert not (tmp_path / "paimon-warehouse").exists()
+    run("%paimon connect")
+    run("%%paimon\nSHOW TABLES")
+
+
+def test_a_folder_without_databases_is_told(
+    disconnected: InteractiveShell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data" / "lake" / "default.db").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    for words, is_new in (("data", True), ("data/lake", False), ("empty", False)):
+        line = f"%paimon connect --close warehouse={words} spark=spark"
+        disconnected.run_cell(line).raise_error()
+        assert ("New warehouse at" in capsys.readouterr().out) == is_new
+
+
+def test_a_connect_shows_how_its_store_is_reached_and_takes_both_words(
+    disconnected: InteractiveShell, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with s3_server() as server:
+        bucket = Bucket(server.endpoint, key="AKIAABCDEFGHIJKLMNOP", secret="only-for-me-to-know")
+        options = dict(bucket.options)
+        words = [f"catalog.{key}={value}" for key, value in options.items() if key != "warehouse"]
+        line = f"%paimon connect warehouse={bucket.options['warehouse']} {' '.join(words)}"
+        disconnected.run_cell(f"{line} spark=spark").raise_error()
+        shown = capsys.readouterr().out
+        assert (
+            f"Store: S3: endpoint {server.endpoint}, region us-east-1, addressing path style, "
+            "access key AKIA…MNOP (read and written)\n"
+            f"New warehouse at {bucket.options['warehouse']}: no table is there yet.\n"
+        ) in shown
+        assert "only-for-me-to-know" not in shown
+        assert bucket.objects() == [], "nothing is left of what was tried"
+        warehouse = options.pop("warehouse")
+        session = active_session()
+        assert paimon_magics.connect(warehouse, catalog=options) is session
+        with pytest.raises(SetupError, match="Two warehouses are given"):
+            paimon_magics.connect("s3://a/b", catalog=bucket.options)
+        with pytest.raises(SetupError, match="with other catalog options: s3") as raised:
+            paimon_magics.connect(catalog=bucket.options | {"s3.secret-key": "another-secret-key"})
+        assert "--close" in raised.value.hint

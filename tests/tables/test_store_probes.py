@@ -1,0 +1,207 @@
+"""What a connection finds out about its store: each mistake in words of its own, in seconds."""
+
+from __future__ import annotations
+
+import http.server
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.errors import SetupError
+from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.store_probes import probe_store
+from tests.backends.s3 import Between, Bucket, Reply, S3Server, s3_server
+
+SECONDS_MAX = 12
+SECRET = "only-for-me-to-know"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def options(server: S3Server) -> dict[str, str]:
+    return Bucket(server.endpoint, key="AKIAABCDEFGHIJKLMNOP", secret=SECRET).options
+
+
+def refused(options: Mapping[str, str]) -> SetupError:
+    started = time.monotonic()
+    with pytest.raises(SetupError) as raised:
+        probe_store(options)
+    assert time.monotonic() - started < SECONDS_MAX
+    assert SECRET not in str(raised.value) and SECRET not in repr(raised.value.__cause__)
+    return raised.value
+
+
+def changed(options: Mapping[str, str], **changes: str | None) -> dict[str, str]:
+    wanted = {f"s3.{key.replace('_', '-')}": value for key, value in changes.items()}
+    return {k: v for k, v in {**options, **wanted}.items() if v is not None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        ({"region": None}, "The region of s3://", "'s3.region'"),
+        ({"endpoint": "http://127.0.0.1:1"}, "127.0.0.1:1 can't be reached", "'s3.endpoint'"),
+        ({"endpoint": "http://no-such-host.invalid:9000"}, "there is no host", "Correct the host"),
+        ({"endpoint": "http://"}, "no address of a store", "https://HOST:PORT"),
+        ({"endpoint": "ftp://x:1"}, "no address of a store", "https://HOST:PORT"),
+        ({"endpoint": "http://x:99999"}, "no address of a store", "https://HOST:PORT"),
+        ({"endpoint": "http://127.0.0.256:9"}, "which is no IP address", "four numbers"),
+        ({"path_style_access": "false"}, "is an IP address, so that the bucket", "path-style"),
+        ({"path_style_access": None}, "is an IP address, so that the bucket", "path-style"),
+        ({"secret_key": None}, "'s3.access-key' and no 's3.secret-key'", "Give both"),
+        ({"access_key": None}, "'s3.secret-key' and no 's3.access-key'", "Give both"),
+    ],
+)
+def test_options_that_lead_nowhere_are_told(
+    options: dict[str, str], changes: dict[str, str | None], message: str, hint: str
+) -> None:
+    error = refused(changed(options, **changes))
+    assert message in error.message
+    assert hint in error.hint
+
+
+def test_a_bucket_that_is_not_there_or_not_named_is_told(options: dict[str, str]) -> None:
+    error = refused(options | {"warehouse": "s3://no-such-bucket/w"})
+    assert "there is no bucket `no-such-bucket` at http://127.0.0.1" in error.message
+    assert "names no bucket" in refused(options | {"warehouse": "s3:///w"}).message
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        ("403 Forbidden", "InvalidAccessKeyId", "does not know the access key AKIA…MNOP"),
+        ("403 Forbidden", "SignatureDoesNotMatch", "the secret key does not belong to the access"),
+        ("400 Bad Request", "ExpiredToken", "the session token is no longer valid"),
+        ("403 Forbidden", "AccessDenied", "may not list it (AccessDenied)"),
+        ("400 Bad Request", "AuthorizationHeaderMalformed", "is not in the region us-east-1"),
+        ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine"),
+    ],
+)
+def test_what_a_store_refuses_is_told(
+    server: S3Server, options: dict[str, str], status: str, code: str, message: str
+) -> None:
+    with between(server, lambda *_: Reply.error(status, code)):
+        assert message in refused(options).message
+
+
+def test_a_warehouse_that_may_only_be_read_is_no_failure(
+    server: S3Server, options: dict[str, str]
+) -> None:
+    def no_writing(environment: dict[str, object], hand_on: object) -> Reply:
+        if environment["REQUEST_METHOD"] in ("PUT", "POST", "DELETE"):
+            return Reply.error("403 Forbidden", "AccessDenied")
+        return hand_on()  # type: ignore[operator, no-any-return]
+
+    with between(server, no_writing):
+        report = probe_store(options)
+    assert report.read_only == "its credentials may not write there"
+    assert "(read only: its credentials may not write there)" in str(report)
+    assert "read and written" in str(probe_store(options))
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    """A web server that is no store, and answers everything with the status of its server."""
+
+    def do_GET(self) -> None:
+        body = b"<html>Welcome</html>"
+        self.send_response(self.server.status)  # type: ignore[attr-defined]
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("status", [200, 404, 403, 400])
+def test_an_endpoint_that_is_no_store_is_told(options: dict[str, str], status: int) -> None:
+    with web_server(status) as port:
+        error = refused(changed(options, endpoint=f"http://127.0.0.1:{port}"))
+    assert f"http://127.0.0.1:{port} answers, and not as S3 does" in error.message
+    assert "with MinIO 9000" in error.hint
+
+
+def test_http_and_https_are_told_apart(options: dict[str, str], tmp_path: Path) -> None:
+    plain = options["s3.endpoint"]
+    error = refused(changed(options, endpoint=plain.replace("http:", "https:")))
+    assert "does not speak https" in error.message and f"as {plain}" in error.hint
+    pem = tmp_path / "pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj",
+         "/CN=localhost", "-keyout", f"{pem}.key", "-out", pem],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, f"{pem}.key")
+    with web_server(200, context) as port:
+        error = refused(changed(options, endpoint=f"http://127.0.0.1:{port}"))
+        assert f"127.0.0.1:{port} speaks https" in error.message
+        error = refused(changed(options, endpoint=f"https://127.0.0.1:{port}"))
+        assert "is not trusted" in error.message and "SSL_CERT_FILE" in error.hint
+
+
+def test_the_region_may_stand_in_the_environment(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    opened = Catalog.open(changed(options, region=None))
+    assert opened.options["s3.region"] == "eu-west-1"
+
+
+@pytest.mark.parametrize(
+    ("metastore", "hint"),
+    [("hive", "open that folder as a filesystem catalog"), ("dlf", "a rest catalog"),
+     ("filesytem", "Did you mean `filesystem`?")],
+)  # fmt: skip
+def test_catalogs_that_are_not_offered_are_refused_with_those_that_are(
+    metastore: str, hint: str
+) -> None:
+    with pytest.raises(SetupError) as raised:
+        Catalog.open({"warehouse": "/x", "metastore": metastore})
+    assert hint in raised.value.hint
+    assert "filesystem, jdbc, rest" in str(raised.value)
+
+
+class between:
+    """In the body, `reply` stands between clients and the server."""
+
+    def __init__(self, server: S3Server, reply: Between) -> None:
+        self._server, self._reply = server, reply
+
+    def __enter__(self) -> None:
+        self._before, self._server.between = self._server.between, self._reply
+
+    def __exit__(self, *_: object) -> None:
+        self._server.between = self._before
+
+
+class web_server:
+    """A `Web` server in the body; gives its port."""
+
+    def __init__(self, status: int, context: ssl.SSLContext | None = None) -> None:
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web)
+        self._server.status = status  # type: ignore[attr-defined]
+        self._server.daemon_threads = True
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+
+    def __enter__(self) -> int:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self._server.server_port
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
