@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gc
 import getpass
-import logging
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from paimon_magics import __version__
 from paimon_magics.coordinator.app import application
 from paimon_magics.coordinator.authorisation import TokenFile
+from paimon_magics.coordinator.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.catalog_options import catalog_options
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.group.database_log import DatabaseLog
@@ -40,15 +40,19 @@ from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
 from paimon_magics.coordinator.idling import Idling
 from paimon_magics.coordinator.ownership import Ownership
+from paimon_magics.coordinator.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.state_folder import Running, StateFolder
 from paimon_magics.coordinator.store import Store, open_store, store_address
+from paimon_magics.coordinator.store_options import StoreOptions
 from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.redaction import conceal_options
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.fencing import DeposedError
+from paimon_magics.tables.object_store import ENVIRONMENT_KEYS, with_credentials
 
 __all__ = ["main"]
 
@@ -76,9 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    keep_secrets_out_of_logs()
     if options.embedded and options.log == "warehouse":
         raise SetupError(
             "A coordinator that owns the warehouse only when needed can't keep its log there.",
@@ -88,14 +90,7 @@ def _serve(options: argparse.Namespace) -> int:
     folder = StateFolder(Path(options.state))
     folder.hold()
     store = open_store(folder.path, store_address(options.store))
-    catalog = Catalog.open(
-        catalog_options(
-            warehouse=options.warehouse,
-            file=options.catalog,
-            environment=os.environ,
-            assignments=options.catalog_option,
-        )
-    )
+    catalog = _catalog(options)
     listening = socket.create_server(("127.0.0.1", options.port if hub is None else hub.port))
     # Accepted connections inherit it; without it answers wait 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -137,6 +132,8 @@ def _serve(options: argparse.Namespace) -> int:
         inserts = InsertRoutes(group, coordinator, room)
         stream = WebSocketRoute("/v1/inserts/{database}/{table}/stream", InsertStream(inserts))
         routes = [*inserts.routes(), stream, *routes]
+    store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
+    routes = [*store_options.routes(), *routes]
     app = application(
         coordinator,
         TokenFile(folder.token()) if hub is None else hub.authoriser,
@@ -158,6 +155,7 @@ def _serve(options: argparse.Namespace) -> int:
         )
     config = uvicorn.Config(
         app,
+        log_config=None,  # what it says goes where all else goes
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -197,6 +195,24 @@ def _serve(options: argparse.Namespace) -> int:
         print(group.problem, file=sys.stderr)
         return _FAILED
     return 0
+
+
+def _catalog(options: argparse.Namespace) -> Catalog:
+    """The catalog. One that was started by a session has its credentials from there alone: what the
+    environment had then must not outlast what a later session brings."""
+    found = catalog_options(
+        warehouse=options.warehouse,
+        file=options.catalog,
+        environment=os.environ,
+        assignments=options.catalog_option,
+    )
+    os.environ.pop(CATALOG_OPTIONS, None)
+    if options.embedded:
+        found = with_credentials(found)
+        for name in ENVIRONMENT_KEYS:
+            os.environ.pop(name, None)
+    conceal_options(found)
+    return Catalog.open(found)
 
 
 def _group_commit(

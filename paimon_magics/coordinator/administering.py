@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,7 +40,9 @@ class Status:
     """A coordinator as it is: where and whose it is, and whether it takes something new.
 
     `problem` says why it takes nothing at all. `pending_commits` are those of engines that are
-    being published, each told in words.
+    being published, each told in words. `store` is how it reaches the warehouse, `store_trouble`
+    why it could not the last time, and `waiting` the tables whose small inserts can't be loaded,
+    each told in words.
     """
 
     address: str
@@ -55,6 +57,9 @@ class Status:
     pending_transactions: int
     pending_commits: tuple[str, ...]
     stopped_tables: tuple[StoppedTable, ...]
+    store: Mapping[str, str]
+    store_trouble: str
+    waiting: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,13 @@ class Administration:
             stopped_tables=tuple(
                 StoppedTable(one["location"], one["reason"], one["since_ms"])
                 for one in found["stopped_tables"]
+            ),
+            # One of an earlier version tells less.
+            store=found.get("store", {}),
+            store_trouble=found.get("store_trouble", ""),
+            waiting=tuple(
+                f"{one['rows']:,} rows of `{one['table']}`: {one['why']}"
+                for one in found.get("waiting", ())
             ),
         )
 

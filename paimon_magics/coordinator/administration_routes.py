@@ -25,6 +25,7 @@ from paimon_magics.coordinator.core import (
     pending_commits,
     pending_transactions,
 )
+from paimon_magics.coordinator.group.service import GroupCommit
 from paimon_magics.coordinator.guard import principal_of
 from paimon_magics.coordinator.origin import host_name, user_name
 from paimon_magics.coordinator.service import Coordinator
@@ -36,11 +37,15 @@ _TEXT_CHARACTERS_MAX = 500
 _STARTED_AT_MS = int(time.time() * 1000)
 
 
-def administration_routes(coordinator: Coordinator, warehouse: str) -> list[Route]:
+def administration_routes(
+    coordinator: Coordinator, warehouse: str, group: GroupCommit | None = None
+) -> list[Route]:
     """Routes that tell about the coordinator, pause it, and resume it."""
 
     async def show(_: Request) -> Response:
-        return JSONResponse(about(coordinator, warehouse))
+        troubles = [] if group is None else group.troubles
+        waiting = [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles]
+        return JSONResponse({**about(coordinator, warehouse), "waiting": waiting})
 
     async def pause(request: Request) -> Response:
         body = await json_body(request)
@@ -71,6 +76,8 @@ def about(coordinator: Coordinator, warehouse: str) -> dict[str, Any]:
         "started_at_ms": _STARTED_AT_MS,
         "epoch": coordinator.epoch,
         "problem": coordinator.problem,
+        "store_trouble": coordinator.store_trouble,
+        "store": coordinator.store_facts,
         "pause": pause_document(state.pause),
         "pending_transactions": len(pending_transactions(state)),
         "pending_commits": [

@@ -3,7 +3,7 @@
 Errors are JSON: `{"error": {"type", "message", "hint"}}`, with the status that tells what the
 caller must do: 400 change the request, 401 bring the token, 403 ask for the right, 404 no such
 table or transaction, 409 conflict, 410 the transaction has ended, 413 too large, 423 already under
-way, 503 come back later, 507 make room.
+way, 502 the store refuses, 503 come back later, 507 make room.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ from paimon_magics.errors import (
     UnknownNameError,
 )
 from paimon_magics.tables.fencing import NotOwnerError
+from paimon_magics.tables.stores import StoreRefusedError
 
 __all__ = [
+    "NEW_CREDENTIALS",
     "RESUME_HINT",
     "RETRY_AFTER",
     "NotTheirsError",
@@ -65,6 +67,12 @@ RETRY_AFTER = "5"
 """Seconds after which a client may ask again that was refused in a pause."""
 
 RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
+
+NEW_CREDENTIALS = (
+    "A new connection with credentials that work (%paimon connect --close …) gives them to a "
+    "coordinator of your own; one that is a service needs its administrator."
+)
+"""What to do where a coordinator's store refuses its credentials."""
 
 _FAILURE = 500
 _REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
@@ -180,7 +188,10 @@ async def on_error(_: Request | None, error: Exception) -> Response:
     status = _status(error)
     if status >= _FAILURE and not isinstance(error, PausedError):
         _log.error("A request failed: %s", error)
-    answer = error_answer(status, type(error).__name__, error.message, error.hint)
+    hint = error.hint
+    if isinstance(error, StoreRefusedError):
+        hint = f"The coordinator's store refuses it. {NEW_CREDENTIALS}"
+    answer = error_answer(status, type(error).__name__, error.message, hint)
     if isinstance(error, PausedError):
         answer.headers["retry-after"] = RETRY_AFTER
     return answer
@@ -231,6 +242,8 @@ def _status(error: PaimonMagicsError) -> int:
             return 423
         case CommitConflictError():
             return 409
+        case StoreRefusedError():
+            return 502  # asking again does not help
         case SetupError():
             return 503
         case _:

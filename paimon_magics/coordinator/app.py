@@ -83,7 +83,7 @@ def application(
         Route("/health/ready", handlers.ready),
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
-        *administration_routes(coordinator, warehouse),
+        *administration_routes(coordinator, warehouse, group),
         *transaction_routes(coordinator, metrics),
         *table_routes(coordinator),
         *lease_routes(coordinator),

@@ -208,6 +208,7 @@ _WRITE = (
 )
 _ADMIN = (
     "POST /v1/inserts/{database}/{table}/reopen",
+    "POST /v1/coordinator/options",
     "POST /v1/coordinator/pause",
     "POST /v1/coordinator/resume",
     "POST /v1/tables/resume",

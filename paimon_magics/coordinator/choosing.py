@@ -10,6 +10,7 @@ from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.coordinator.starting import Embedded, can_start
 from paimon_magics.errors import SetupError, nearest
+from paimon_magics.redaction import conceal
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog import Catalog
 
@@ -63,6 +64,7 @@ def found_at(address: str, token: str | None, environment: Mapping[str, str]) ->
             hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
             "that holds it when it starts.",
         )
+    conceal(token)
     return At(address, token)
 
 

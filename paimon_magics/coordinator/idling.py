@@ -1,7 +1,9 @@
 """When a coordinator that nobody supervises ends: when it has had nothing to do for a while.
 
 It has something to do while a request is being answered, a transaction is not finished, rows wait
-to be loaded, or something is under way. Its log is kept short meanwhile: nobody else would cut it.
+to be loaded, or something is under way. What its store does not let it do is nothing to wait for:
+rows that can't be loaded stay in the log on the disk, transactions in the database, and the next
+start goes on with them. Its log is kept short meanwhile: nobody else would cut it.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ class Idling:
             if os.fstat(_STDERR).st_size > _LOG_BYTES_MAX:
                 os.ftruncate(_STDERR, 0)
             state = self._coordinator.state
-            if self._asking or state.held or state.running or self._has_work():
+            is_open = (state.held or state.running) and not self._coordinator.store_trouble
+            if self._asking or is_open or self._has_work():
                 self._since = time.monotonic()
             elif time.monotonic() - self._since >= self._idle_ms / 1000:
                 self._end()

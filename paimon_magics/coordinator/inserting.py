@@ -50,7 +50,8 @@ class InsertReceipt:
 
     `mode` is `async_mode` (durable), `sync_mode` or `off_mode` (visible, in `snapshot_id` where
     that is known); `fallback` tells why it is another than the one asked for. `duplicate`: the
-    label was there before, with the same rows.
+    label was there before, with the same rows. `trouble` is why what waits could not be loaded the
+    last time.
     """
 
     lsn: int
@@ -60,6 +61,7 @@ class InsertReceipt:
     duplicate: bool = False
     fallback: str = ""
     snapshot_id: int | None = None
+    trouble: str = ""
 
 
 @dataclass(slots=True)
@@ -201,6 +203,7 @@ class SmallInserts:
             duplicate=first.label is not None and bool(told.get("duplicate", False)),
             fallback=str(told.get("fallback", "")),
             snapshot_id=told.get("snapshot_id"),
+            trouble=str(told.get("trouble", "")),
         )
 
 

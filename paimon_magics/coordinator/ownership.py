@@ -79,6 +79,8 @@ class Ownership:
         self._looked_to: dict[str, int] = {}
         self._closing = threading.Event()
         self._renewer: threading.Thread | None = None
+        self.trouble = ""
+        """Why the lease could not be renewed the last time; "" while it could."""
         self.succeeded_another = False
         """Whether a coordinator with another home owned the warehouse before this one."""
 
@@ -137,6 +139,10 @@ class Ownership:
         if self.epoch and self._now_ms() >= self._until_ms:
             with self._turn:
                 self._take_again()
+
+    def has_written(self, lease: Lease) -> bool:
+        """Whether a lease that was found is one of this very process."""
+        return lease.instance == self._mine.instance
 
     def release(self) -> None:
         """Give the ownership back, so that the next coordinator need not wait. Nothing happens
@@ -230,16 +236,23 @@ class Ownership:
         pause = self._mine.lease_ms / _RENEWALS_PER_LEASE / 1000
         while not self._closing.wait(pause):
             # A store that does not answer is asked again; meanwhile the lease may run out.
-            with contextlib.suppress(PaimonMagicsError, OSError), self._turn:
-                self.check_time()
-                started_ms = self._now_ms()
-                self._write(replace(self._mine, expires_at_ms=self._end_ms()))
-                highest = self._highest()
-                if highest > self.epoch:
-                    self._lose(highest)
-                self._until_ms = started_ms + self._mine.lease_ms * (1 - _MARGIN)
+            try:
+                with self._turn:
+                    self._renew_once()
+                self.trouble = ""
+            except (PaimonMagicsError, OSError) as error:
+                self.trouble = str(error)
             if self._lost is not None:
                 return
+
+    def _renew_once(self) -> None:
+        self.check_time()
+        started_ms = self._now_ms()
+        self._write(replace(self._mine, expires_at_ms=self._end_ms()))
+        highest = self._highest()
+        if highest > self.epoch:
+            self._lose(highest)
+        self._until_ms = started_ms + self._mine.lease_ms * (1 - _MARGIN)
 
     def _write(self, lease: Lease) -> None:
         self._store.write(self._path(lease.epoch), lease.document())

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from paimon_magics.coordinator.inserting import table_path
+from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["BufferedInserts", "DeadLetter", "QueueAdministration", "WaitingInserts"]
+__all__ = ["BufferedInserts", "DeadLetter", "QueueAdministration", "TooLateError", "WaitingInserts"]
+
+_WAIT_MS_MAX = 20_000
 
 _Ask = Callable[[str, str, Any], tuple[str, Any]]
+
+
+class TooLateError(SetupError):
+    """What was waited for has not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +79,19 @@ class QueueAdministration:
 
     def flush(self, table: TableName, wait_ms: int) -> tuple[int, int | None]:
         """Have all loaded that was acknowledged: the last record's number, and the snapshot, where
-        that is known. Raises SetupError when that takes longer."""
-        _, found = self._ask("POST", f"{table_path(table)}/flush", {"wait_ms": wait_ms})
-        return int(found["lsn"]), found["snapshot_id"]
+        that is known. Raises SetupError when that takes longer, or when the store refuses them."""
+        deadline = time.monotonic() + wait_ms / 1000
+        while True:
+            left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+            # Asked again and again: an answer that takes longer looks like a process that hangs.
+            document = {"wait_ms": min(left_ms, _WAIT_MS_MAX)}
+            try:
+                _, found = self._ask("POST", f"{table_path(table)}/flush", document)
+            except TooLateError:
+                if left_ms <= _WAIT_MS_MAX:
+                    raise
+                continue
+            return int(found["lsn"]), found["snapshot_id"]
 
     def buffer(self, table: TableName) -> BufferedInserts:
         """What is acknowledged and not visible yet. Raises CommitConflictError while that can't be

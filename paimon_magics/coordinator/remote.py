@@ -32,6 +32,7 @@ from paimon_magics.coordinator.documents import (
 from paimon_magics.coordinator.finding import Finder, Place
 from paimon_magics.coordinator.inserting import SmallInserts
 from paimon_magics.coordinator.origin import host_name, notebook_name, user_name
+from paimon_magics.coordinator.queue_administration import TooLateError
 from paimon_magics.coordinator.read_leases import ReadLeases
 from paimon_magics.coordinator.version_documents import change_document, version_receipt_of
 from paimon_magics.errors import (
@@ -428,6 +429,8 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
             return UnknownNameError(message, hint=hint)
         case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:
             return OutdatedPlanError(message, hint=hint)
+        case 504 if kind == "TooLate":
+            return TooLateError(message, hint=hint)
         case 409 | 410:
             return CommitConflictError(message, hint=hint or "Run the statement again.")
         case _:

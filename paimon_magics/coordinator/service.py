@@ -93,6 +93,7 @@ from paimon_magics.tables.cleaning import tidy_up
 from paimon_magics.tables.committing import check_names, find_commit
 from paimon_magics.tables.fencing import DeposedError
 from paimon_magics.tables.provenance import noted_files
+from paimon_magics.tables.store_probes import store_facts
 
 __all__ = ["Coordinator"]
 
@@ -227,6 +228,16 @@ class Coordinator:
     def problem(self) -> str | None:
         """Why nothing is taken now: it has stopped for good, or its store does not work."""
         return self._decider.problem
+
+    @property
+    def store_trouble(self) -> str:
+        """Why the warehouse's store could not be written the last time; "" while it could."""
+        return "" if self._ownership is None else self._ownership.trouble
+
+    @property
+    def store_facts(self) -> dict[str, str]:
+        """How it reaches the warehouse, without secrets."""
+        return dict(store_facts(self._catalog.options))
 
     @property
     def state(self) -> State:

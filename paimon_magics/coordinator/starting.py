@@ -3,7 +3,8 @@
 It runs in a process of its own, in a session of its own, so that it outlives the kernel and is not
 interrupted with it; it ends by itself when it has had nothing to do for a while. Its state folder
 is the user's, one for each warehouse; whoever holds a lock on it runs, and one process at a time
-may start one there. The catalog's options, credentials among them, go through the environment.
+may start one there. The catalog's options, credentials among them, go through the environment; one
+that runs already is told them, since those it has may be old (`store_options`).
 """
 
 from __future__ import annotations
@@ -20,18 +21,25 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import httpx
+
 import paimon_magics
 from paimon_magics.coordinator.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.finding import Place, is_loopback, living_lease
 from paimon_magics.coordinator.lease import Lease
 from paimon_magics.coordinator.state_folder import StateFolder, token_of
+from paimon_magics.coordinator.store_options import OPTIONS_PATH
 from paimon_magics.errors import SetupError
+from paimon_magics.redaction import redacted
 from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.object_store import with_credentials
 
 __all__ = ["Embedded", "can_start", "state_path"]
 
 _START_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.02
+# Longer than a store is tried for.
+_TELL_SECONDS_MAX = 30.0
 _LOG_BYTES_MAX = 1024 * 1024
 _SAID_CHARACTERS_MAX = 600
 _ELSE = (
@@ -60,13 +68,17 @@ def state_path(options: Mapping[str, str], environment: Mapping[str, str]) -> Pa
 class Embedded:
     """A `Finder` of the user's own coordinator for a warehouse; starts it when there is none.
 
-    `idle_ms` is how long it lives with nothing to do.
+    `idle_ms` is how long it lives with nothing to do. `problem` is why one that was found has not
+    taken the catalog's options, "" where it has.
     """
 
     def __init__(self, catalog: Catalog, *, idle_ms: int) -> None:
         self._catalog = catalog
         self._idle_ms = idle_ms
         self._path = state_path(catalog.options, os.environ)
+        self._options = with_credentials(catalog.options)
+        self._told: Place | None = None
+        self.problem = ""
 
     def find(
         self, failed: Place | None = None, address: str = "", *, start: bool = True
@@ -77,11 +89,32 @@ class Embedded:
         try:
             folder = StateFolder(self._path)
             found = self._running(folder, failed) or self._owner(failed)
+            if found is not None:
+                self._tell(found)
             return found or (self._start(folder) if start else None)
         except SetupError as error:
             raise SetupError(
                 f"No coordinator could be started: {error.message}", hint=f"{error.hint} {_ELSE}"
             ) from error
+
+    def _tell(self, place: Place) -> None:
+        """Let one that runs already reach the store as this session does. One that does not take
+        the options goes on with its own: whether they work shows when it is asked for something."""
+        if place == self._told:
+            return
+        try:
+            answer = httpx.post(
+                place.address + OPTIONS_PATH,
+                json={"options": self._options},
+                headers={"Authorization": f"Bearer {place.token}"},
+                timeout=_TELL_SECONDS_MAX,
+                trust_env=False,
+            )
+            self.problem = "" if answer.is_success else str(answer.json()["error"]["message"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            self.problem = f"it could not be told them: {error!r}"
+            return
+        self._told = place
 
     def _at(self, address: str, failed: Place | None) -> Place | None:
         """The owner that another coordinator named, if it is this user's."""
@@ -119,10 +152,14 @@ class Embedded:
         with folder.turn("starting"):
             running = folder.running() if folder.is_held() else None
             if running is None:
-                _begin(folder, self._catalog.options, self._idle_ms)
+                _begin(folder, self._options, self._idle_ms)
                 running = folder.running()
-            assert running is not None
-            return Place(running.address, folder.token())
+                assert running is not None
+                self._told = Place(running.address, folder.token())
+                return self._told
+            place = Place(running.address, folder.token())
+        self._tell(place)
+        return place
 
 
 def _place(lease: Lease, failed: Place | None) -> Place | None:
@@ -178,7 +215,7 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
     said = folder.log_file.read_bytes()[said_before:].decode(errors="replace").strip()
     raise SetupError(
         f"It has {'ended' if answers else 'not begun to answer'}. "
-        f"{' '.join(said[-_SAID_CHARACTERS_MAX:].split())}",
+        f"{' '.join(redacted(said)[-_SAID_CHARACTERS_MAX:].split())}",
         hint=f"More may be in {folder.log_file}.",
     )
 

@@ -23,6 +23,7 @@ from typing import IO
 
 from paimon_magics.coordinator.lease import Home
 from paimon_magics.errors import SetupError
+from paimon_magics.redaction import conceal
 
 try:
     import fcntl
@@ -97,7 +98,9 @@ class StateFolder:
 
     def token(self) -> str:
         """The token, made when there is none; readable by its owner alone."""
-        return self._kept("token", lambda: secrets.token_urlsafe(32))
+        token = self._kept("token", lambda: secrets.token_urlsafe(32))
+        conceal(token)
+        return token
 
     def hold(self) -> None:
         """Keep the folder to this process until it ends; SetupError when another one has it."""

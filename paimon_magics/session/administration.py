@@ -220,6 +220,13 @@ def _status_lines(status: Status, zone: str) -> list[str]:
     count = status.pending_transactions
     lines.append(f"  {_counted(count, 'transaction is', 'transactions are')} open.")
     lines += [f"  Being published: {commit}" for commit in status.pending_commits]
+    if status.store:
+        reached = ", ".join(f"{name} {value}" for name, value in status.store.items())
+        lines.append(f"  It reaches the warehouse so: {reached}.")
+    if status.store_trouble:
+        lines.append(f"  It can't write there now: {status.store_trouble}")
+    for waiting in status.waiting:
+        lines.append(f"  Acknowledged, durable, and not loaded: {waiting}")
     for table in status.stopped_tables:
         since = _when(table.since_ms, zone)
         lines.append(f"  Stopped: {table.location}, since {since}: {table.reason}")

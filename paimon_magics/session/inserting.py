@@ -283,6 +283,9 @@ def _outcome(
     where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
     told = where if is_visible else "loaded with others soon"
     notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
+    if receipt.trouble and not is_visible:
+        told = "durable in the coordinator's log, and not visible for now"
+        notes = (*notes, f"Rows of `{name}` can't be loaded: {receipt.trouble}")
     return Outcome(
         statement=f"insert({name})",
         query="",

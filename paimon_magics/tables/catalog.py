@@ -138,6 +138,15 @@ class Catalog:
             ) from error
         return catalog
 
+    def renew(self, options: Mapping[str, str]) -> None:
+        """Reach the same warehouse as these options say from now on: with other credentials, in
+        another region, at another address. Tables that are loaded keep what they have, but for
+        the requests that publish."""
+        opened = Catalog.open(options)
+        self.stores.renew(opened.options)
+        use_s3_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
+        self.options, self.paimon = opened.options, opened.paimon
+
     @property
     def metastore(self) -> str:
         """ "filesystem", "jdbc" or "rest"."""

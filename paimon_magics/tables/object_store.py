@@ -25,9 +25,20 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.redaction import conceal_options
-from paimon_magics.tables.stores import S3_SCHEMES, UnreachableError
+from paimon_magics.tables.stores import S3_SCHEMES, StoreRefusedError, UnreachableError
 
-__all__ = ["ObjectStore", "S3Access", "is_failure", "s3_access", "with_credentials", "with_region"]
+__all__ = [
+    "ENVIRONMENT_KEYS",
+    "ObjectStore",
+    "S3Access",
+    "is_failure",
+    "s3_access",
+    "with_credentials",
+    "with_region",
+]
+
+ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""The variables that the clients of S3 take keys from."""
 
 _MARK = "paimon-magics-mark"
 _PATIENCE_SECONDS = 10.0
@@ -110,11 +121,8 @@ def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
     is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
     if not is_s3 or s3_access(options).access_key is not None:
         return dict(options)
-    found = {
-        "s3.access-key": os.environ.get("AWS_ACCESS_KEY_ID"),
-        "s3.secret-key": os.environ.get("AWS_SECRET_ACCESS_KEY"),
-        "s3.session-token": os.environ.get("AWS_SESSION_TOKEN"),
-    }
+    names = ("s3.access-key", "s3.secret-key", "s3.session-token")
+    found = dict(zip(names, map(os.environ.get, ENVIRONMENT_KEYS), strict=True))
     if not found["s3.access-key"] or not found["s3.secret-key"]:
         return dict(options)
     return {**options, **{key: value for key, value in found.items() if value}}
@@ -391,7 +399,7 @@ class ObjectStore:
             raise self._failure(done, path, error) from error
 
     def _failure(self, done: str, path: str, error: BaseException) -> SetupError:
-        kind = SetupError if _is_final(error) else UnreachableError
+        kind = StoreRefusedError if _is_final(error) else UnreachableError
         return kind(
             f"{path} can't be {done}: {_said(error)}",
             hint="Check that the store can be reached, that the bucket is there, and that the "

@@ -48,7 +48,7 @@ def use_s3_file_io(catalog: Any, warehouse: str, options: dict[str, str], stores
     cached = isinstance(chosen, CachingFileIO)
     if not isinstance(store, ObjectStore):
         return
-    if type(chosen._delegate if cached else chosen) is not PyArrowFileIO:
+    if type(chosen._delegate if cached else chosen) not in (PyArrowFileIO, S3FileIO):
         return
     ours = S3FileIO(warehouse, Options(options), store)
     if cached:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnsupportedStatementError
 from paimon_magics.redaction import masked
 from paimon_magics.tables.locations import local_path
-from paimon_magics.tables.object_store import ObjectStore, S3Access, s3_access
+from paimon_magics.tables.object_store import ObjectStore, s3_access
 from paimon_magics.tables.s3_diagnosis import (
     check_access,
     diagnosis,
@@ -28,7 +28,7 @@ from paimon_magics.tables.s3_diagnosis import (
 )
 from paimon_magics.tables.stores import S3_SCHEMES, open_store
 
-__all__ = ["StoreReport", "probe_store"]
+__all__ = ["StoreReport", "probe_store", "store_facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
         if not is_refusal_to_write(error):
             raise diagnosis(warehouse, access, error) from error
         read_only = "its credentials may not write there"
-    return StoreReport("S3", _facts(access), is_new, read_only)
+    return StoreReport("S3", store_facts(options), is_new, read_only)
 
 
 def _reads_back(store: ObjectStore, warehouse: str) -> bool:
@@ -110,7 +110,11 @@ def _reads_back(store: ObjectStore, warehouse: str) -> bool:
             store.delete([path])
 
 
-def _facts(access: S3Access) -> tuple[tuple[str, str], ...]:
+def store_facts(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """How a store is reached, for a person: names and values, without secrets."""
+    if urlsplit(options.get("warehouse", "")).scheme not in S3_SCHEMES:
+        return ()
+    access = s3_access(options)
     key = access.access_key or os.environ.get("AWS_ACCESS_KEY_ID", "")
     where = "" if access.access_key else " (environment)"
     shown = masked("access-key", key) + where if key else "of the machine's role"

@@ -26,6 +26,7 @@ __all__ = [
     "S3_SCHEMES",
     "LocalStore",
     "Store",
+    "StoreRefusedError",
     "Stores",
     "UnreachableError",
     "UnreachableFileError",
@@ -47,17 +48,26 @@ class UnreachableError(SetupError):
     """A store does not answer now, and may again. Nothing of what was asked for has happened."""
 
 
+class StoreRefusedError(SetupError):
+    """A store has understood the request and refuses it: asking again does not help, other
+    credentials may. Nothing of what was asked for has happened."""
+
+
 class UnreachableFileError(OSError):
     """The same for a file: what Paimon's file IO may raise."""
 
 
 def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
     """An error of ours about an operation that certainly had no effect because of `error`: an
-    UnreachableError where a store that does not answer is what lies behind it."""
+    UnreachableError where a store that does not answer is what lies behind it, StoreRefusedError
+    where one has refused."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, UnreachableFileError | UnreachableError):
             return UnreachableError(message, hint=hint)
+        if isinstance(found, StoreRefusedError):
+            said = message if found.message in message else f"{message}: {found.message}"
+            return StoreRefusedError(said, hint=hint)
         found = found.__cause__ or found.__context__
     return SetupError(message, hint=hint)
 
@@ -265,6 +275,14 @@ class Stores:
                 root = warehouse if _authority(warehouse) == key else location
                 self._opened[key] = open_store(root, self._options)
             return self._opened[key]
+
+    def renew(self, options: Mapping[str, str]) -> None:
+        """Reach the stores as these options say from now on; those that are open, too."""
+        with self._guard:
+            self._options = dict(options)
+            for (scheme, _), store in list(self._opened.items()):
+                if scheme in S3_SCHEMES:
+                    store.renew(self._options)  # type: ignore[attr-defined]
 
     def publish(self, path: str, content: bytes) -> bool:
         """Create a file if it is absent, see `Store.create`; its store is checked before."""

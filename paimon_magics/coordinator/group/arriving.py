@@ -125,7 +125,7 @@ class _Group:
             if arrival.offset >= 0:
                 self._last_offsets[arrival.key] = arrival.offset
         self._add_to_batch(lsn, arrival)
-        answer = Accepted(lsn, mode, fallback=fallback)
+        answer = Accepted(lsn, mode, fallback=fallback, trouble=self._queue.last_error)
         if mode is Mode.ASYNC:
             self._replies.append(Reply(arrival.ask, answer))
         else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from paimon_magics.tables.fencing import DeposedError
 from paimon_magics.tables.log_positions import log_position, log_properties
 from paimon_magics.tables.provenance import PREFIX
 from paimon_magics.tables.schema_history import Definitions, identity_of
+from paimon_magics.tables.stores import StoreRefusedError, failure
 from paimon_magics.tables.write_tasks import completed, write_task
 
 __all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
@@ -60,6 +62,11 @@ ENGINE = "auto_batch_load"
 _POLL_SECONDS = 0.2
 _NEWEST_MAX = 100
 _OVER = (Phase.ABORTING, Phase.ABORTED)
+
+# What the native writer says of a store that has refused.
+_REFUSED = re.compile(
+    r"PermissionDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AccessDenied"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -73,11 +80,13 @@ class Loaded:
 
 
 class NotLoadedError(Exception):
-    """A batch is certainly not in the table; `permanent` where its rows are the reason."""
+    """A batch is certainly not in the table; `permanent` where its rows are the reason, `refused`
+    where the store refuses."""
 
-    def __init__(self, why: str, *, permanent: bool = False) -> None:
+    def __init__(self, why: str, *, permanent: bool = False, refused: bool = False) -> None:
         super().__init__(why)
         self.permanent = permanent
+        self.refused = refused
 
 
 class StuckError(Exception):
@@ -133,7 +142,7 @@ class Flushing:
         except DeposedError:
             raise
         except PaimonMagicsError as error:
-            raise NotLoadedError(str(error)) from error
+            raise _not_loaded(error) from error
         reach("flush.begun")
         try:
             prepared = self._prepare(table, location, batch, id, transaction)
@@ -144,9 +153,12 @@ class Flushing:
             if isinstance(error, WriteFailedError):
                 if error.damaged:
                     raise StuckError(str(error)) from error
-                raise NotLoadedError(str(error), permanent=error.permanent) from error
+                refused = _REFUSED.search(str(error)) is not None
+                raise NotLoadedError(
+                    str(error), permanent=error.permanent, refused=refused
+                ) from error
             if isinstance(error, PaimonMagicsError | FlusherDiedError | OSError):
-                raise NotLoadedError(str(error)) from error
+                raise _not_loaded(error) from error
             raise
         result, request = prepared
         dead = tuple((lsn, why) for lsn, why, _ in result.unfit)
@@ -361,3 +373,11 @@ def _unknown(name: TableName, first: int, last: int, why: str) -> str:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+def _not_loaded(error: Exception) -> NotLoadedError:
+    """What an error before a commit means for a batch. Errors of the store keep their hint out:
+    it is for who runs a statement."""
+    refused = isinstance(failure(error, "", hint=""), StoreRefusedError)
+    message = error.message if isinstance(error, PaimonMagicsError) else str(error)
+    return NotLoadedError(message, refused=refused)

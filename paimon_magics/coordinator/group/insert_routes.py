@@ -41,6 +41,7 @@ from paimon_magics.errors import (
     StatementError,
     UnknownNameError,
 )
+from paimon_magics.statements.statement import TableName
 
 __all__ = ["InsertRoutes", "queue_document"]
 
@@ -195,25 +196,32 @@ class InsertRoutes:
 
     async def flush(self, request: Request) -> Response:
         """Load what waits; answered when it is visible."""
-        names = request.path_params
-        facts = await run_in_threadpool(
-            self._group.known_tables.load, str(names["database"]), str(names["table"])
-        )
+        database, table = (str(request.path_params[name]) for name in ("database", "table"))
+        name = TableName(table, database)
+        try:
+            facts = await run_in_threadpool(self._group.known_tables.load, database, table)
+        except SetupError:  # of the store: the queue is told by name, and tells what is wrong
+            known = self._group.location_of(name)
+            if known is None:
+                raise
+            location = known
+        else:
+            location = facts.location
+            if await run_in_threadpool(self._group.queue_of, facts) is None:
+                return JSONResponse({"lsn": 0, "snapshot_id": None})
         body = await json_body(request) if await request.body() else {}
         wait_ms = body.get("wait_ms", _WAIT_MS)
         if type(wait_ms) is not int or not 0 <= wait_ms <= _WAIT_MS_MAX:
             raise InvalidValueError(f"`wait_ms` must be between 0 and {_WAIT_MS_MAX}.")
-        if await run_in_threadpool(self._group.queue_of, facts) is None:
-            return JSONResponse({"lsn": 0, "snapshot_id": None})
-        asked = asyncio.wrap_future(self._group.flush(facts.location))
+        asked = asyncio.wrap_future(self._group.flush(location))
         try:
             answer = await asyncio.wait_for(asyncio.shield(asked), wait_ms / 1000)
         except TimeoutError:
-            error = self._group.tables[facts.location].queue.last_error
+            error = self._group.tables[location].queue.last_error
             return error_answer(
                 504,
                 "TooLate",
-                f"Rows of `{facts.name}` were not loaded within {wait_ms:,} ms"
+                f"Rows of `{name}` were not loaded within {wait_ms:,} ms"
                 + (f": {error}" if error else "."),
                 "They are durable, and stay in the log until they are loaded.",
             )

@@ -77,7 +77,9 @@ class Loading:
             event: Event = Published(loaded.snapshot_id, self._clock(), loaded.dead)
         except NotLoadedError as error:
             _log.warning("Rows of `%s` are not loaded yet: %s", table.name, error)
-            event = FlushFailed(str(error), self._clock(), permanent=error.permanent)
+            event = FlushFailed(
+                str(error), self._clock(), permanent=error.permanent, refused=error.refused
+            )
         except StuckError as error:
             _log.error("`%s` takes no inserts: %s", table.name, error)
             self._tell(location, Closed(str(error), self._clock()))

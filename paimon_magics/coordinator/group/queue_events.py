@@ -75,11 +75,13 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class FlushFailed:
-    """The batch is certainly not in the table. `permanent` where its rows are the reason."""
+    """The batch is certainly not in the table. `permanent` where its rows are the reason, `refused`
+    where the store is, which takes nothing until somebody changes something."""
 
     why: str
     now_ms: int
     permanent: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,20 +58,23 @@ class Reason(StrEnum):
     MISMATCH = "mismatch"  # the label stands for another insert
     RANGE = "range"  # an offset of the channel was left out
     DEAD = "dead"  # it was durable, and can't be loaded: it is a dead letter
+    STORE = "store"  # the store refuses it: durable it stays, visible it does not become
     LATE = "late"  # what it waited for did not come in time
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """The insert is durable, or visible where `mode` says so (then in `snapshot_id`, where that is
-    known). `fallback` tells why it is another mode than the one asked for. Of a repeated one whose
-    first answer is no longer kept the `lsn` is 0."""
+    known). `fallback` tells why it is another mode than the one asked for, `trouble` why what waits
+    could not be loaded the last time that was tried. Of a repeated one whose first answer is no
+    longer kept the `lsn` is 0."""
 
     lsn: int
     mode: Mode
     duplicate: bool = False
     fallback: str = ""
     snapshot_id: int | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

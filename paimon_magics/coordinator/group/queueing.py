@@ -100,16 +100,19 @@ def _sealed(queue: Queue) -> Queue:
 def _close(queue: Queue, why: str) -> tuple[Queue, list[Effect]]:
     """Nobody waits for what may take days; who has inserted is told that it is durable."""
     queue = replace(queue, closed=why, retry_at_ms=0)
-    if not why:
-        return queue, []
+    return _not_waiting(queue, Reason.CLOSED, why) if why else (queue, [])
+
+
+def _not_waiting(queue: Queue, reason: Reason, why: str) -> tuple[Queue, list[Effect]]:
+    """Answer all who wait for something to be visible that is not going to be, for now."""
     effects: list[Effect] = []
     for group in queue.waiting:
         for waiter in group:
-            answer: Answer = Refused(Reason.CLOSED, why)
+            answer: Answer = Refused(reason, why)
             if isinstance(waiter.answer, Accepted):
                 answer = replace(waiter.answer, mode=Mode.ASYNC, fallback=why)
             effects.append(Reply(waiter.ask, answer))
-    late = [Reply(h.ask, Refused(Reason.CLOSED, why)) for h in queue.holds if not h.granted]
+    late = [Reply(h.ask, Refused(reason, why)) for h in queue.holds if not h.granted]
     holds = tuple(hold for hold in queue.holds if hold.granted)
     return replace(queue, waiting=(), holds=holds), [*effects, *late]
 
@@ -209,6 +212,8 @@ def _told(
                 effects.append(Reply(waiter.ask, refused))
             else:
                 answer = replace(waiter.answer, snapshot_id=snapshot_id)
+                if isinstance(answer, Accepted):
+                    answer = replace(answer, trouble="")
                 effects.append(Reply(waiter.ask, answer))
         left = tuple(waiter for waiter in group if waiter.lsn > queue.published)
         if left:
@@ -230,7 +235,12 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         last_error=event.why,
     )
     if not event.permanent or failures < _FAILURES_MAX:
-        return _before_it(replace(queue, sealed=(batch, *queue.sealed)))
+        queue, granted = _before_it(replace(queue, sealed=(batch, *queue.sealed)))
+        if not event.refused:
+            return queue, granted
+        # Nobody waits for what only other credentials change; whose rows are durable is told so.
+        queue, told = _not_waiting(queue, Reason.STORE, event.why)
+        return queue, granted + told
     if batch.first == batch.last:
         buried = replace(queue, published=batch.last, failures=0, retry_at_ms=0)
         buried, effects = _told(buried, None, {batch.last: event.why})

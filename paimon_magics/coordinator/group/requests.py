@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
-from paimon_magics.coordinator.answers import error_answer
+from paimon_magics.coordinator.answers import NEW_CREDENTIALS, error_answer
 from paimon_magics.coordinator.group.door import Admitted
 from paimon_magics.coordinator.group.queue_values import (
     Accepted,
@@ -55,6 +55,7 @@ _STATUS = {
     Reason.MISMATCH: 422,
     Reason.RANGE: 416,
     Reason.DEAD: 422,
+    Reason.STORE: 502,
     Reason.LATE: 504,
 }
 _TOLD = {
@@ -79,6 +80,12 @@ _TOLD = {
         "DeadLetter",
         "The rows were taken, and could not be loaded",
         "They are kept as a dead letter: `%paimon queue` shows it.",
+    ),
+    Reason.STORE: (
+        "StoreRefusedError",
+        "The rows are durable in the coordinator's log, and can't be loaded, since the store "
+        "refuses it",
+        NEW_CREDENTIALS,
     ),
     Reason.LATE: ("TooLate", "It has not come in time", "Ask again."),
 }
@@ -165,13 +172,20 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
     """What is told of an insert that was taken, or of a wait that is over."""
     match answer:
         case Accepted(
-            lsn=lsn, mode=mode, duplicate=duplicate, fallback=fallback, snapshot_id=snapshot_id
+            lsn=lsn,
+            mode=mode,
+            duplicate=duplicate,
+            fallback=fallback,
+            snapshot_id=snapshot_id,
+            trouble=trouble,
         ):
             document: dict[str, Any] = {"lsn": lsn, "label": label, "mode": mode.value}
             if duplicate:
                 document["duplicate"] = True
             if fallback:
                 document["fallback"] = fallback
+            if trouble:
+                document["trouble"] = trouble
             if mode is not Mode.ASYNC:
                 document["snapshot_id"] = snapshot_id
             return document

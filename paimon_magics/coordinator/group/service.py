@@ -29,7 +29,7 @@ from paimon_magics.coordinator.group.places import Places
 from paimon_magics.coordinator.group.queue_events import Closed, Event, FlushAsked, Ticked
 from paimon_magics.coordinator.group.queue_items import Asked, Insert, Work
 from paimon_magics.coordinator.group.queue_thread import Loader, QueueThread
-from paimon_magics.coordinator.group.queue_values import Answer, Thresholds
+from paimon_magics.coordinator.group.queue_values import Answer, Thresholds, backlog
 from paimon_magics.coordinator.group.table_queues import TableQueue, TableQueues
 from paimon_magics.coordinator.group.witness import Witness
 from paimon_magics.coordinator.service import Coordinator
@@ -190,8 +190,22 @@ class GroupCommit:
 
     @property
     def has_work(self) -> bool:
-        """Whether acknowledged rows are not in their tables yet, and can get there."""
-        return any(one.queue.batches and not one.queue.closed for one in list(self.tables.values()))
+        """Whether acknowledged rows are not in their tables yet, and can get there: not those of a
+        table that is closed, or whose rows could not be loaded the last time. They stay in the log,
+        and the next start loads them."""
+        return any(
+            one.queue.batches and not one.queue.closed and not one.queue.last_error
+            for one in list(self.tables.values())
+        )
+
+    @property
+    def troubles(self) -> list[tuple[str, int, str]]:
+        """The tables whose rows wait and can't be loaded, each with how many and why."""
+        return [
+            (str(one.name), backlog(one.queue)[0], one.queue.closed or one.queue.last_error)
+            for one in sorted(self.tables.values(), key=lambda one: str(one.name))
+            if one.queue.batches and (one.queue.closed or one.queue.last_error)
+        ]
 
     @property
     def log_name(self) -> str:
@@ -219,6 +233,12 @@ class GroupCommit:
                 return None
             self._work(lambda: self._queues.known(facts))
         return self.tables.get(facts.location)
+
+    def location_of(self, name: TableName) -> str | None:
+        """The identity of the table that last had that name and has a queue, without a look at the
+        warehouse; None where none has."""
+        found = [one.location for one in list(self.tables.values()) if one.name == name]
+        return found[-1] if found else None
 
     def flush(self, location: str) -> Future[Answer]:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
