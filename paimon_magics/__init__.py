@@ -16,6 +16,7 @@ from paimon_magics import errors
 
 if TYPE_CHECKING:
     from paimon_magics.magics import load_ipython_extension, unload_ipython_extension
+    from paimon_magics.session.doctor import doctor
     from paimon_magics.session.opening import active_session, connect
     from paimon_magics.session.outcome import Outcome
     from paimon_magics.session.session import Session
@@ -28,6 +29,7 @@ __all__ = [
     "__version__",
     "active_session",
     "connect",
+    "doctor",
     "errors",
     "load_ipython_extension",
     "unload_ipython_extension",
@@ -38,6 +40,7 @@ _HOMES = {
     "Session": "paimon_magics.session.session",
     "active_session": "paimon_magics.session.opening",
     "connect": "paimon_magics.session.opening",
+    "doctor": "paimon_magics.session.doctor",
     "load_ipython_extension": "paimon_magics.magics",
     "unload_ipython_extension": "paimon_magics.magics",
 }

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paimon_magics.errors import SetupError
+from paimon_magics.redaction import is_secret_name
 
 __all__ = ["ENVIRONMENT", "catalog_options"]
 
@@ -27,7 +28,8 @@ def catalog_options(
     """Paimon's catalog options. What comes later in this list wins: the JSON object in `file`, the
     one in the environment, `assignments` (`key=value`), `warehouse`.
 
-    Raises SetupError for what can't be read, and when no warehouse is named.
+    Raises SetupError for what can't be read, for a secret among assignments, and when no warehouse
+    is named.
     """
     options: dict[str, str] = {}
     if file is not None:
@@ -46,6 +48,12 @@ def catalog_options(
             raise SetupError(
                 f"--catalog-option is '{key}', without a value.",
                 hint="Write --catalog-option KEY=VALUE.",
+            )
+        if is_secret_name(key):
+            raise SetupError(
+                f"--catalog-option gives '{key.strip()}', which every user of this machine could "
+                "read in the list of processes.",
+                hint=f"Put it into the file that --catalog names, or the variable {ENVIRONMENT}.",
             )
         options[key.strip()] = value
     if warehouse is not None:

@@ -27,14 +27,14 @@ import paimon_magics
 from paimon_magics.coordinator.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.finding import Place, is_loopback, living_lease
 from paimon_magics.coordinator.lease import Lease
-from paimon_magics.coordinator.state_folder import StateFolder, token_of
+from paimon_magics.coordinator.state_folder import Running, StateFolder, token_of
 from paimon_magics.coordinator.store_options import OPTIONS_PATH
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import redacted
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.object_store import with_credentials
 
-__all__ = ["Embedded", "can_start", "state_path"]
+__all__ = ["Embedded", "can_start", "state_at", "state_path"]
 
 _START_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.02
@@ -63,6 +63,18 @@ def state_path(options: Mapping[str, str], environment: Mapping[str, str]) -> Pa
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     name = re.sub(r"[^\w.-]+", "-", options.get("warehouse", "").rstrip("/").rpartition("/")[2])
     return root / "paimon-magics" / f"{name[:40] or 'warehouse'}-{digest}"
+
+
+def state_at(
+    options: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[Path, Running | None]:
+    """The state folder of the user's coordinator, and the process that holds it, if one does.
+    Nothing is made."""
+    path = state_path(options, environment)
+    if not path.is_dir():
+        return path, None
+    folder = StateFolder(path)
+    return path, folder.running() if folder.is_held() else None
 
 
 class Embedded:

@@ -307,6 +307,17 @@ def _queue(magics: PaimonMagics, argument: str) -> object:
             )
 
 
+def _doctor(_: PaimonMagics, argument: str) -> object:
+    if argument:
+        raise StatementSyntaxError(
+            f"`{argument}` is too much: `%paimon doctor` takes nothing.",
+            hint="It looks at everything.",
+        )
+    from paimon_magics.session.doctor import doctor
+
+    return doctor()
+
+
 def _use(magics: PaimonMagics, argument: str) -> object:
     return _run(magics, f"USE {one_name(argument, 'use', 'a database')}")
 
@@ -438,6 +449,12 @@ VERBS = (
     Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
     Verb(
         "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config
+    ),
+    Verb(
+        "doctor",
+        "doctor",
+        "show versions, Spark, the store, the coordinator, logs and settings, without secrets",
+        _doctor,
     ),
     Verb("trace", "trace", "show the whole trace of the last error, Spark's part included", _trace),
     Verb("help", "help [TOPIC]", "list verbs, options and statements, or explain one", _help),

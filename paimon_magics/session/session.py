@@ -72,6 +72,7 @@ from paimon_magics.tables.provenance import history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from paimon_magics.session.doctor import Diagnosis
     from paimon_magics.tables.store_probes import StoreReport
 
 __all__ = ["Session"]
@@ -392,6 +393,13 @@ class Session:
         """Things to look at: a table's snapshots, what tells two of them apart, its files."""
         self._check_open()
         return Reporting(self._connection)
+
+    def doctor(self) -> Diagnosis:
+        """Versions, Spark, the store (tried now), the coordinator's process, logs, settings: a text
+        to copy, without secrets."""
+        from paimon_magics.session.doctor import doctor
+
+        return doctor(self)
 
     @property
     def administration(self) -> Administration:

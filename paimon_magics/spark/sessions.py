@@ -25,7 +25,9 @@ from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import starting
 
-__all__ = ["adopt", "is_alive", "is_started", "runs_here", "slots", "start"]
+__all__ = ["adopt", "is_alive", "is_started", "log_file", "runs_here", "slots", "start"]
+
+_log_file: Path | None = None
 
 _SLOTS_UNKNOWN = 8
 _LOOPBACK = "127.0.0.1"
@@ -73,7 +75,8 @@ def start(settings: Settings) -> SparkSession:
         if "SPARK_CONF_DIR" not in os.environ:
             # Spark would make the folder for its own tables beside the notebook.
             builder = builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
-    log = folder / "spark.log"
+    global _log_file
+    log = _log_file = folder / "spark.log"
     try:
         with _error_stream_to(log), starting():
             spark = builder.getOrCreate()
@@ -84,6 +87,12 @@ def start(settings: Settings) -> SparkSession:
         ) from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return adopt(spark)
+
+
+def log_file() -> Path | None:
+    """What the Spark that was started here, and its tasks, write to their error streams; None where
+    the session came from elsewhere."""
+    return _log_file
 
 
 def is_started() -> bool:

@@ -39,6 +39,7 @@ from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.coordinator.sqlite_database import SqliteDatabase
 from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.store_options import StoreOptions
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
@@ -112,6 +113,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         request_bytes_max=100_000,
         routes=[
             *InsertRoutes(group, coordinator, Room(None, 0)).routes(),
+            *StoreOptions(catalog, None, takes_new=True).routes(),
             *rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
         ],
         root=ROOT,

@@ -48,6 +48,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
     [
         ({"assignments": ["s3.endpoint"]}, "--catalog-option is 's3.endpoint', without a value"),
         ({"assignments": ["=x"]}, "--catalog-option is ''"),
+        ({"assignments": ["password=secret"]}, "could read in the list of processes"),
         ({"environment": "secret"}, f"in the variable {ENVIRONMENT} are not JSON"),
         ({"environment": '["secret"]'}, "are not a JSON object"),
         ({"environment": '{"a": {"secret": 1}}'}, "'a' in the variable .* is not a text"),

@@ -149,3 +149,31 @@ def test_a_connect_shows_how_its_store_is_reached_and_takes_both_words(
         with pytest.raises(SetupError, match="with other catalog options: s3") as raised:
             paimon_magics.connect(catalog=bucket.options | {"s3.secret-key": "another-secret-key"})
         assert "--close" in raised.value.hint
+
+
+def test_the_doctor_tells_all_and_no_secret(
+    disconnected: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", "a-token-of-mine")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "in-the-environment")
+    failure(disconnected, f"%paimon connect {NOWHERE}")
+    told = disconnected.run_cell("%paimon doctor").result
+    assert told["Connection"]["session"] == "none"
+    assert "failed to s3://lake/w: " in told["Connection"]["last connect"]
+    with s3_server() as server:
+        options = Bucket(server.endpoint, secret="only-for-me-to-know").options
+        disconnected.user_ns["options"] = options
+        with paimon_magics.connect(catalog=options, spark=disconnected.user_ns["spark"]) as session:
+            told = session.doctor()
+            assert told["Versions"]["paimon-magics"] == paimon_magics.__version__
+            assert told["Connection"]["warehouse"] == options["warehouse"]
+            assert told["Catalog options"]["s3.secret-key"] == "***"
+            assert told["Store"]["region"] == "us-east-1"
+            assert told["Store"]["tried"] == "read and written"
+            assert told["Coordinator"]["what commits"] == "in-process"
+            assert told["Settings"]["display_rows"] == "20"
+            text = str(paimon_magics.doctor())
+    assert text.startswith("Versions\n  Python   ")
+    assert repr(told) == str(told)
+    for secret in ("only-for-me-to-know", "a-token-of-mine", "in-the-environment"):
+        assert secret not in text

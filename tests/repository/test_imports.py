@@ -84,7 +84,7 @@ def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text:
     (tmp_path / "paimon_magics/coordinator/group").mkdir()
     for name in ("__init__", *PURE_IN_GROUP):
         (tmp_path / f"paimon_magics/coordinator/group/{name}.py").touch()
-    for name in ("__init__", "errors", "faults", "settings"):
+    for name in ("__init__", "errors", "faults", "redaction", "settings"):
         (tmp_path / "paimon_magics" / f"{name}.py").touch()
     (tmp_path / "paimon_widgets").mkdir()
     (tmp_path / "paimon_widgets" / "__init__.py").touch()
