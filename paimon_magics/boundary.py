@@ -180,6 +180,7 @@ def _each(items: Iterator[Any]) -> Iterator[Any]:
 
 def _shorten(error: BaseException) -> None:
     """Take what is inside away from an error that is about to leave an entry."""
+    scrub(error)
     if _full:
         return
     last = inside = error.__traceback__

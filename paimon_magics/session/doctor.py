@@ -128,8 +128,7 @@ def _store(options: Mapping[str, str]) -> Facts:
         report = probe_store(options)
     except PaimonMagicsError as error:
         return (("tried", f"failed: {error}"),)
-    tried = f"read only: {report.read_only}" if report.read_only else "read and written"
-    return (("kind", report.kind), *report.facts, ("tried", tried))
+    return (("kind", report.kind), *report.facts, ("tried", report.tried))
 
 
 def _coordinator(session: Session, options: Mapping[str, str]) -> Facts:

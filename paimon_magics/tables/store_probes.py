@@ -26,27 +26,37 @@ from paimon_magics.tables.s3_diagnosis import (
     is_refusal_to_write,
     no_store,
 )
-from paimon_magics.tables.stores import S3_SCHEMES, open_store
+from paimon_magics.tables.stores import S3_SCHEMES, LocalStore, open_store
 
 __all__ = ["StoreReport", "probe_store", "store_facts"]
+
+_CONTENT = b"written to see whether it can be read"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
     """A store as it was found: its `kind`, what a person wants to know of it (`facts`, names and
     values without secrets), whether the warehouse is new (no folder or object is there yet), and
-    why it can't be written (`read_only`, "" where it can)."""
+    why it can't be written (`read_only`, "" where it can). A store that `is_tried` was written and
+    read; others are left to who asks them."""
 
     kind: str
     facts: tuple[tuple[str, str], ...] = ()
     is_new: bool = False
     read_only: str = ""
     is_remote: bool = True
+    is_tried: bool = True
 
     def __str__(self) -> str:
         facts = ", ".join(f"{name} {value}" for name, value in self.facts)
-        tried = "read and written" if not self.read_only else f"read only: {self.read_only}"
-        return f"{self.kind}{': ' if facts else ''}{facts} ({tried})"
+        return f"{self.kind}{': ' if facts else ''}{facts} ({self.tried})"
+
+    @property
+    def tried(self) -> str:
+        """What was found by trying, in words."""
+        if self.read_only:
+            return f"read only: {self.read_only}"
+        return "read and written" if self.is_tried else "not tried"
 
 
 def probe_store(options: Mapping[str, str]) -> StoreReport:
@@ -54,7 +64,8 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
     warehouse = options.get("warehouse", "")
     if options.get("metastore", "filesystem") == "rest":
         # It hands out what reaches its tables, each time anew.
-        return StoreReport("REST catalog", (("uri", masked("uri", options.get("uri", ""))),))
+        uri = masked("uri", options.get("uri", ""))
+        return StoreReport("REST catalog", (("uri", uri),), is_tried=False)
     if local_path(warehouse) is not None:
         return _local(Path(local_path(warehouse) or ""))
     scheme = urlsplit(warehouse).scheme
@@ -64,14 +75,21 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
 
 
 def _local(folder: Path) -> StoreReport:
-    """Nothing is tried out: `Catalog.open` has asked whether the folder may be written."""
-    is_there = folder.is_dir() and (
-        any(one.name.endswith(".db") for one in folder.iterdir()) or not any(folder.iterdir())
-    )
-    read_only = ""
-    if folder.is_dir() and not os.access(folder, os.W_OK):
-        read_only = f"no right to write in {folder}"
-    return StoreReport("local disk", is_new=not is_there, read_only=read_only, is_remote=False)
+    if not folder.is_dir():  # it comes with the first table
+        return StoreReport("local disk", is_new=True, is_remote=False, is_tried=False)
+    names = [one.name for one in folder.iterdir()]
+    is_new = bool(names) and not any(name.endswith(".db") for name in names)
+    path = f"{folder}/.paimon-magics-{uuid.uuid4().hex}"
+    store, read_only = LocalStore(), ""
+    try:
+        if not store.create(path, _CONTENT) or store.read(path) != _CONTENT:
+            read_only = "what is written there is not what is read"
+    except (PaimonMagicsError, OSError) as error:
+        read_only = error.message if isinstance(error, PaimonMagicsError) else str(error)
+    finally:
+        with contextlib.suppress(OSError):
+            store.delete([path])
+    return StoreReport("local disk", is_new=is_new, read_only=read_only, is_remote=False)
 
 
 def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
@@ -99,10 +117,9 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
 def _reads_back(store: ObjectStore, warehouse: str) -> bool:
     """Whether what is written there can be read: a server that takes everything may be no store."""
     path = f"{warehouse.rstrip('/')}/.paimon-magics-{uuid.uuid4().hex}"
-    content = path.encode()
     try:
-        store.write(path, content)
-        return store.read(path) == content
+        store.write(path, _CONTENT)
+        return store.read(path) == _CONTENT
     except PaimonMagicsError:
         return False
     finally:
