@@ -10,6 +10,8 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from paimon_magics.redaction import redacted
+
 __all__ = ["RecentError", "RecentErrors"]
 
 _KEPT = 50
@@ -45,7 +47,7 @@ class RecentErrors(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """For the logging module, which calls it under this handler's lock."""
-        message = record.getMessage()[:_CHARACTERS_MAX]
+        message = redacted(record.getMessage())[:_CHARACTERS_MAX]
         before = self._kept.pop(message, None)
         count = 1 if before is None else before.count + 1
         self._kept[message] = RecentError(message, count, int(record.created * 1000))

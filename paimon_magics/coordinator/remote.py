@@ -124,6 +124,11 @@ class RemoteCoordinator:
         about = self._call("GET", "/v1/coordinator")
         return str(member(about, "warehouse", str))
 
+    def store(self) -> Mapping[str, str]:
+        """How the coordinator reaches the warehouse, as far as it tells."""
+        found = self._call("GET", "/v1/coordinator").get("store", {})
+        return found if isinstance(found, dict) else {}
+
     def begin(
         self,
         table: TableName,

@@ -51,6 +51,8 @@ def print_place(session: Session) -> None:
         print(f"Store: {redacted(str(store))}")
     elif store.read_only:
         print(f"The warehouse is read only: {store.read_only}.")
+    for note in store.notes:
+        print(redacted(note))
     if store.is_new:
         print(f"New warehouse at {session.warehouse}: no table is there yet.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -61,12 +61,25 @@ def found_place(words: PlaceWords, settings: Settings) -> Place:
         warehouse = warehouse or remote.warehouse()
     opened, store = _opened(_catalog_options(warehouse, catalog))
     at.catalog = opened
-    return Place(opened, store, chosen, remote)
+    return Place(opened, _compared(store, chosen, remote.store()), chosen, remote)
 
 
 def committer_of(place: Place, settings: Settings) -> CoordinatorClient:
     """What commits there; a coordinator that has to be started begins in the background."""
     return place.remote or local_committer(place.coordinator, place.catalog, settings)
+
+
+def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> StoreReport:
+    """The store, with what differs in how a coordinator's administrator lets it be reached."""
+    differs = [
+        f"{name} {theirs[name]} (here {ours})"
+        for name, ours in store.facts
+        if theirs.get(name, ours) != ours
+    ]
+    if not differs:
+        return store
+    note = f"The coordinator at {address} reaches the store otherwise: {', '.join(differs)}."
+    return replace(store, notes=(note,))
 
 
 def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:

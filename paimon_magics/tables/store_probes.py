@@ -38,7 +38,7 @@ class StoreReport:
     """A store as it was found: its `kind`, what a person wants to know of it (`facts`, names and
     values without secrets), whether the warehouse is new (no folder or object is there yet), and
     why it can't be written (`read_only`, "" where it can). A store that `is_tried` was written and
-    read; others are left to who asks them."""
+    read; others are left to who asks them. `notes` are sentences about it."""
 
     kind: str
     facts: tuple[tuple[str, str], ...] = ()
@@ -46,6 +46,7 @@ class StoreReport:
     read_only: str = ""
     is_remote: bool = True
     is_tried: bool = True
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         facts = ", ".join(f"{name} {value}" for name, value in self.facts)

@@ -365,7 +365,10 @@ def test_a_cell_connects_as_configured_and_says_where(
     shell.run_cell("%paimon config database=default").raise_error()
     capsys.readouterr()
     shell.run_cell("%%paimon\nSHOW DATABASES").raise_error()
-    assert capsys.readouterr().out.startswith(f"Connected to {tmp_path / 'lake'}.\n")
+    lake = tmp_path / "lake"
+    assert capsys.readouterr().out.startswith(
+        f"Connected to {lake}.\nNew warehouse at {lake}: no table is there yet.\n"
+    )
     shell.run_cell("%%paimon\nSHOW DATABASES").raise_error()
     assert "Connected" not in capsys.readouterr().out
     session = active_session()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.errors import SetupError
+from paimon_magics.session.places import _compared
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.store_probes import probe_store
 from tests.backends.s3 import Between, Bucket, Reply, S3Server, s3_server
@@ -159,6 +160,16 @@ def test_the_region_may_stand_in_the_environment(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     opened = Catalog.open(changed(options, region=None))
     assert opened.options["s3.region"] == "eu-west-1"
+
+
+def test_what_a_coordinators_administrator_has_set_otherwise_is_told(
+    options: dict[str, str],
+) -> None:
+    report = probe_store(options)
+    theirs = dict(report.facts)
+    assert _compared(report, "http://c:1", theirs) == report
+    (note,) = _compared(report, "http://c:1", theirs | {"region": "eu-west-1"}).notes
+    assert "reaches the store otherwise: region eu-west-1 (here us-east-1)" in note
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from paimon_magics.coordinator.service import Coordinator
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
+from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog, Table
@@ -84,7 +85,7 @@ class NotLoadedError(Exception):
     where the store refuses."""
 
     def __init__(self, why: str, *, permanent: bool = False, refused: bool = False) -> None:
-        super().__init__(why)
+        super().__init__(redacted(why))
         self.permanent = permanent
         self.refused = refused
 
