@@ -199,6 +199,7 @@ class PaimonMagics(Magics):
             self.settings(),
         )
         if is_new:
+            self.configured_when_connected = self.warehouse, dict(self.catalog)
             print(f"Connected to {session.warehouse}.")
             print_place(session)
         return session
