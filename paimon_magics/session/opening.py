@@ -236,6 +236,9 @@ def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -
     was_there = spark is not None or is_started()
     with ThreadPoolExecutor(1, "paimon-magics-opening") as aside:
         ready = aside.submit(_ready, words, settings)
+        if not was_there and "://" in words.shown:
+            # Somewhere else, where more can be wrong: told before a JVM is started for it.
+            ready.result()
         found = adopt(spark) if spark is not None else start(settings)
         try:
             return ready.result()(found)
