@@ -84,7 +84,8 @@ def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> St
 
 def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:
     """The catalog, and its store, which is tried first: what it can't do is told best there."""
-    if urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES:
+    is_of_ours = options.get("metastore", "filesystem") in ("filesystem", "jdbc")
+    if is_of_ours and urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES:
         conceal_options(options)
         report = probe_store(with_region(options))
         return Catalog.open(options), report
