@@ -26,7 +26,7 @@ from paimon_magics.tables.snapshot_chain import latest_snapshot, load_snapshot
 from paimon_magics.tables.snapshot_publishers import publishes_itself
 from paimon_magics.tables.stored_tables import StoredTable
 
-__all__ = ["commit_prepared", "publication_of", "watch_latest"]
+__all__ = ["commit_prepared", "publication_of", "require_looked_at", "watch_latest"]
 
 Document = Mapping[str, Any]
 
@@ -51,12 +51,7 @@ def commit_prepared(
     """
     written = context.table(name)
     location = written.location
-    if context.watch is not None:
-        match context.watch.before_change(location):
-            case Halted(reason=reason):
-                raise RestError(409, reason, "TABLE", str(name))
-            case Unchecked(reason=reason):
-                raise RestError(503, reason)
+    require_looked_at(context, name, location)
     place: AbstractContextManager[Callable[[], None]] = contextlib.nullcontext(lambda: None)
     if snapshot.get("commitKind") not in _KEEPS_ROWS:
         place = context.commit_in_order(written, str(snapshot.get("commitUser")))
@@ -90,6 +85,20 @@ def commit_prepared(
         return published
 
 
+def require_looked_at(context: Context, name: TableName, location: str) -> None:
+    """Have a table looked at before something is published on it. Raises RestError 409 for one that
+    takes no commits, 503 where it can't be looked at."""
+    if context.watch is None:
+        return
+    match context.watch.before_change(location):
+        case Halted(reason=reason):
+            raise RestError(409, reason, "TABLE", str(name))
+        case Unchecked(reason=reason):
+            raise RestError(503, reason)
+        case _:
+            pass
+
+
 def publication_of(table: StoredTable, snapshot: Document) -> Publication:
     """What is to be remembered of a snapshot that was published outside transactions."""
     return Publication(
@@ -117,7 +126,9 @@ def watch_latest(watch: Watch, table: StoredTable) -> None:
     if latest is not None:
         before = load_snapshot(table, str(latest["id"] - 1)) or {}
         changes_index = latest.get("indexManifest") != before.get("indexManifest")
-        watch.note(replace(publication_of(table, latest), changes_index=changes_index))
+        publication = publication_of(table, latest)
+        rests_on = before.get("deltaManifestList")
+        watch.note(replace(publication, changes_index=changes_index, rests_on=rests_on))
 
 
 class _Ledger:
@@ -138,9 +149,17 @@ class _Ledger:
             for p in self._watch.published_by(own.location, own.commit_user)
         )
 
-    def begin(self, changes: str, *, changes_index: bool) -> None:
+    def begin(
+        self, changes: str, *, changes_index: bool, rests_on: str | None, manifests: Sequence[str]
+    ) -> None:
         """See `Ledger.begin`."""
-        self._publication = replace(self._publication, changes=changes, changes_index=changes_index)
+        self._publication = replace(
+            self._publication,
+            changes=changes,
+            changes_index=changes_index,
+            rests_on=rests_on,
+            manifests=tuple(manifests),
+        )
         match self._watch.note(self._publication):
             case Suspended(pause=pause):
                 raise PausedError(pause)

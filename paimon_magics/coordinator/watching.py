@@ -80,6 +80,7 @@ def publication_of(
         commit_identifier=request.transaction.commit_identifier,
         commit_kind=receipt.commit_kind or "",
         published_at_ms=now_ms,
+        rests_on=receipt.rests_on,
     )
 
 

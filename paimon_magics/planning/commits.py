@@ -6,7 +6,7 @@ then commit the messages of the files, or abort. Nothing here acts or knows a tr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_magics.statements.statement import TableName
 
@@ -87,7 +87,9 @@ class CommitReceipt:
 
     `total_rows` are the rows stored in the table's files, `delta_rows` those that this commit
     added less those that it removed. `manifest_list` names the list of the snapshot's changes; it
-    tells the snapshot from any other of the same id.
+    tells the snapshot from any other of the same id. `rests_on` is that of the snapshot on which it
+    was built, None for the first of a table and where that is not known; the same commit found
+    again is equal without it.
     """
 
     snapshot_id: int | None
@@ -95,3 +97,4 @@ class CommitReceipt:
     total_rows: int | None
     delta_rows: int
     manifest_list: str | None = None
+    rests_on: str | None = field(default=None, compare=False)

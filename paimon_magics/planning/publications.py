@@ -25,8 +25,10 @@ class Publication:
     any other of the same id. Of a commit through the REST catalog, `base_list` is its other list of
     manifests, `changelog_list` that of its changelog, `properties` are the snapshot's, `changes` is
     a digest of its files, and `changes_index` tells that it changed the table's index files, `rows`
-    by how many rows it made the table larger. Until `certain`, the snapshot may not have been
-    published after all.
+    by how many rows it made the table larger. `rests_on` is the `manifest_list` of the snapshot
+    that it was built on, as far as that is known, and `manifests` are those that its own changes
+    are in: both tell of a snapshot that has expired since. Until `certain`, the snapshot may not
+    have been published after all.
     """
 
     id: str
@@ -47,6 +49,8 @@ class Publication:
     kept_until_ms: int = 0
     rows: int | None = None
     base_list: str | None = None
+    rests_on: str | None = None
+    manifests: tuple[str, ...] = ()
 
 
 class Verdict(StrEnum):

@@ -16,6 +16,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pypaimon.manifest import avro_codec
@@ -192,6 +193,7 @@ class _Run:
         self._unclear: list[Prepared] = []
         self._failure: Exception | None = None
         self._searched_to = request.transaction.base_snapshot_id
+        self._rests_on: str | None = None
 
     def commit(self, check_before: Callable[[int], None]) -> CommitReceipt:
         try:
@@ -211,7 +213,9 @@ class _Run:
                 raise _unexpected(self._table, error) from error
             raise
         self._remove_unneeded(published)
-        return _NOTHING if published is None else receipt_of(published)
+        if published is None:
+            return _NOTHING
+        return replace(receipt_of(published), rests_on=self._rests_on)
 
     def _attempts(self, check_before: Callable[[int], None]) -> Any:
         """The snapshot that was published, None where there was nothing to commit."""
@@ -222,7 +226,7 @@ class _Run:
         while True:
             latest = latest_snapshot(self._table.paimon)
             if attempt:
-                found = _find(self._table, self._transaction, latest, self._searched_to)
+                found = self._found(latest)
                 if found is not None:
                     return found
             self._searched_to = 0 if latest is None else latest.id
@@ -234,12 +238,22 @@ class _Run:
                 self._sync(prepared)
                 check_before(prepared.snapshot.id)
                 if self._publish(prepared):
+                    self._rests_on = None if latest is None else latest.delta_manifest_list
                     return prepared.snapshot
             elapsed_ms = (time.monotonic() - started) * 1000
             if attempt >= retries_max or elapsed_ms > options.commit_timeout():
                 raise self._given_up(attempt + 1)
             _wait(options, attempt)
             attempt += 1
+
+    def _found(self, latest: Any) -> Any:
+        """The snapshot of an attempt without a clear answer, None where there is none."""
+        try:
+            return _find(self._table, self._transaction, latest, self._searched_to)
+        except UnknownOutcomeError:
+            if self._unclear:
+                raise
+            return None  # what has expired meanwhile was another's: all attempts were refused
 
     def _check(self, latest: Any, changes: Changes) -> bool:
         """Raises CommitConflictError; False when what was in the way has been taken back."""

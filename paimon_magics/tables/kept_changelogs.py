@@ -21,7 +21,7 @@ from paimon_magics.tables.kept_files import KeptFiles
 from paimon_magics.tables.latest_snapshots import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshot_publishers import write_hint
 
-__all__ = ["expire_changelogs", "keep_changelog", "kept_changelogs"]
+__all__ = ["expire_changelogs", "keep_changelog", "kept_as_changelog", "kept_changelogs"]
 
 
 def keep_changelog(table: Table, snapshot: Any) -> None:
@@ -40,6 +40,13 @@ def kept_changelogs(table: Table) -> list[Any]:
     ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
     found = (_read(table, changelog_id) for changelog_id in ids)
     return [changelog for changelog in found if changelog is not None]
+
+
+def kept_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> bool:
+    """Whether the snapshot whose own changes are in `manifest_list` has expired, and its changelog
+    is kept."""
+    changelog = _read(table, snapshot_id)
+    return changelog is not None and changelog.delta_manifest_list == manifest_list
 
 
 def expire_changelogs(

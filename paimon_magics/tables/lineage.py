@@ -8,7 +8,7 @@ something is wrong, or once for a snapshot that another writer put on top of our
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
 from paimon_magics.tables.catalog import Table
+from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
 
 __all__ = ["Changed", "Lineage"]
 
@@ -69,6 +70,19 @@ class Lineage:
             return True
         live = self._live(snapshot)
         return changed.added <= live and not changed.deleted & live
+
+    def holds(self, changed_in: int, manifests: Collection[str]) -> bool:
+        """Whether the first snapshot that there is after `changed_in` names all these manifests,
+        which that one's changes were in, among the state that it was built on. They may be in it
+        also where it does not: merged with others."""
+        manager = self.table.paimon.snapshot_manager()
+        earliest = earliest_snapshot_id(self.table.paimon, self.table.store)
+        if not manifests or earliest is None or earliest <= changed_in:
+            return False
+        snapshot = manager.get_snapshot_by_id(earliest)
+        return snapshot is not None and set(manifests) <= {
+            meta.file_name for meta in self._base(snapshot)
+        }
 
     def leads_to(self, changed: Changed, changed_in: int, last: int) -> bool | None:
         """Whether what was changed in the snapshot `changed_in`, as it was once, is in snapshot

@@ -64,8 +64,11 @@ class Ledger(Protocol):
         """Whether this very snapshot was published before, or (`changes`, a digest of its files)
         one that changed the same."""
 
-    def begin(self, changes: str, *, changes_index: bool) -> None:
-        """It is going to be published now; `changes_index` where index files are among it."""
+    def begin(
+        self, changes: str, *, changes_index: bool, rests_on: str | None, manifests: Sequence[str]
+    ) -> None:
+        """It is going to be published now, on the snapshot with the list of changes `rests_on`;
+        `manifests` are those of its own changes, `changes_index` where index files are among it."""
 
     def end(self, published: bool) -> None:
         """Whether it was, with certainty. Not called where that can't be told."""
@@ -125,8 +128,7 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
     for key in _OPTIONAL_NUMBERS:
         if snapshot.get(key) is not None:
             integer_of(snapshot, key, where)
-    if not text_of(snapshot, "commitUser", where):
-        raise MalformedDocumentError("snapshot.commitUser is empty.")
+    text_of(snapshot, "commitUser", where)  # "" is Paimon's own expiry of partitions
     optional_text(snapshot, "uuid", where)
     string_map(snapshot.get("properties"), "snapshot.properties")
     if text_of(snapshot, "commitKind", where) not in _KINDS:
@@ -205,7 +207,13 @@ def publish_prepared(
         fence.check()
     path = published_path(manager.get_snapshot_path(snapshot["id"]))
     if ledger is not None:
-        ledger.begin(digest, changes_index=before != after)
+        rests_on = None if latest is None else latest["deltaManifestList"]
+        ledger.begin(
+            digest,
+            changes_index=before != after,
+            rests_on=rests_on,
+            manifests=[m.file_name for m in _manifests(table, snapshot["deltaManifestList"])],
+        )
     try:
         created = publish(path, json.dumps(content, indent=2, ensure_ascii=False).encode())
     except PaimonMagicsError:  # certainly not created

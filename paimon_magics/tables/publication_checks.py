@@ -1,15 +1,16 @@
 """What became of snapshots that were published: still there, overwritten, and then what.
 
-Decides from the snapshots' files alone; nothing is written. A snapshot's name of its own changes
-(the delta manifest list) tells it from any other; that data files were compacted away since says
-nothing. What is found holds at the time of reading: whoever goes around the coordinator may rename
-over a snapshot a moment later, which the next look finds.
+Decides from the snapshots' files, and for those that have expired from what was noted when they
+were published; nothing is written. A snapshot's name of its own changes (the delta manifest list)
+tells it from any other; that data files were compacted away since says nothing. What is found holds
+at the time of reading: whoever goes around the coordinator may rename over a snapshot a moment
+later, which the next look finds.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.committing import receipt_of
+from paimon_magics.tables.kept_changelogs import kept_as_changelog
 from paimon_magics.tables.lineage import Changed, Lineage
 from paimon_magics.tables.provenance import made_by
 from paimon_magics.tables.republishing import REPUBLISHED, changed_by_request, obstacle
@@ -42,11 +44,12 @@ def examine(
     stored = {p.snapshot_id: manager.get_snapshot_by_id(p.snapshot_id) for p in ordered}
     intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
     lineage = Lineage(table)
+    expired = _expired(table, ordered, stored, intact, lineage)
     found = []
     for p in ordered:
         if p.snapshot_id in intact:
             found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
-        elif not p.certain or made_since(table, p.published_at_ms):
+        elif not p.certain or p.id in expired or made_since(table, p.published_at_ms):
             found.append(Finding(p.id, Verdict.SETTLED))
         else:
             found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
@@ -71,6 +74,35 @@ def republished_as(table: Table, p: Publication) -> Finding | None:
 
 def _is(p: Publication, snapshot: Any) -> bool:
     return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
+
+
+def _expired(
+    table: Table,
+    ordered: Sequence[Publication],
+    stored: Mapping[int, Any],
+    intact: Collection[int],
+    lineage: Lineage,
+) -> frozenset[str]:
+    """The ids of publications whose snapshots somebody has expired: not there any more, while later
+    ones rest on them.
+
+    Expiry takes away what a snapshot's changes could be read from, so they are told by what was
+    noted when it was published, or by its changelog, which is its own file under another name.
+    """
+    built_on = {(p.snapshot_id, p.rests_on): p for p in ordered if p.rests_on is not None}
+    found: set[str] = set()
+    for p in reversed(ordered):
+        if not p.certain or stored[p.snapshot_id] is not None:
+            continue
+        follower = built_on.get((p.snapshot_id + 1, p.manifest_list))
+        if (
+            (follower is not None and follower.snapshot_id in intact)
+            or (follower is not None and follower.id in found)
+            or kept_as_changelog(table, p.snapshot_id, p.manifest_list)
+            or lineage.holds(p.snapshot_id, p.manifests)
+        ):
+            found.add(p.id)
+    return frozenset(found)
 
 
 def made_since(table: Table, at_ms: int) -> bool:
@@ -173,9 +205,9 @@ def _overwritten(
 def _what(table: Table, p: Publication, by: Any) -> str:
     when = datetime.datetime.fromtimestamp(p.published_at_ms / 1000, tz=datetime.UTC)
     ours = f"Snapshot {p.snapshot_id} of `{table.name}` ({p.commit_kind}, {when:%Y-%m-%d %H:%M:%S} "
-    return f"{ours}UTC) was overwritten" + (
-        "" if by is None else f" by one of {made_by(by)} ({by.commit_kind})"
-    )
+    if by is None:
+        return f"{ours}UTC) has gone"
+    return f"{ours}UTC) was overwritten by one of {made_by(by)} ({by.commit_kind})"
 
 
 def _lost(p: Publication, account: str) -> Finding:

@@ -18,7 +18,12 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message_serializer import serialize_commit_message
 
-from paimon_magics.errors import CommitConflictError, SetupError, UnsupportedStatementError
+from paimon_magics.errors import (
+    CommitConflictError,
+    SetupError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.commits import (
     Append,
     Change,
@@ -299,6 +304,36 @@ def test_an_attempt_that_was_too_late_is_prepared_again_with_what_it_had(table: 
     own = {name for name in stored(table) if "-mine-" in name}
     assert sorted(late[0] & own) == ["manifest-list-mine-1", "manifest-mine-0"]
     assert len(own) == 3, "what it adds, the list of that, and the list of what was there"
+
+
+@pytest.mark.parametrize("is_clear", [True, False])
+def test_what_expired_between_attempts_is_asked_for_only_where_it_matters(
+    table: Table, is_clear: bool
+) -> None:
+    """An engine that commits often may keep a single snapshot."""
+
+    def publish(path: str, content: bytes) -> bool:
+        nonlocal tried
+        if tried:
+            return publish_local_file(path, content)
+        tried = True
+        for number in (50, 51):
+            ours(table, Append(), written(table, rows_of(table, number)), f"{number}")
+        snapshots = sorted(Path(path).parent.glob("snapshot-*"), key=lambda p: int(p.name[9:]))
+        for snapshot in snapshots[:-1]:
+            snapshot.unlink()
+        if not is_clear:
+            raise OSError("no answer")
+        return False
+
+    tried = False
+    asked = request(table, Append(), written(table, rows_of(table, 60)))
+    if is_clear:
+        commit(table, asked, publish, is_first_run=True)
+        assert {50, 51, 60} <= set(keys(table))
+    else:
+        with pytest.raises(UnknownOutcomeError):
+            commit(table, asked, publish, is_first_run=True)
 
 
 def test_an_attempt_without_a_clear_answer_is_looked_for_before_the_next(table: Table) -> None:
