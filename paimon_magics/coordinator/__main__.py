@@ -125,6 +125,7 @@ def _serve(options: argparse.Namespace) -> int:
         watch=coordinator.watching,
         fence=None if ownership is None else ownership.fence,
         order=group,
+        properties=store,
     )
     if group is not None:
         elsewhere = options.store or options.log == "warehouse"

@@ -118,6 +118,7 @@ _TABLE = "/v1/paimon/databases/{database}/tables/{table}"
 _DATABASE = "/v1/paimon/databases/{database}"
 
 _READ = (
+    "GET /v1/databases/{database}",
     "GET /",
     "GET /health/ready",
     "GET /metrics",
@@ -164,6 +165,7 @@ _READ = (
     *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
 )
 _WRITE = (
+    "POST /v1/databases",
     "POST /v1/inserts/{database}/{table}",
     "POST /v1/inserts/{database}/{table}/flush",
     "POST /v1/inserts/{database}/{table}/changes",

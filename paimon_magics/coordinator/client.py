@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from paimon_magics.coordinator.administering import Administration
@@ -59,6 +59,20 @@ class CoordinatorClient(Protocol):
         Raises UnknownNameError and InvalidTableError for what can't be, with nothing changed, and
         UnknownOutcomeError when it could not be determined whether it was done.
         """
+
+    def create_database(
+        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
+    ) -> bool:
+        """Create a database with properties in a warehouse that can't keep them; False when it
+        exists and may.
+
+        Raises UnsupportedStatementError where nobody keeps them, InvalidTableError for a location
+        of its own, StatementError for a name that is taken.
+        """
+
+    def database_properties(self, name: str) -> dict[str, str]:
+        """The properties of a database in such a warehouse. Raises SetupError where nobody who
+        keeps them answers."""
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot from expiring while it is read, until `release`; False when it has

@@ -12,13 +12,18 @@ transaction stay behind, unreferenced; if it dies after, the commit happened.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.administering import Administration
 from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.coordinator.rest_context import Context, Turns
 from paimon_magics.coordinator.versions import change_versions
-from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownOutcomeError
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -94,6 +99,25 @@ class InProcessCommitter:
         """See `CoordinatorClient.change_versions`."""
         with self._turn:
             return change_versions(self._context, table, change)
+
+    def create_database(
+        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
+    ) -> bool:
+        """See `CoordinatorClient.create_database`: there is nobody to keep properties."""
+        raise UnsupportedStatementError(
+            f"Nobody keeps properties of the database `{name}` for a session that commits in its "
+            f"own process: {', '.join(sorted(properties))}.",
+            hint="Leave COMMENT and DBPROPERTIES out, or connect with coordinator='embedded' or "
+            "the address of a coordinator, which keeps them.",
+        )
+
+    def database_properties(self, name: str) -> dict[str, str]:
+        """See `CoordinatorClient.database_properties`: raises SetupError."""
+        raise SetupError(
+            f"A coordinator keeps the properties of the database `{name}`, and this session "
+            "commits in its own process.",
+            hint="Connect with coordinator='embedded' or the address of a coordinator.",
+        )
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """See `CoordinatorClient.lease`: sessions without a coordinator expire nothing."""

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -186,6 +187,20 @@ class RemoteCoordinator:
         again = {**document, "repeated": True}
         answer = self._call("POST", "/v1/tables/versions", document, again=again)
         return version_receipt_of(member(answer, "receipt", dict))
+
+    def create_database(
+        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
+    ) -> bool:
+        """See `CoordinatorClient.create_database`."""
+        document = {"name": name, "properties": dict(properties), "if_not_exists": if_not_exists}
+        again = {**document, "if_not_exists": True}
+        answer = self._call("POST", "/v1/databases", document, again=again)
+        return bool(member(answer, "created", bool))
+
+    def database_properties(self, name: str) -> dict[str, str]:
+        """See `CoordinatorClient.database_properties`."""
+        _, answer = self._once("GET", f"/v1/databases/{quote(name, safe='')}")
+        return dict(member(answer, "properties", dict))
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
         """See `CoordinatorClient.lease`."""

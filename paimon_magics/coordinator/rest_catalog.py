@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -16,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from paimon_magics.coordinator.database_routes import database_routes
+from paimon_magics.coordinator.databases import PropertyStore
 from paimon_magics.coordinator.rest_context import (
     Call,
     Context,
@@ -63,6 +66,7 @@ from paimon_magics.tables.rest_documents import (
     string_map,
     table_document,
     text_of,
+    texts_of,
 )
 from paimon_magics.tables.snapshot_publishers import Publish
 
@@ -81,6 +85,7 @@ def rest_catalog_routes(
     watch: Watch | None = None,
     fence: Callable[[], Fence] | None = None,
     order: Order | None = None,
+    properties: PropertyStore | None = None,
 ) -> list[Route]:
     """The routes that serve `catalog`, all of them below `/v1`.
 
@@ -89,10 +94,12 @@ def rest_catalog_routes(
     of one table apart (by default among these routes alone; it spares retries, nothing depends on
     it but rolling back, dropping and renaming). `fence` is asked before and after each request that
     changes something. `watch` is told of what is published and taken away, and remembers it.
-    `order` gives it its place among small inserts. Who may use a route is decided before it
+    `order` gives it its place among small inserts. `properties` keeps those of databases where the
+    catalog can't. Who may use a route is decided before it
     (`guard`).
     """
-    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch, order=order)
+    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch)
+    context = replace(context, order=order, properties=properties)
     root = f"/v1/{prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 
@@ -106,6 +113,7 @@ def rest_catalog_routes(
         *(endpoint(context, m, table + path, handler) for m, path, handler in VERSION_ENDPOINTS),
         _everything_else(context, f"{root}/{{rest:path}}"),
         version_route(context),
+        *database_routes(context),
     ]
 
 
@@ -143,14 +151,13 @@ def _list_databases(context: Context, call: Call) -> Any:
 def _create_database(context: Context, call: Call) -> Any:
     name = safe_name(text_of(call.body, "name", "The body"), "database")
     options = string_map(call.body.get("options"), "options")
-    if context.catalog.database_exists(name):
+    if not context.databases.create(name, options):
         raise already_exists("DATABASE", name)
-    context.catalog.create_database(name, properties=options)
 
 
 def _get_database(context: Context, call: Call) -> Any:
     name = _database(context, call)
-    options = context.catalog.database_properties(name)
+    options = context.databases.properties(name)
     location = options.pop("location", "")
     location = local_path(location) or location
     return {
@@ -158,7 +165,7 @@ def _get_database(context: Context, call: Call) -> Any:
         "name": name,
         "location": location,
         "options": options,
-        "owner": "",
+        "owner": options.get("owner", ""),
         "createdAt": 0,
         "createdBy": "",
         "updatedAt": 0,
@@ -169,9 +176,8 @@ def _get_database(context: Context, call: Call) -> Any:
 def _alter_database(context: Context, call: Call) -> Any:
     name = _database(context, call)
     removals = sequence_of(call.body.get("removals"), "removals", optional=True)
-    if removals or string_map(call.body.get("updates"), "updates"):
-        raise not_offered(f"changing the properties of the database `{name}`")
-    return {"removed": [], "updated": [], "missing": []}
+    updates = string_map(call.body.get("updates"), "updates")
+    return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
 
 
 def _drop_database(context: Context, call: Call) -> Any:
@@ -179,7 +185,7 @@ def _drop_database(context: Context, call: Call) -> Any:
     name = _database(context, call)
     for table in context.catalog.list_tables(name):
         _drop(context, TableName(table, name))
-    context.catalog.drop_database(name, if_exists=True)
+    context.databases.drop(name)
 
 
 def _database(context: Context, call: Call) -> str:

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.core import Answer, Pause
+from paimon_magics.coordinator.databases import Databases, PropertyStore
 from paimon_magics.coordinator.guard import principal_of
 from paimon_magics.coordinator.rest_errors import error_response, not_found
 from paimon_magics.coordinator.rest_requests import path_names, read_body
@@ -131,7 +132,8 @@ class Context:
     """The catalog that is served, by what its snapshots are published, and who is told of it.
 
     `fence` gives the right to change the catalog, as it is at that moment; without it nothing but
-    compare-and-swap stands between this and others. `order` is that of small inserts.
+    compare-and-swap stands between this and others. `order` is that of small inserts. `properties`
+    keeps those of databases where the catalog can't.
     """
 
     catalog: Catalog
@@ -143,6 +145,12 @@ class Context:
     recent: RecentCommits = field(default_factory=RecentCommits)
     indexes: HashIndexes = field(default_factory=HashIndexes)
     order: Order | None = None
+    properties: PropertyStore | None = None
+
+    @property
+    def databases(self) -> Databases:
+        """The catalog's databases, with their properties."""
+        return Databases(self.catalog, self.properties)
 
     def table(self, name: TableName) -> StoredTable:
         """The table as it is now; 404 TABLE where it, its branch or its database is not there."""

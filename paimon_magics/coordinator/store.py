@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +53,7 @@ _TABLES = (
     "begun_at_ms {integer} NOT NULL, body TEXT NOT NULL, PRIMARY KEY (id, snapshot_id)){table_end}",
     "CREATE TABLE IF NOT EXISTS stopped ("
     "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS databases (id TEXT PRIMARY KEY, body TEXT NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
     "{table_end}",
 )
@@ -298,6 +299,23 @@ class Store:
         if pause is not None:
             self._write("INSERT INTO pause VALUES (?, ?)", pause.by, pause.since_ms)
 
+    def database_properties(self, id: str) -> dict[str, str]:
+        """The properties of a database, nothing for an unknown one. See `Databases`."""
+        rows = self._read("SELECT body FROM databases WHERE id = ?", id)
+        properties: dict[str, str] = json.loads(rows[0][0]) if rows else {}
+        return properties
+
+    def save_database_properties(self, id: str, properties: Mapping[str, str]) -> None:
+        """Store the properties of a database; none at all forgets it."""
+        if properties:
+            self._write(
+                "INSERT INTO databases (id, body) VALUES (?, ?) "
+                "ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+                *(id, json.dumps(dict(properties))),
+            )
+        else:
+            self._write("DELETE FROM databases WHERE id = ?", id)
+
     def recent_publications(self, count: int) -> list[Publication]:
         """What was published last, within and outside transactions, the newest first."""
         found = [
@@ -363,6 +381,10 @@ def _held(text: str) -> Held:
 def _publication(text: str) -> Publication:
     body: dict[str, Any] = json.loads(text)
     name, properties = body.pop("table"), body.pop("properties")
+    manifests = body.pop("manifests", ())  # which older versions did not store
     return Publication(
-        table=TableName(**name), properties=tuple((k, v) for k, v in properties), **body
+        table=TableName(**name),
+        properties=tuple((k, v) for k, v in properties),
+        manifests=tuple(manifests),
+        **body,
     )

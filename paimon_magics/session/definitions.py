@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     PaimonMagicsError,
+    SetupError,
     StatementError,
     UnknownNameError,
     UnsupportedStatementError,
@@ -52,6 +53,7 @@ from paimon_magics.statements.statement import (
 from paimon_magics.tables import descriptions
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.catalog_tables import SYSTEM_DATABASE, catalog_table_names
+from paimon_magics.tables.database_marks import database_mark
 from paimon_magics.tables.partitions import list_partitions, partition_name, partition_value_text
 from paimon_magics.tables.system_tables import is_metadata, metadata_table
 from paimon_magics.tables.types import from_arrow_type
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_definition"]
 
+_SHOWN = ("comment", "location", "owner")
 _Spec = tuple[tuple[str, str | None], ...]
 
 
@@ -247,9 +250,13 @@ def _create_database(connection: Connection, statement: CreateDatabase) -> Outco
     if statement.location is not None:
         properties["location"] = statement.location
     existed = connection.catalog.database_exists(statement.name)
-    connection.catalog.create_database(
-        statement.name, if_not_exists=statement.if_not_exists, properties=properties
-    )
+    may_exist = statement.if_not_exists
+    if properties and not existed and connection.catalog.metastore == "filesystem":
+        connection.committer.create_database(statement.name, properties, if_not_exists=may_exist)
+    else:
+        connection.catalog.create_database(
+            statement.name, if_not_exists=may_exist, properties=properties
+        )
     word = "exists already" if existed else "created"
     return _told(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
 
@@ -396,11 +403,10 @@ def _describe_database(connection: Connection, statement: DescribeDatabase) -> O
             f"There is no database `{statement.name}`.",
             hint=nearest(statement.name, connection.catalog.list_databases(), what="databases"),
         )
-    properties = connection.catalog.database_properties(statement.name)
     rows = {
         "Catalog Name": connection.settings.catalog_name,
         "Namespace Name": statement.name,
-        **{key.capitalize(): value for key, value in sorted(properties.items())},
+        **_property_rows(connection, statement),
     }
     return _listing(
         connection,
@@ -408,6 +414,26 @@ def _describe_database(connection: Connection, statement: DescribeDatabase) -> O
         "DESCRIBE DATABASE",
         {"info_name": list(rows), "info_value": list(rows.values())},
     )
+
+
+def _property_rows(connection: Connection, statement: DescribeDatabase) -> dict[str, str]:
+    """What a database has of properties, as Spark shows them: some by their names, the others
+    together and only with EXTENDED."""
+    catalog, name = connection.catalog, statement.name
+    properties = catalog.database_properties(name)
+    unknown = None
+    if catalog.metastore == "filesystem" and database_mark(catalog, name) is not None:
+        try:
+            properties = connection.committer.database_properties(name)
+        except SetupError as error:
+            unknown = f"not known: {error.message}"
+    rows = {key.capitalize(): properties[key] for key in _SHOWN if properties.get(key)}
+    others = [(key, properties[key]) for key in sorted(properties) if key not in _SHOWN]
+    if unknown is not None:
+        rows["Properties"] = unknown
+    elif others and statement.extended:
+        rows["Properties"] = f"({', '.join(f'({key},{value})' for key, value in others)})"
+    return rows
 
 
 def _listing(

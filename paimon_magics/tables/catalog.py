@@ -9,7 +9,7 @@ Nothing here caches: a table that is loaded is the newest schema at that moment.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlparse
 
 from pypaimon.catalog import catalog_exception as missing
 from pypaimon.catalog.catalog_factory import CatalogFactory
+from pypaimon.catalog.rest.property_change import PropertyChange
 from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema import Schema
 from pypaimon.schema.schema_manager import SchemaManager
@@ -208,6 +209,23 @@ class Catalog:
             )
         self._call(lambda: self.paimon.create_database(database, True, dict(properties or {})))
 
+    def alter_database(
+        self, database: str, removals: Collection[str], updates: Mapping[str, str]
+    ) -> None:
+        """Changes a database's properties, in a catalog that keeps them (jdbc, rest)."""
+        changes = [PropertyChange.remove_property(key) for key in removals]
+        changes += [PropertyChange.set_property(key, value) for key, value in updates.items()]
+        self._call(lambda: self.paimon.alter_database(database, changes))
+
+    def database_folder(self, database: str) -> str:
+        """Where a database lies, in a catalog that is not a REST server's."""
+        return str(self.paimon.get_database_path(database))
+
+    def make_database_folder(self, database: str) -> None:
+        """Makes the folder of a database, which `default` may not have yet."""
+        if not self._is_stored(database):
+            self._call(lambda: self.paimon.create_database(database, True))
+
     def drop_database(
         self, database: str, *, if_exists: bool = False, cascade: bool = False
     ) -> None:
@@ -309,13 +327,7 @@ class Catalog:
             )
         if not self._is_stored(database):
             self._call(lambda: self.paimon.create_database(database, True))
-        schema = Schema(
-            fields=[field_from_column(column) for column in definition.columns],
-            partition_keys=list(definition.partition_keys),
-            primary_keys=list(definition.primary_keys),
-            options=dict(definition.options),
-            comment=definition.comment,
-        )
+        schema = _new_schema(definition)
         if self.metastore == "filesystem":
             manager = self._schema_manager(database, name.table)
             if self._publish_schema(name, manager, TableSchema.from_schema(0, schema)):
@@ -326,6 +338,17 @@ class Catalog:
         except missing.TableAlreadyExistException:
             return self._exists_already(name, if_not_exists)
         return True
+
+    def replace_table(self, name: TableName, definition: TableDefinition) -> None:
+        """Gives a table another definition as its next schema, whatever was before, in a catalog in
+        a file system. Who calls has removed its rows."""
+        manager = self._schema_manager(_database(name), name.table)
+        for _ in range(_ALTER_ATTEMPTS):
+            latest = self.load(name).paimon.table_schema.id
+            schema = TableSchema.from_schema(latest + 1, _new_schema(definition))
+            if self._publish_schema(name, manager, schema):
+                return
+        raise self._changed_meanwhile(name)
 
     def drop_table(self, name: TableName, *, if_exists: bool = False) -> bool:
         """Drops a table with all its branches and files; false when there was none."""
@@ -408,10 +431,7 @@ class Catalog:
                 if self.metastore == "jdbc":
                     self._sync_jdbc_properties(name, schema)
                 return self.load(name)
-        raise CommitConflictError(
-            f"`{_shown(name)}` was changed by others {_ALTER_ATTEMPTS} times meanwhile.",
-            hint="Run the statement again.",
-        )
+        raise self._changed_meanwhile(name)
 
     # ---- files ----
 
@@ -425,6 +445,12 @@ class Catalog:
         return self.stores.publish(path, content)
 
     # ---- helpers ----
+
+    def _changed_meanwhile(self, name: TableName) -> CommitConflictError:
+        return CommitConflictError(
+            f"`{_shown(name)}` was changed by others {_ALTER_ATTEMPTS} times meanwhile.",
+            hint="Run the statement again.",
+        )
 
     def _publish_schema(self, name: TableName, manager: SchemaManager, schema: TableSchema) -> bool:
         try:
@@ -538,6 +564,16 @@ class Catalog:
                 f"{_first_line(error)}",
                 hint="Check that it can be reached, and run the statement again.",
             ) from error
+
+
+def _new_schema(definition: TableDefinition) -> Schema:
+    return Schema(
+        fields=[field_from_column(column) for column in definition.columns],
+        partition_keys=list(definition.partition_keys),
+        primary_keys=list(definition.primary_keys),
+        options=dict(definition.options),
+        comment=definition.comment,
+    )
 
 
 def _has_snapshots(table: Table) -> bool:

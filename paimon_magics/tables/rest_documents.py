@@ -41,6 +41,7 @@ __all__ = [
     "string_map",
     "table_document",
     "text_of",
+    "texts_of",
 ]
 
 
@@ -88,6 +89,15 @@ def integer_of(document: Mapping[str, Any], key: str, where: str) -> int:
     return value
 
 
+def texts_of(value: Any, where: str, *, optional: bool = False) -> list[str]:
+    """`value` as an array of strings; where it is `optional`, null counts as an empty one."""
+    found = sequence_of(value, where, optional=optional)
+    for item in found:
+        if not isinstance(item, str):
+            raise MalformedDocumentError(f"{where} must hold strings, not {_kind(item)}.")
+    return found
+
+
 def string_map(value: Any, where: str) -> dict[str, str]:
     """An object whose values are strings; null counts as an empty one."""
     if value is None:
@@ -104,7 +114,7 @@ def definition_from_document(document: Any) -> TableDefinition:
     """
     schema = mapping_of(document, "schema")
     options = string_map(schema.get("options"), "schema.options")
-    primary_keys = _texts(schema.get("primaryKeys"), "schema.primaryKeys", optional=True)
+    primary_keys = texts_of(schema.get("primaryKeys"), "schema.primaryKeys", optional=True)
     next_id = 0
     columns = []
     for position, item in enumerate(sequence_of(schema.get("fields"), "schema.fields")):
@@ -127,7 +137,7 @@ def definition_from_document(document: Any) -> TableDefinition:
     return TableDefinition(
         columns=tuple(columns),
         partition_keys=tuple(
-            _texts(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
+            texts_of(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
         ),
         primary_keys=tuple(primary_keys),
         options=tuple((k, v) for k, v in options.items() if k == "path" or k not in REST_ADDS),
@@ -184,7 +194,9 @@ def _changes(
             comment = optional_text(change, "newComment", where)
             return [SetColumnComment(_path(change, where), comment or "")]
         case "updateColumnDefaultValue":
-            default = optional_text(change, "newDefaultValue", where)
+            # "" is Spark's DROP DEFAULT. Paimon's own catalogs keep it as the default of a text,
+            # and refuse it for other types.
+            default = optional_text(change, "newDefaultValue", where) or None
             return [SetColumnDefault(_path(change, where), default)]
         case "updateColumnPosition":
             name, first, after = _move(change.get("move"), f"{where}.move", definition)
@@ -235,7 +247,7 @@ def _move(document: Any, where: str, definition: TableDefinition) -> tuple[str, 
 
 
 def _path(change: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    path = _texts(change.get("fieldNames"), f"{where}.fieldNames")
+    path = texts_of(change.get("fieldNames"), f"{where}.fieldNames")
     if not path:
         raise MalformedDocumentError(f"{where}.fieldNames must name a column.")
     return tuple(path)
@@ -250,14 +262,6 @@ def _type(document: Any, where: str) -> DataType:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedDocumentError(f"{where} is no type of Paimon's: {error!r}") from error
-
-
-def _texts(value: Any, where: str, *, optional: bool = False) -> list[str]:
-    found = sequence_of(value, where, optional=optional)
-    for item in found:
-        if not isinstance(item, str):
-            raise MalformedDocumentError(f"{where} must hold strings, not {_kind(item)}.")
-    return found
 
 
 def _kind(value: Any) -> str:

@@ -16,6 +16,7 @@ from paimon_magics.coordinator.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.guard import Guard, guarded
 from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
 from paimon_magics.coordinator.service import Coordinator
+from paimon_magics.coordinator.store import Store
 from paimon_magics.tables.catalog import Catalog
 from paimon_magics.tables.publishing import publish_local_file
 from paimon_magics.tables.snapshot_publishers import Publish
@@ -40,16 +41,19 @@ def served(
     publish: Publish = publish_local_file,
     authoriser: Authoriser | None = None,
     coordinator: Coordinator | None = None,
+    store: Store | None = None,
 ) -> Iterator[str]:
     """The URL of a server for the catalog of these options, until the end of the block.
 
-    `coordinator` is one of the same warehouse, whose turns are taken and who is told.
+    `coordinator` is one of the same warehouse, whose turns are taken and who is told, and `store`
+    keeps the properties of databases.
     """
     routes = rest_catalog_routes(
         Catalog.open(options),
         publish,
         turn=None if coordinator is None else coordinator.turns,
         watch=None if coordinator is None else coordinator.watching,
+        properties=store,
     )
     guard = Guard(
         Starlette(routes=guarded(routes)),

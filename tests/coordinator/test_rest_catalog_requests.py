@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from paimon_magics.coordinator.store import open_store
 from tests.coordinator.rest_server import TOKEN, served
 
 FIELDS = [{"id": 0, "name": "k", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "v", "type": "INT"}]
@@ -246,7 +247,6 @@ def test_what_is_there_already_is_named(http: httpx.Client) -> None:
         ("POST", "/databases/shop/functions", "functions"),
         ("GET", "/permissions", "permissions"),
         ("POST", f"{TABLE}/rollback-schema", "schema"),
-        ("POST", f"{TABLE}/replace", "replacing"),
         ("GET", f"{TABLE}/token", "tokens"),
         ("POST", f"{TABLE}/auth", "filters"),
         ("POST", f"{TABLE}/partitions", "partitions"),
@@ -276,6 +276,43 @@ def test_changes_and_properties_that_cannot_be_kept_are_not_offered(http: httpx.
     assert error(http.post("/databases", json={"name": "x", "options": {"a": "b"}}))[0] == 501
     assert error(http.post("/databases/shop", json={"updates": {"a": "b"}}))[0] == 501
     assert error(create(http, "far", options={"path": "/elsewhere"}))[0] == 501
+
+
+def test_properties_of_databases_are_kept_and_changed(warehouse: Path, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "state")
+    with (
+        served({"warehouse": str(warehouse)}, store=store) as url,
+        httpx.Client(
+            base_url=f"{url}/v1/paimon", headers={"Authorization": f"Bearer {TOKEN}"}
+        ) as http,
+    ):
+
+        def options(name: str) -> dict[str, str]:
+            document: dict[str, Any] = http.get(f"/databases/{name}").json()
+            assert document["location"] == str(warehouse / f"{name}.db")
+            assert document["owner"] == document["options"].get("owner", "")
+            found: dict[str, str] = document["options"]
+            return found
+
+        given = {"owner": "spark", "comment": "tills", "location": f"file:{warehouse}/a.db"}
+        assert http.post("/databases", json={"name": "a", "options": given}).is_success
+        assert options("a") == {"owner": "spark", "comment": "tills"}
+        change = {"updates": {"k": "v", "owner": "ada"}, "removals": ["comment", "nope"]}
+        assert http.post("/databases/a", json=change).json() == {
+            "removed": ["comment"], "updated": ["k", "owner"], "missing": ["nope"],
+        }  # fmt: skip
+        assert options("a") == {"owner": "ada", "k": "v"}
+        assert http.post("/databases/default", json={"updates": {"k": "v"}}).is_success
+        assert options("default") == {"k": "v"}
+        far = {"name": "far", "options": {"location": "/elsewhere"}}
+        assert error(http.post("/databases", json=far))[0] == 400
+        assert error(http.post("/databases/a", json={"updates": far["options"]}))[0] == 400
+        assert error(http.post("/databases/far", json={"updates": {}}))[:2] == (404, "DATABASE")
+        assert error(http.post("/databases/a", json={"removals": [1]}))[0] == 400
+        assert http.delete("/databases/a").is_success
+        assert http.post("/databases", json={"name": "a", "options": {}}).is_success
+        assert options("a") == {}
+    store.close()
 
 
 def test_views_and_functions_are_empty_lists(http: httpx.Client) -> None:

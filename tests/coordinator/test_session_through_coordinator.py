@@ -18,7 +18,13 @@ import paimon_magics
 from paimon_magics.coordinator.core import WAITER_MS
 from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.coordinator.state_folder import StateFolder
-from paimon_magics.errors import InvalidValueError, SetupError, StatementError
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    SetupError,
+    StatementError,
+    UnsupportedStatementError,
+)
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
 from tests.session.held_writes import write_while
@@ -119,6 +125,35 @@ def test_who_is_interrupted_while_waiting_leaves_the_line(
     started = time.monotonic()
     last.abort(last.begin(name))
     assert time.monotonic() - started < WAITER_MS / 1000, "it waited for nobody"
+
+
+def shown(session: paimon_magics.Session, statement: str) -> dict[str, str]:
+    rows = session.run(statement).to_arrow().to_pylist()
+    return {row["info_name"]: row["info_value"] for row in rows}
+
+
+def test_the_coordinator_keeps_properties_of_databases(
+    session: paimon_magics.Session, process: Process, spark: SparkSession
+) -> None:
+    create = "CREATE DATABASE d COMMENT 'tills' WITH DBPROPERTIES ('b' = '2', 'a' = '1')"
+    session.run(create)
+    own = {"Catalog Name": "paimon", "Namespace Name": "d", "Comment": "tills"}
+    location = {"Location": str(process.warehouse / "d.db")}
+    assert shown(session, "DESCRIBE DATABASE d") == own | location
+    properties = {"Properties": "((a,1), (b,2))"}
+    assert shown(session, "DESCRIBE DATABASE EXTENDED d") == own | location | properties
+    with pytest.raises(StatementError, match="exists already"):
+        session.run(create)
+    session.run(create.replace("DATABASE", "DATABASE IF NOT EXISTS"))
+    with pytest.raises(InvalidTableError, match="can't have the location /far"):
+        session.run("CREATE DATABASE far LOCATION '/far'")
+    with paimon_magics.connect(process.warehouse, coordinator="in-process", spark=spark) as alone:
+        found = shown(alone, "DESCRIBE DATABASE d")
+        assert found["Properties"].startswith("not known: A coordinator keeps")
+        with pytest.raises(UnsupportedStatementError, match="Nobody keeps properties of the"):
+            alone.run(create.replace("DATABASE d", "DATABASE e"))
+    session.run("DROP DATABASE d; CREATE DATABASE d")  # the session's own doing
+    assert "Comment" not in shown(session, "DESCRIBE DATABASE EXTENDED d")
 
 
 def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process: Process) -> None:

@@ -53,6 +53,21 @@ def test_what_was_stored_is_there_when_it_is_opened_again(
     again.close()
 
 
+def test_properties_of_databases_outlive_the_coordinator(
+    store: Store, state: Path, store_address: str | None
+) -> None:
+    store.save_database_properties("x", {"comment": "of the tills", "ä": "ö"})
+    store.save_database_properties("y", {"a": "1"})
+    store.save_database_properties("y", {"a": "2"})
+    store.close()
+    again = open_store(state, store_address)
+    assert again.database_properties("x") == {"comment": "of the tills", "ä": "ö"}
+    assert again.database_properties("y") == {"a": "2"}
+    again.save_database_properties("y", {})
+    assert again.database_properties("y") == again.database_properties("nobody") == {}
+    again.close()
+
+
 def test_a_pause_outlives_the_coordinator(
     store: Store, state: Path, store_address: str | None
 ) -> None:
