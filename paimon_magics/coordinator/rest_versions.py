@@ -12,6 +12,7 @@ from paimon_magics.coordinator.rest_errors import (
     not_found,
     not_offered,
 )
+from paimon_magics.coordinator.rest_replacing import replace_table
 from paimon_magics.coordinator.rest_requests import like_filter, page, safe_name, table_name
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
@@ -318,7 +319,7 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("POST", "/commit", _commit),
     ("POST", "/rollback", _roll_back),
     ("POST", "/rollback-schema", _refuse("rolling a schema back")),
-    ("POST", "/replace", _refuse("replacing tables")),
+    ("POST", "/replace", replace_table),
     ("GET", "/token", _refuse("tokens for data files")),
     ("POST", "/auth", _refuse("row filters and column masks")),
     ("GET", "/partitions", _list_partitions),

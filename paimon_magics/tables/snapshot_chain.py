@@ -104,9 +104,9 @@ def roll_back(
 ) -> int:
     """Make an earlier snapshot, or the one of a tag, the latest again; return its id.
 
-    Later snapshots and tags of them are removed, newest first, so that the chain has no hole if
-    this is cut short; their data files stay. A snapshot that has expired can come back from a tag.
-    Raises UnknownNameError where neither is there.
+    Later snapshots, changelogs that outlived theirs, and tags of them are removed, newest first, so
+    that the chain has no hole if this is cut short; their data files stay. A snapshot that has
+    expired can come back from a tag. Raises UnknownNameError where neither is there.
     """
     _refuse_remote(table, "rolled back")
     tags = {name: _read_tag(table, name) for name in list_tags(table)}
@@ -131,12 +131,25 @@ def roll_back(
     for newer in reversed(snapshot_ids(table)):
         if newer > kept:
             table.paimon.file_io.delete(manager.get_snapshot_path(newer))
+    _remove_changelogs_above(table, kept)
     for name, document in tags.items():
         if document is not None and document["id"] > kept:
             delete_tag(table, name)
     if expired:
         write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
     return kept
+
+
+def _remove_changelogs_above(table: StoredTable, kept: int) -> None:
+    """Remove the changelogs of expired snapshots above an id, the hint before them, as Paimon's
+    `RollbackHelper` does."""
+    folder = f"{str(table.paimon.snapshot_manager().snapshot_dir).rpartition('/')[0]}/changelog"
+    names = table.store.names(folder, "changelog-")
+    ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
+    newer = [changelog_id for changelog_id in ids if changelog_id > kept]
+    if newer:
+        write_hint(table.store, f"{folder}/LATEST", kept if ids[0] <= kept else -1)
+        table.store.delete(f"{folder}/changelog-{changelog_id}" for changelog_id in reversed(newer))
 
 
 def snapshot_ids(table: StoredTable) -> list[int]:

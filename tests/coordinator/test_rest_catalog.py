@@ -183,6 +183,10 @@ def test_columns_and_options_are_altered(table: Any, catalog: Any) -> None:
     assert [field.name for field in altered.fields] == ["k", "w", "p"]
     assert "snapshot.num-retained.max" not in altered.table_schema.options
     assert altered.table_schema.comment == "said later"
+    for default in ("'none'", ""):  # what Spark sends to set a default, and to drop it
+        change = SchemaChange.update_column_default_value(["w"], default)
+        catalog.alter_table("shop.t", [change])
+        assert catalog.get_table("shop.t").fields[1].default_value == (default or None)
 
 
 @pytest.mark.parametrize(
@@ -306,6 +310,92 @@ def test_a_table_is_rolled_back_and_written_again(
     assert snapshot_files(warehouse) == ["snapshot-1", "snapshot-2"]
     write(table, (9, "z", "x"))
     assert [row[0] for row in read(table)] == [1, 2, 9]
+
+
+def test_changelogs_that_outlived_their_snapshots_go_with_a_roll_back(
+    table: Any, catalog: Any, warehouse: Path
+) -> None:
+    write(table, (1, "a", "x"))
+    catalog.create_tag("shop.t", "one", snapshot_id=1)
+    for k in range(2, 5):
+        write(table, (k, "a", "x"))
+    folder = warehouse / "shop.db/t"
+    (folder / "changelog").mkdir()
+    for number in (1, 2, 3):  # as Java expires them
+        name = f"snapshot-{number}"
+        (folder / "snapshot" / name).rename(folder / "changelog" / f"changelog-{number}")
+    (folder / "snapshot/EARLIEST").write_text("4")
+    (folder / "changelog/LATEST").write_text("3")
+    catalog.rollback_to("shop.t", Instant.tag("one"))
+    left = {path.name: path.read_text() for path in (folder / "changelog").iterdir()}
+    assert set(left) == {"changelog-1", "LATEST"} and left["LATEST"] == "1"
+    write(table, (9, "z", "x"))
+    assert [row[0] for row in read(table)] == [1, 9]
+
+
+def test_partitions_are_expired_by_a_writer_without_a_name(
+    table: Any, http: httpx.Client, warehouse: Path
+) -> None:
+    """Paimon's `expire_partitions` commits as the user ""."""
+    snapshot = json.loads(JSON.to_json(snapshot_of_a_write(table)[1]))
+    path = "/databases/shop/tables/t/commit"
+    answer = http.post(path, json={"snapshot": snapshot | {"commitUser": ""}})
+    assert answer.json() == {"success": True}
+    assert snapshot_files(warehouse) == ["snapshot-1"]
+
+
+def replacement(*names: str, **schema: Any) -> dict[str, Any]:
+    fields = [{"id": 7, "name": name, "type": "INT"} for name in names]
+    none: dict[str, Any] = {"partitionKeys": [], "primaryKeys": [], "options": {}}
+    return {"schema": {"fields": fields, **none, **schema}}
+
+
+def test_a_replaced_table_keeps_its_history(
+    table: Any, catalog: Any, http: httpx.Client, warehouse: Path
+) -> None:
+    write(table, (1, "a", "x"))
+    before = http.get("/databases/shop/tables/t").json()
+    path = "/databases/shop/tables/t/replace"
+    body = replacement("z", options={"a.b": "1"}, comment="new")
+    assert http.post(path, json=body).json() == {}
+    after = http.get("/databases/shop/tables/t").json()
+    assert (after["id"], after["schemaId"]) == (before["id"], before["schemaId"] + 1)
+    assert [field["name"] for field in after["schema"]["fields"]] == ["z"]
+    assert (after["schema"]["options"], after["schema"]["comment"]) == ({"a.b": "1"}, "new")
+    assert read(catalog.get_table("shop.t")) == []
+    latest = http.get("/databases/shop/tables/t/snapshot").json()["snapshot"]["snapshot"]
+    assert (latest["id"], latest["commitKind"], latest["totalRecordCount"]) == (2, "OVERWRITE", 0)
+    at_first = catalog.get_table("shop.t").copy({"scan.snapshot-id": "1"})
+    assert len(read(at_first)) == 1
+    names = sorted(path.name for path in (warehouse / "shop.db/t/schema").glob("schema-*"))
+    assert names == ["schema-0", "schema-1"]
+    assert not list((warehouse / "shop.db/t").glob(".attempts/*"))
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (replacement("z", partitionKeys=["z"]), 501, "partition columns"),
+        (replacement("z", primaryKeys=["nope"]), 400, "nope"),
+        ({}, 400, "schema"),
+    ],
+    ids=["partitions", "key", "nothing"],
+)
+def test_what_can_not_be_replaced_stays(
+    table: Any, http: httpx.Client, body: Any, code: int, message: str
+) -> None:
+    write(table, (1, "a", "x"))
+    answer = http.post("/databases/shop/tables/t/replace", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (code, code)
+    assert message in answer.json()["message"]
+    assert read(table) == [(1, "a", "x")]
+    assert http.get("/databases/shop/tables/t").json()["schemaId"] == 0
+
+
+def test_a_table_that_is_not_there_is_not_replaced(catalog: Any, http: httpx.Client) -> None:
+    catalog.create_database("shop", True)
+    answer = http.post("/databases/shop/tables/nope/replace", json=replacement("z"))
+    assert (answer.status_code, answer.json()["resourceType"]) == (404, "TABLE")
 
 
 def test_an_expired_snapshot_comes_back_from_its_tag(
@@ -523,7 +613,7 @@ BAD_COMMITS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (broken(schemaId=5), "no schema 5"),
     (broken(schemaId=-1), "no schema -1"),
     (broken(commitKind="DELETE"), "commitKind"),
-    (broken(commitUser=""), "commitUser"),
+    (broken(commitUser=None), "commitUser"),
     (broken(timeMillis=1.5), "timeMillis"),
     (broken(properties={"a": 1}), "properties"),
     (broken(deltaManifestList="../../other/manifest/list"), "deltaManifestList"),

@@ -147,13 +147,15 @@ def test_the_coordinator_keeps_properties_of_databases(
     session.run(create.replace("DATABASE", "DATABASE IF NOT EXISTS"))
     with pytest.raises(InvalidTableError, match="can't have the location /far"):
         session.run("CREATE DATABASE far LOCATION '/far'")
+    session.run("DROP DATABASE d; CREATE DATABASE d")  # the session's own doing
+    assert "Comment" not in shown(session, "DESCRIBE DATABASE EXTENDED d")
+    session.run(create.replace("DATABASE d", "DATABASE kept"))
+    session.close()
     with paimon_magics.connect(process.warehouse, coordinator="in-process", spark=spark) as alone:
-        found = shown(alone, "DESCRIBE DATABASE d")
+        found = shown(alone, "DESCRIBE DATABASE kept")
         assert found["Properties"].startswith("not known: A coordinator keeps")
         with pytest.raises(UnsupportedStatementError, match="Nobody keeps properties of the"):
             alone.run(create.replace("DATABASE d", "DATABASE e"))
-    session.run("DROP DATABASE d; CREATE DATABASE d")  # the session's own doing
-    assert "Comment" not in shown(session, "DESCRIBE DATABASE EXTENDED d")
 
 
 def test_a_job_that_fails_leaves_nothing(session: paimon_magics.Session, process: Process) -> None:

@@ -4,7 +4,9 @@ purpose."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,6 +17,8 @@ from pypaimon.schema.data_types import PyarrowFieldParser
 
 from paimon_magics.coordinator.core import Done, Halted
 from paimon_magics.planning.commits import OverwritePartitions
+from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules, Retention
+from paimon_magics.tables.expiring import carry_out, decide
 from tests.coordinator.process import TABLE, Process, create_table, read
 from tests.coordinator.rest_server import TOKEN, client_options, served
 from tests.faults.outside_writer import OutsideWriter
@@ -221,6 +225,84 @@ def test_a_commit_that_arrives_again_after_its_snapshot_expired_happens_once(
         assert engine.post("t/commit", body).json() == {"success": True}
     assert owner.latest() == 5
     assert owner.rows() == of(OLD, OURS, LATER, LATER, LATER)
+
+
+def expire(owner: Owner, *, changelogs: int = 1) -> None:
+    """What Paimon's writers do after a commit with `snapshot.num-retained.max` = 1, by themselves;
+    more `changelogs` outlive their snapshots."""
+    table = owner.catalog.load(TABLE)
+    one = Retention(count_min=1, count_max=1, time_ms=0)
+    rules = ExpiryRules.of(table.definition)
+    assert rules is not None
+    rules = replace(
+        rules,
+        snapshots=one,
+        changelogs=replace(one, count_max=changelogs),
+        keeps_changelogs=changelogs > 1,
+    )
+    expiry = decide(table, rules, NO_FLOOR, int(time.time() * 1000))
+    assert expiry is not None and carry_out(expiry) > 0
+
+
+@pytest.mark.parametrize("changelogs", [1, 9], ids=["none is kept", "changelogs are kept"])
+def test_snapshots_that_an_engine_expires_itself_are_no_loss(client: Both, changelogs: int) -> None:
+    owner, engine = client
+    written = [OLD]
+    for number in range(10, 13):
+        for by_engine in (True, False):
+            rows = {"k": 2 * number + by_engine, "v": "new"}
+            if by_engine:
+                engine.commit(rows)
+            else:
+                owner.commit([rows])
+            written.append(rows)
+            expire(owner, changelogs=changelogs)
+    assert owner.look() == Done()
+    assert owner.latest() == len(written)
+    assert owner.rows() == of(*written)
+    owner.commit([LATER], OverwritePartitions())
+    expire(owner, changelogs=changelogs)
+    engine.commit(OURS)
+    assert owner.look() == Done()
+    assert owner.rows() == of(LATER, OURS)
+
+
+def test_expiry_by_a_writer_outside_on_top_of_ours_is_no_loss(
+    client: Both, outside: OutsideWriter
+) -> None:
+    owner, engine = client
+    engine.commit(OURS)
+    outside.commit(owner.warehouse, [THEIRS])
+    expire(owner)
+    assert owner.look() == Done()
+    assert owner.rows() == of(OLD, OURS, THEIRS)
+
+
+def test_what_was_overwritten_and_then_expired_is_still_missed(
+    client: Both, outside: OutsideWriter
+) -> None:
+    owner, engine = client
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    engine.commit(OURS)
+    outside.go_on()
+    outside.commit(owner.warehouse, [LATER])
+    expire(owner)
+    stopped = owner.look()
+    assert isinstance(stopped, Halted) and "napshot 2 of" in stopped.reason
+    assert owner.rows() == of(OLD, THEIRS, LATER)
+
+
+def test_a_replaced_table_is_watched_on(client: Both, outside: OutsideWriter) -> None:
+    owner, engine = client
+    engine.commit(OURS)
+    schema = {"fields": [{"id": 0, "name": "z", "type": "INT"}], "options": {}}
+    assert engine.post("t/replace", {"schema": schema}).is_success
+    assert owner.look() == Done()
+    assert (owner.latest(), owner.rows()) == (3, [])
+    expire(owner)
+    engine.commit({"z": 1})
+    assert owner.look() == Done()
+    assert owner.rows() == [(1,)]
 
 
 def folder(owner: Owner) -> Path:

@@ -19,6 +19,7 @@ import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
+import org.apache.paimon.catalog.PropertyChange;
 import org.apache.paimon.codegen.CodeGenUtils;
 import org.apache.paimon.codegen.Projection;
 import org.apache.paimon.data.BinaryString;
@@ -36,6 +37,7 @@ import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
 import org.apache.paimon.predicate.PredicateBuilder;
 import org.apache.paimon.reader.RecordReader;
+import org.apache.paimon.schema.Schema;
 import org.apache.paimon.schema.SchemaChange;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
@@ -55,6 +57,7 @@ import org.apache.paimon.types.DataField;
 import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.DataTypeJsonParser;
 import org.apache.paimon.types.DataTypeRoot;
+import org.apache.paimon.types.DataTypes;
 import org.apache.paimon.types.DecimalType;
 import org.apache.paimon.types.LocalZonedTimestampType;
 import org.apache.paimon.types.MapType;
@@ -242,6 +245,48 @@ public class PaimonTables {
         if (table.coreOptions().changelogLifecycleDecoupled()) {
             table.newExpireChangelog().config(config).expire();
         }
+    }
+
+    /** Removes all rows, branches, tags, changelogs and snapshots but the last. */
+    public void purge(String name) throws Exception {
+        ((FileStoreTable) this.catalog.getTable(Identifier.fromString(name))).purgeFiles();
+    }
+
+    /** Drops partitions by the table's options and the dynamic `options`; how many. */
+    public int expirePartitions(String name, Map options) throws Exception {
+        FileStoreTable table =
+                (FileStoreTable) this.catalog.getTable(Identifier.fromString(name)).copy(options);
+        List dropped = table.store().newPartitionExpire("", table).expire(Long.MAX_VALUE);
+        return dropped == null ? 0 : dropped.size();
+    }
+
+    /** Rolls a table back to a snapshot. */
+    public void rollBack(String name, long snapshot) throws Exception {
+        this.catalog.getTable(Identifier.fromString(name)).rollbackTo(snapshot);
+    }
+
+    /** Gives a table one column of its own, in place of all that it had. */
+    public void replace(String name, String column) throws Exception {
+        Schema schema = Schema.newBuilder().column(column, DataTypes.INT()).build();
+        this.catalog.replaceTable(Identifier.fromString(name), schema, false);
+    }
+
+    /** Creates a database as Spark does, and changes its properties. */
+    public void createDatabase(String name, Map properties, Map changes) throws Exception {
+        this.catalog.createDatabase(name, false, properties);
+        List set = new ArrayList();
+        for (Object key : changes.keySet()) {
+            String value = (String) changes.get(key);
+            set.add(value == null
+                    ? PropertyChange.removeProperty((String) key)
+                    : PropertyChange.setProperty((String) key, value));
+        }
+        this.catalog.alterDatabase(name, set, false);
+    }
+
+    /** A database's options. */
+    public Map database(String name) throws Exception {
+        return this.catalog.getDatabase(name).options();
     }
 
     /** Gives columns, or parts of them (`a.element`), new types. */

@@ -99,6 +99,34 @@ class JavaPaimon:
         """Give columns, or parts of them (`a.element`), new types."""
         self._catalog(warehouse).retype(name, list(types), list(types.values()))
 
+    def purge(self, warehouse: Warehouse, name: str) -> None:
+        """Remove all rows, branches, tags and snapshots but the last."""
+        self._catalog(warehouse).purge(name)
+
+    def expire_partitions(self, warehouse: Warehouse, name: str, options: Mapping[str, str]) -> int:
+        """Drop partitions by the table's options and the dynamic `options`; how many."""
+        return int(self._catalog(warehouse).expirePartitions(name, dict(options)))
+
+    def roll_back(self, warehouse: Warehouse, name: str, snapshot_id: int) -> None:
+        """Roll a table back."""
+        self._catalog(warehouse).rollBack(name, snapshot_id)
+
+    def replace(self, warehouse: Warehouse, name: str, column: str) -> None:
+        """Replace a table by one with a single column of type INT."""
+        self._catalog(warehouse).replace(name, column)
+
+    def create_database(
+        self,
+        warehouse: Warehouse,
+        name: str,
+        properties: Mapping[str, str],
+        changes: Mapping[str, str | None],
+    ) -> dict[str, str]:
+        """Create a database, set and remove (None) properties, and return them."""
+        catalog = self._catalog(warehouse)
+        catalog.createDatabase(name, dict(properties), dict(changes))
+        return dict(catalog.database(name))
+
     def hashes(
         self,
         warehouse: Warehouse,
