@@ -34,8 +34,10 @@ __all__ = [
 
 _WIDTH_MAX = 60
 _KEPT_ROWS_MAX = 1_000
-_KEPT_CHARACTERS_MAX = 100_000
-"""A notebook has this much of one result at most, as text and as HTML each."""
+_KEPT_CHARACTERS_MAX = 200_000
+_CELL_CHARACTERS = 20
+"""A notebook has this much of one result at most, as text and as HTML each: a cell counts with its
+characters and what stands around them."""
 
 
 def render_text(page: pyarrow.Table, rows_max: int) -> str:
@@ -112,7 +114,7 @@ def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
     rows: list[list[str]] = []
     kept = 0
     for row in zip(*columns, strict=True):
-        kept += sum(map(len, row))
+        kept += sum(len(cell) + _CELL_CHARACTERS for cell in row)
         if rows and kept > _KEPT_CHARACTERS_MAX:
             break
         rows.append(list(row))
