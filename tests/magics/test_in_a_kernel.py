@@ -103,14 +103,15 @@ def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | Non
 
 
 def test_times_are_those_of_the_zone_in_the_environment(kernel: Kernel) -> None:
-    query = "SELECT TIMESTAMP'2026-10-25 01:30Z' AS at, array(TIMESTAMP'2026-07-01 00:00Z') AS a"
+    at, midnight = "TIMESTAMP'2026-10-25 01:30:00Z'", "TIMESTAMP'2026-07-01 00:00:00Z'"
+    query = f"SELECT {at} AS at, array({midnight}) AS a"
     shown = kernel.run(f"%%paimon\n{query}").displays[-1]
     assert "2026-10-25 02:30:00+01:00" in shown["text/plain"]
     assert '["2026-07-01 02:00:00"]' in shown["text/plain"]
     assert shown["text/plain"].endswith("1 row; `at`, `a` in Europe/Berlin")
     assert "in Europe/Berlin" in shown["text/html"]
     kernel.run("import datetime; at = datetime.datetime(2026, 7, 1, 2)")
-    bound = kernel.run("%%paimon\nSELECT :at = TIMESTAMP'2026-07-01 00:00Z' AS same").displays[-1]
+    bound = kernel.run(f"%%paimon\nSELECT :at = {midnight} AS same").displays[-1]
     assert bound["text/plain"].endswith("true\n1 row")
     assert "in Europe/Berlin" in kernel.run("%paimon history t").displays[-1]["text/plain"]
     # What `$snapshots` has is a wall clock of the process: the SQL beside the view takes it back.
