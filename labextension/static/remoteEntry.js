@@ -140,25 +140,48 @@
     };
   }
 
-  // A saved notebook has a static page beside each view. JupyterLab shows an error in place of a view
-  // whose kernel is gone; here the page takes its place.
+  // A notebook has a static page beside each view. JupyterLab shows an error in place of a view whose
+  // kernel was gone when the notebook was opened, and leaves one that is open as it was when its kernel
+  // ends: its buttons do nothing then. In both cases the page takes its place. A bar of progress has
+  // no page, and goes.
   function savedViews(notebook) {
     const gone = "Error displaying widget: model not found";
+    const ended = ["restarting", "autorestarting", "terminating", "dead"];
+    const progress = "application/vnd.paimon-magics.progress+json";
+
+    function replace(panel, node, why) {
+      const cells = panel.content.widgets;
+      const area = cells.find((cell) => cell.outputArea?.node.contains(node))?.outputArea;
+      const place = area?.widgets.findIndex((one) => one.node.contains(node)) ?? -1;
+      const model = place < 0 ? null : area.model.get(place);
+      if (model?.data[progress]) {
+        node.replaceChildren();
+        node.classList.remove("jupyter-widgets");
+        return;
+      }
+      if (!model?.data["text/html"]) return;
+      const page = area.rendermime.createRenderer("text/html");
+      page.renderModel(model).then(() => {
+        const note = document.createElement("p");
+        note.className = "paimon-ended";
+        note.setAttribute("role", "status");
+        note.textContent = `${why}: run the cell again to work with the view.`;
+        node.classList.remove("jupyter-widgets");
+        node.replaceChildren(note, page.node);
+      });
+    }
 
     function show(panel) {
       for (const node of panel.content.node.querySelectorAll(".jp-OutputArea-output")) {
         if (node.children.length || node.textContent !== gone) continue;
-        const cells = panel.content.widgets;
-        const area = cells.find((cell) => cell.outputArea?.node.contains(node))?.outputArea;
-        const place = area?.widgets.findIndex((one) => one.node.contains(node)) ?? -1;
-        const model = place < 0 ? null : area.model.get(place);
-        if (!model?.data["text/html"]) continue;
-        const page = area.rendermime.createRenderer("text/html");
-        page.renderModel(model).then(() => {
-          node.classList.remove("jupyter-widgets");
-          node.replaceChildren(page.node);
-        });
+        replace(panel, node, "The kernel is gone");
       }
+    }
+
+    function end(panel, why) {
+      const views = panel.content.node.querySelectorAll(".paimon-view, .paimon-progress-view");
+      const nodes = [...views].map((view) => view.closest(".jp-OutputArea-output"));
+      for (const node of new Set(nodes)) if (node) replace(panel, node, why);
     }
 
     function watch(panel) {
@@ -173,6 +196,13 @@
       });
       observer.observe(panel.content.node, { childList: true, subtree: true });
       panel.disposed.connect(() => observer.disconnect());
+      const context = panel.sessionContext;
+      context.statusChanged.connect((_, status) => {
+        if (ended.includes(status)) end(panel, "The kernel was restarted");
+      });
+      context.kernelChanged.connect((_, { oldValue, newValue }) => {
+        if (oldValue && oldValue.id !== newValue?.id) end(panel, "The kernel is gone");
+      });
     }
 
     return {

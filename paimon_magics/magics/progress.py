@@ -1,26 +1,27 @@
 """How far a cell's Spark jobs are, shown while they run and gone when they have ended.
 
-In a notebook it is a display that is updated, and emptied at the end: nothing of it is saved. On a
+In a notebook it is a widget, whose state is the kernel's and no part of the notebook; the output
+that shows it is emptied at the end. So nothing of it is saved, nor left when the kernel dies. On a
 terminal it is one line that is written over, then wiped. Who runs notebooks without looking at them
 (nbconvert, nbval) gets nothing, so that outputs are the same every time.
 """
 
 from __future__ import annotations
 
-import html
 import shutil
 import sys
 import uuid
 from typing import TYPE_CHECKING, Any, TextIO
 
 from paimon_magics.magics.frontend import is_attended, is_kernel
+from paimon_magics.magics.views import views_package
 from paimon_magics.spark.listening import listen
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.planning.progress import Progress
 
-__all__ = ["ProgressOfCells", "progress_html"]
+__all__ = ["ProgressOfCells"]
 
 
 class ProgressOfCells:
@@ -45,25 +46,35 @@ class ProgressOfCells:
 
 
 class _Display:
-    """An output of the cell, made with the first news and updated with the others."""
+    """An output of the cell with a widget, made with the first news. Without the package of the
+    widgets nothing is shown: what is not a widget's state would be saved."""
 
     def __init__(self, publisher: Any) -> None:
         self._publisher = publisher
         self._id: str | None = None
+        self._view: Any = None
 
     def __call__(self, progress: Progress | None) -> None:
         if progress is None:
-            if self._id is not None:
+            if self._view is not None:
                 # Its place stays, with nothing in it: for other jobs of this cell, too.
                 self._publish({}, update=True)
+                self._view.close()
+                self._view = None
             return
+        if self._view is not None:
+            self._view.tell(progress)
+            return
+        package = views_package()
+        if package is None:
+            return
+        self._view = package.progress_widget(progress)
         is_new = self._id is None
         if is_new:
             self._id = f"paimon-progress-{uuid.uuid4().hex}"
-        data = {"text/plain": progress.text(), "text/html": progress_html(progress)}
-        self._publish(data, update=not is_new)
+        self._publish(self._view.bundle(), update=not is_new)
 
-    def _publish(self, data: dict[str, str], *, update: bool) -> None:
+    def _publish(self, data: dict[str, Any], *, update: bool) -> None:
         transient = {"display_id": self._id}
         self._publisher.publish(data=data, metadata={}, transient=transient, update=update)
 
@@ -87,14 +98,3 @@ class _Line:
     def _write(self, text: str) -> None:
         self._stream.write(f"\r\x1b[K{text}")
         self._stream.flush()
-
-
-def progress_html(progress: Progress) -> str:
-    """A bar of the tasks of the running stages, and the line. No scripts."""
-    share = progress.share
-    value = "" if share is None else f' value="{share:.3f}"'
-    text = html.escape(progress.text())
-    return (
-        f'<div class="paimon-progress"><progress max="1"{value} aria-label="{text}" '
-        f'style="width: 16em; vertical-align: middle"></progress> <small>{text}</small></div>'
-    )

@@ -16,6 +16,8 @@ from paimon_magics.statements.statement import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from paimon_magics.tables.split_planning import PlannedSplits
+
 __all__ = ["HeldSnapshots"]
 
 
@@ -25,6 +27,8 @@ class HeldSnapshots:
     def __init__(self, committer: CoordinatorClient) -> None:
         self._committer = committer
         self._held: list[tuple[TableName, int]] = []
+        self.planned: list[PlannedSplits] = []
+        """The plans of what is read."""
 
     def hold(self, table: TableName, snapshot_id: int) -> bool:
         """Keep a snapshot; False when it has expired. Those of branches don't expire here."""

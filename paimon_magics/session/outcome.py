@@ -17,6 +17,7 @@ from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import StatementError
 from paimon_magics.session.pandas_frames import pandas_frame
+from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.text import render_html, render_text
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
@@ -174,7 +175,7 @@ class Outcome:
 
         frame = self._rows()
         try:
-            with cancellable(frame.sparkSession):
+            with cancellable(frame.sparkSession, work_of(frame)):
                 found = fetch(with_json_texts(frame))
         except Exception as error:
             raise translate(error, statement=self.statement) from error

@@ -20,6 +20,7 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.leases import HeldSnapshots
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import Reads, note_reads
 from paimon_magics.session.python_frames import spark_frame
 from paimon_magics.session.resolving import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.time_travel import travel_options
@@ -91,7 +92,8 @@ def frame_of_query(
             connection, statement, query, held, bound, include_buffer=include_buffer
         )
         held.release_with(frame)
-        return frame
+        names = tuple(reference.name.object_name for reference in query.references)
+        return note_reads(frame, Reads(names, tuple(held.planned)))
     finally:
         held.release()
         connection.views.drop_passing()
@@ -213,7 +215,7 @@ def frame_of_table(
         # A frame of the caller's own: the kept one stays for other queries.
         frame = _kept(connection, relation, held)[1].select("*")
         held.release_with(frame)
-        return frame
+        return note_reads(frame, Reads((name.object_name,), tuple(held.planned)))
     finally:
         held.release()
 
@@ -269,6 +271,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         if read is None:
             read = _read(connection, table, relation, zone, found_point)
         connection.keep_read(key, read)
+        held.planned.append(read.planned)
         narrowed, columns = read, None
         # Spark leaves columns out of its own scans by itself, and names them all in its errors.
         if read.planned.splits or _plan(connection, table, read).tasks:

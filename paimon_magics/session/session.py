@@ -43,6 +43,7 @@ from paimon_magics.session.new_tables import WantedTable, write_to_new
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
+from paimon_magics.session.planned_work import note_reads, reads_of
 from paimon_magics.session.previewing import preview_of
 from paimon_magics.session.reading import frame_of_query, frame_of_table
 from paimon_magics.session.refusals import refused
@@ -513,7 +514,7 @@ def _limited(outcome: Outcome, limit: int) -> Outcome:
     return Outcome(
         outcome.statement,
         outcome.kind,
-        dataframe=outcome.dataframe.limit(limit),
+        dataframe=note_reads(outcome.dataframe.limit(limit), reads_of(outcome.dataframe)),
         seconds=outcome.seconds,
         display_rows=max(outcome.display_rows, limit),
         notes=outcome.notes,

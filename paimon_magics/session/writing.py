@@ -52,11 +52,13 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.exactness import check_exact, check_policy
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import note_reads, reads_of, work_of
 from paimon_magics.session.provenance import engine_name, provenance
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.spark.casting import partition_values, project
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.fetching import fetched
+from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.writing import JobWritten, write_frame
@@ -228,6 +230,7 @@ def prepare_insert(
     except Exception as error:
         raise _place(translate(error), insert) from error
     change = change_of(connection, insert, definition, constants, mode)
+    note_reads(projected, reads_of(frame))
     return PreparedInsert(
         table,
         projected,
@@ -423,7 +426,8 @@ def _transact(
             slots=connection.slots,
             settings=connection.settings,
         )
-        with cancellable(connection.spark):
+        work = work_of(prepared.frame, partial(distribution, connection, prepared))
+        with cancellable(connection.spark, work):
             job = write(task)
         messages = completed(table, task, job.written, transaction.base_snapshot_id)
         properties = provenance(
@@ -446,7 +450,8 @@ def _transact(
 
 def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
     try:
-        return connection.committer.commit(request)
+        with doing("committing"):
+            return connection.committer.commit(request)
     except UnknownOutcomeError:
         raise
     except PaimonMagicsError:  # certainly not committed

@@ -5,7 +5,8 @@ they have ended. Without a listener nothing is watched and nothing is asked of S
 
 Sessions in this process are asked through their status tracker, and through the monitoring API of
 their web page, where it is on, for rows and bytes. Spark Connect tells tasks and bytes by itself,
-and no rows. Watching never fails a job: what can't be learned is not shown.
+and no rows. Tasks of ours tell how far they are themselves, in both (module `task_reports`).
+Watching never fails a job: what can't be learned is not shown.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from paimon_magics.planning.progress import Progress, StageProgress
+from paimon_magics.planning.progress import Pace, Progress, StageProgress, Work
 from paimon_magics.spark.listening import Listener, listen, listener
+from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports
 
-__all__ = ["is_connect", "starting", "watched"]
+__all__ = ["WorkKnown", "doing", "is_connect", "watched"]
+
+WorkKnown = Callable[[], Work]
+"""Finds what there is to do; asked once, from another thread, when a job takes long enough."""
 
 _FIRST_SECONDS = 0.4  # a job that is done by then shows nothing
 _EVERY_SECONDS = 0.3
@@ -39,18 +44,25 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def watched(spark: SparkSession, tag: str) -> AbstractContextManager[None]:
+@contextmanager
+def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Iterator[None]:
     """Tell the listener, where there is one, about the jobs of the body; `tag` is theirs alone."""
 
     def watch() -> _Look:
-        return _ConnectWatch(spark) if is_connect(spark) else _Watch(spark, tag)
+        stages = _ConnectWatch(spark) if is_connect(spark) else _Watch(spark, tag)
+        return _Watched(stages, work)
 
-    return _told(watch)
+    if listener() is None:
+        yield
+        return
+    with heard(), _told(watch):
+        yield
 
 
-def starting() -> AbstractContextManager[None]:
-    """Tell the listener, where there is one, that Spark starts in the body."""
-    return _told(_Starting)
+def doing(what: str) -> AbstractContextManager[None]:
+    """Tell the listener, where there is one, what Spark or the session does in the body, as in
+    `Spark is starting`."""
+    return _told(lambda: _Doing(what))
 
 
 class _Look(Protocol):
@@ -101,15 +113,78 @@ def _look_on(watch: _Look, hears: Listener, over: threading.Event, turn: threadi
         wait = _EVERY_SECONDS
 
 
-class _Starting:
-    def __init__(self) -> None:
+class _Doing:
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._started = time.monotonic()
 
     def look(self) -> Progress:
-        return Progress(time.monotonic() - self._started, doing="starting")
+        return Progress(time.monotonic() - self._started, doing=self._what)
 
     def end(self) -> None:
         pass
+
+
+class _Stages(Protocol):
+    """What Spark tells of the stages of jobs, by their ids."""
+
+    def stages(self) -> dict[int, StageProgress]: ...
+
+    def has(self, id: int) -> bool: ...
+
+    def end(self) -> None: ...
+
+
+class _Watched:
+    """Puts together what Spark tells, what tasks tell, and what there is to do."""
+
+    def __init__(self, stages: _Stages, work: WorkKnown | None) -> None:
+        self._started = time.monotonic()
+        self._stages = stages
+        self._find_work = work
+        self._work = Work()
+        self._pace = Pace()
+        self._ended: dict[tuple[int, int, bool], TaskCounts] = {}
+        self._since: dict[int, float] = {}
+
+    def end(self) -> None:
+        self._stages.end()
+
+    def look(self) -> Progress:
+        if self._find_work is not None:
+            find, self._find_work = self._find_work, None
+            with suppress(Exception):
+                self._work = find()
+        stages = dict(self._stages.stages())
+        for one in read_reports(self._ended):
+            if self._stages.has(one.stage) or is_alone():
+                known = stages.get(one.stage) or self._unknown(one.stage)
+                stages[one.stage] = _with(known, one)
+        seconds = time.monotonic() - self._started
+        found = Progress(seconds, tuple(stages[id] for id in sorted(stages)), work=self._work)
+        self._pace = self._pace.then(seconds, found.rows, found.size_bytes)
+        return replace(found, pace=self._pace)
+
+    def _unknown(self, id: int) -> StageProgress:
+        """A stage that Spark has not told of yet."""
+        now = time.monotonic()
+        return StageProgress(0, 0, seconds=now - self._since.setdefault(id, now))
+
+
+def _with(stage: StageProgress, told: TaskCounts) -> StageProgress:
+    """The stage with what a task of ours told."""
+    if told.writes:
+        return replace(
+            stage,
+            writes=True,
+            rows_written=stage.rows_written + told.rows,
+            bytes_written=stage.bytes_written + told.size_bytes,
+        )
+    return replace(
+        stage,
+        rows_read=stage.rows_read + told.rows,
+        bytes_read=stage.bytes_read + told.size_bytes,
+    )
 
 
 @dataclass
@@ -126,7 +201,6 @@ class _Watch:
     own where there is one, else `tag`."""
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
-        self._started = time.monotonic()
         self._context = spark.sparkContext
         self._tracker = self._context.statusTracker()
         self._own = self._context.getLocalProperty(_GROUP) is None
@@ -137,13 +211,17 @@ class _Watch:
             set() if self._own else set(self._tracker.getJobIdsForGroup(self._group))
         )
         self._seen: dict[int, _Seen] = {}
+        self._ids: set[int] = set()
         self._page: str | None = ""
 
     def end(self) -> None:
         if self._own:
             self._context.setLocalProperty(_GROUP, None)  # type: ignore[arg-type]
 
-    def look(self) -> Progress:
+    def has(self, id: int) -> bool:
+        return id in self._ids
+
+    def stages(self) -> dict[int, StageProgress]:
         active = set(self._tracker.getActiveStageIds())
         for id in self._tracker.getJobIdsForGroup(self._group):
             if id in self._ended:
@@ -154,12 +232,10 @@ class _Watch:
             if job.status != "RUNNING":
                 self._ended.add(id)
             for stage_id in job.stageIds:
+                self._ids.add(int(stage_id))
                 self._look_at(int(stage_id), active)
         self._read_page()
-        now = time.monotonic()
-        return Progress(
-            now - self._started, tuple(self._seen[id].progress for id in sorted(self._seen))
-        )
+        return {id: seen.progress for id, seen in self._seen.items()}
 
     def _look_at(self, id: int, active: set[int]) -> None:
         seen = self._seen.get(id)
@@ -172,13 +248,12 @@ class _Watch:
         now = time.monotonic()
         if seen is None:
             seen = self._seen[id] = _Seen(now, StageProgress(0, 0))
-        seen.progress = StageProgress(
-            info.numTasks,
-            info.numCompletedTasks,
-            info.numActiveTasks,
-            seen.progress.rows_read,
-            seen.progress.bytes_read,
-            now - seen.since,
+        seen.progress = replace(
+            seen.progress,
+            tasks=info.numTasks,
+            tasks_done=info.numCompletedTasks,
+            tasks_running=info.numActiveTasks,
+            seconds=now - seen.since,
         )
 
     def _read_page(self) -> None:
@@ -198,14 +273,11 @@ class _Watch:
             except Exception:
                 self._page = None  # switched off, behind a login, or far away
                 return
-            done = seen.progress
-            seen.progress = StageProgress(
-                done.tasks,
-                done.tasks_done,
-                done.tasks_running,
-                sum(attempt["inputRecords"] for attempt in attempts),
-                sum(attempt["inputBytes"] for attempt in attempts),
-                done.seconds,
+            seen.progress = replace(
+                seen.progress,
+                rows_read=sum(attempt["inputRecords"] for attempt in attempts),
+                bytes_read=sum(attempt["inputBytes"] for attempt in attempts),
+                rows_shuffled=sum(attempt["shuffleWriteRecords"] for attempt in attempts),
             )
             seen.is_final = all(attempt["status"] != "ACTIVE" for attempt in attempts)
 
@@ -215,7 +287,6 @@ class _ConnectWatch:
     other."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._started = time.monotonic()
         self._spark = spark
         self._seen: dict[int, _Seen] = {}
         spark.registerProgressHandler(self._told)  # type: ignore[arg-type]
@@ -223,11 +294,11 @@ class _ConnectWatch:
     def end(self) -> None:
         self._spark.removeProgressHandler(self._told)  # type: ignore[arg-type]
 
-    def look(self) -> Progress:
-        stages = list(self._seen.items())
-        return Progress(
-            time.monotonic() - self._started, tuple(seen.progress for _, seen in sorted(stages))
-        )
+    def has(self, id: int) -> bool:
+        return id in self._seen
+
+    def stages(self) -> dict[int, StageProgress]:
+        return {id: seen.progress for id, seen in list(self._seen.items())}
 
     def _told(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         """What PySpark calls, in the thread that waits for the job."""
@@ -245,9 +316,8 @@ class _ConnectWatch:
                     stage.num_tasks,
                     stage.num_completed_tasks,
                     0 if is_done else running,
-                    0,
-                    stage.num_bytes_read,
-                    now - seen.since,
+                    bytes_read=stage.num_bytes_read,
+                    seconds=now - seen.since,
                 )
             self._seen[stage.stage_id] = seen
 

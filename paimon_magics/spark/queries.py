@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from paimon_magics.columnar.time_zones import is_ambiguous, rules_of
 from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
-from paimon_magics.spark.progress import is_connect, watched
+from paimon_magics.spark.progress import WorkKnown, is_connect, watched
 from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.statements.names import quoted
 from paimon_magics.statements.queries import merging_places, parameter_ranges
@@ -150,15 +150,16 @@ def has_own_catalog(spark: SparkSession, name: str | None) -> bool:
 
 
 @contextmanager
-def cancellable(spark: SparkSession) -> Iterator[None]:
+def cancellable(spark: SparkSession, work: WorkKnown | None = None) -> Iterator[None]:
     """Spark jobs that start in the body end with it: any exception cancels what still runs, and an
-    interrupt cancels it at once. Who listens to the progress of jobs hears of them."""
+    interrupt cancels it at once. Who listens to the progress of jobs hears of them, with what there
+    is to do, where `work` tells."""
     tag = f"paimon-magics-{uuid.uuid4()}"
     add, cancel, remove = _tags(spark)
     add(tag)
     stopped = threading.Event()
     try:
-        with _cancelled_at_interrupt(partial(cancel, tag), stopped), watched(spark, tag):
+        with _cancelled_at_interrupt(partial(cancel, tag), stopped), watched(spark, tag, work):
             yield
     except BaseException as error:
         _told(partial(cancel, tag), _tries(spark, stopped))

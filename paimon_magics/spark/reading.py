@@ -21,6 +21,7 @@ from paimon_magics.planning.reads import RawColumn, RawScan, ReadPlan
 from paimon_magics.planning.splits import TaskSplit
 from paimon_magics.planning.views import KIND_NAMES, RowView, ViewKind, shown_columns
 from paimon_magics.spark.failures import translate
+from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.statements.names import quoted
@@ -62,7 +63,7 @@ def read_frame(
         variants = frozenset(
             column.name for column in columns if contains_type(column.type, "VARIANT")
         )
-        work = _ReadTasks(reader, plan.tasks, variants)
+        work = _ReadTasks(reader, plan.tasks, variants, reports_folder())
         tasks = len(plan.tasks)
         frames.append(_of_tasks(spark.range(0, tasks, 1, tasks), work, shown))
     if not frames:
@@ -172,17 +173,28 @@ class _ReadTasks:
     reader: SplitReader
     tasks: tuple[tuple[TaskSplit, ...], ...]
     variants: frozenset[str]
+    reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.tables.reading import spark_batches
         from paimon_magics.tables.worker_memory import keep_modules
 
+        reporter = Reporter(self.reports, writes=False)
         with sent_to_driver():
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    rows = (row for split in self.tasks[task] for row in self.reader.rows(split))
+                    rows = self._rows(task, reporter)
                     yield from spark_batches(rows, self.reader.files.batch_rows, self.variants)
+        reporter.end()
         keep_modules()
+
+    def _rows(self, task: int, reporter: Reporter) -> Iterator[pa.RecordBatch]:
+        """What the splits of a task have; they are told as they are read."""
+        for split in self.tasks[task]:
+            for rows in self.reader.rows(split):
+                reporter.add(rows.num_rows, 0)
+                yield rows
+            reporter.add(0, sum(file.size_bytes for file in split.files))
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from paimon_magics.errors import SetupError
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
-from paimon_magics.spark.progress import starting
+from paimon_magics.spark.progress import doing
 
 __all__ = ["adopt", "is_alive", "is_started", "log_file", "runs_here", "slots", "start"]
 
@@ -65,6 +65,8 @@ def start(settings: Settings) -> SparkSession:
         builder = (
             builder.config("spark.driver.host", _LOOPBACK)
             .config("spark.driver.bindAddress", _LOOPBACK)
+            # How often tasks tell how many rows they have read. Progress is shown by it.
+            .config("spark.executor.heartbeatInterval", "1s")
             # Each of a thousand notebooks would try a thousand ports in turn.
             .config("spark.ui.port", "0")
             .config(
@@ -78,7 +80,7 @@ def start(settings: Settings) -> SparkSession:
     global _log_file
     log = _log_file = folder / "spark.log"
     try:
-        with _error_stream_to(log), starting():
+        with _error_stream_to(log), doing("starting"):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SetupError(

@@ -7,14 +7,20 @@ import re
 import sys
 import threading
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from typing import TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-__all__ = ["estimated_bytes"]
+__all__ = ["Sources", "estimated_bytes", "estimated_sources"]
 
 _SIZE = re.compile(r"Statistics\(sizeInBytes=([\d.]+(?:E\+?\d+)?) (\w+)")
+_LEAF = re.compile(r"[\s:|+-]*(?:Range |Relation |LocalRelation |LogicalRDD |InMemoryRelation )")
+_ROWS = re.compile(r"rowCount=([\d.]+(?:E\+?\d+)?)")
+# MapInArrow is ours as well, and tells by itself how far it is.
+_FUNCTIONS = re.compile(r"EvalPython|MapInPandas|InPandas|WindowInPandas")
+_SHUFFLE = re.compile(r"Exchange ")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -30,6 +36,41 @@ def estimated_bytes(frame: DataFrame) -> float | None:
     if found is None or found[2] not in _UNITS:
         return None
     return float(found[1]) * 1024.0 ** _UNITS.index(found[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What Spark knows of where a query's rows come from: rows and bytes to read, None where it
+    doesn't say, and how many shuffles the query makes. `has_functions`: Python functions of the
+    user's work on them, so that rows which were read are not done."""
+
+    rows: int | None = None
+    size_bytes: int | None = None
+    shuffles: int = 0
+    has_functions: bool = False
+
+
+def estimated_sources(frame: DataFrame) -> Sources:
+    """See `Sources`. Runs no job."""
+    try:
+        optimized, _, physical = _explained(frame).partition("== Physical Plan ==")
+    except PySparkException:
+        return Sources()
+    leaves = [line for line in optimized.splitlines() if _LEAF.match(line)]
+    counts = [_ROWS.search(line) for line in leaves]
+    sizes = [_SIZE.search(line) if "Relation " in line else None for line in leaves]
+    rows = sum(int(float(count[1])) for count in counts if count is not None)
+    size_bytes = sum(
+        float(size[1]) * 1024.0 ** _UNITS.index(size[2])
+        for size in sizes
+        if size is not None and size[2] in _UNITS
+    )
+    return Sources(
+        rows if counts and None not in counts else None,
+        int(size_bytes) if sizes and None not in sizes else None,
+        len(_SHUFFLE.findall(physical)),
+        _FUNCTIONS.search(physical) is not None,
+    )
 
 
 def _explained(frame: DataFrame) -> str:

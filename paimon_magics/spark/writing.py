@@ -19,6 +19,7 @@ from pyspark.sql import types as spark_types
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.distributions import Distribution, Gathered, InPlace, OneWriter
 from paimon_magics.spark.row_hashes import row_hash
+from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.names import quoted
 from paimon_magics.tables.writing import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
@@ -112,6 +113,7 @@ def _run(
         bucket_column,
         _HASH if _HASH in names else None,
         _ORDER if _ORDER in names else None,
+        reports_folder(),
     )
     try:
         with small_batches(spark, frame.schema):
@@ -296,6 +298,7 @@ class _WriteTasks:
     bucket_column: str | None
     hash_column: str | None
     order_column: str | None
+    reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -306,18 +309,20 @@ class _WriteTasks:
 
         context = TaskContext.get()
         assert context is not None
+        reporter = Reporter(self.reports, writes=True)
         gave_up = False
         try:
             with sent_to_driver():
                 written = write_batches(
                     self.task,
-                    batches,
+                    _counted(batches, reporter),
                     bucket_column=self.bucket_column,
                     hash_column=self.hash_column,
                     order_column=self.order_column,
                 )
         except TooManyPartitionsError:
             written, gave_up = Written((), 0), True
+        reporter.end()
         yield pa.RecordBatch.from_pydict(
             {
                 "messages": [list(written.messages)],
@@ -339,3 +344,10 @@ class _WriteTasks:
             ),
         )
         keep_modules()
+
+
+def _counted(batches: Iterable[pa.RecordBatch], reporter: Reporter) -> Iterator[pa.RecordBatch]:
+    """The same batches; the next one is asked for when one has been taken."""
+    for batch in batches:
+        yield batch
+        reporter.add(batch.num_rows, batch.nbytes)

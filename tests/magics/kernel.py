@@ -23,12 +23,14 @@ ROOT = Path(__file__).parents[2]
 @dataclass
 class Done:
     """What a cell came to. `displays` are the outputs that stay, as a notebook would save them,
-    `updates` everything that was shown on the way; `error` is what the traceback says."""
+    `updates` everything that was shown on the way; `told` the lines of progress, each with the
+    seconds at which it came; `error` is what the traceback says."""
 
     error: str = ""
     printed: str = ""
     displays: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
+    told: list[tuple[float, str]] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -104,6 +106,10 @@ class Kernel:
                 continue
             content = news["content"]
             match news["msg_type"]:
+                case "comm_open" | "comm_msg":
+                    text = content["data"].get("state", {}).get("text")
+                    if text is not None:
+                        done.told.append((time.monotonic() - started, text))
                 case "stream":
                     done.printed += content["text"]
                 case "error":

@@ -78,8 +78,8 @@ def unfinished(kernel: Kernel) -> list[str] | None:
 
 
 def told(done: Done) -> list[str]:
-    """The texts that were shown."""
-    return [data["text/plain"] for data in done.updates if data]
+    """The lines of progress that were shown."""
+    return [text for _, text in done.told]
 
 
 def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | None]:
@@ -183,9 +183,11 @@ def test_who_runs_notebooks_without_looking_is_shown_no_progress(kernel: Kernel)
     code = SLOW.replace("time.sleep(60)", "time.sleep(0.8)")
     kernel.run(code)
     try:
-        assert kernel.run(slow).updates[0]["text/plain"].startswith("Spark")
-        (only,) = kernel.execute(slow, attended=False).updates
+        assert told(kernel.run(slow))[0].startswith("Spark")
+        unseen = kernel.execute(slow, attended=False)
+        (only,) = unseen.updates
         assert only["text/plain"].startswith("count(1)")
+        assert unseen.told == []
     finally:
         kernel.run(SLOW)
 

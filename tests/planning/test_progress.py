@@ -2,9 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.progress import Progress, StageProgress, duration_text
+from paimon_magics.planning.progress import Pace, Progress, StageProgress, Work, duration_text
 
 DONE = StageProgress(4, 4, rows_read=1_000_000, bytes_read=20 * 2**20, seconds=6)
+ORDERS = Work(("orders",), rows=4_000, size_bytes=2**20, files=3)
+KEYED = Work((), rows=1_000, shuffle="by bucket", target="buckets", is_plain=True)
+
+
+def reading(rows: int, seconds: float = 8) -> StageProgress:
+    """A stage of two tasks of which none has ended."""
+    return StageProgress(2, 0, 2, rows_read=rows, seconds=seconds)
+
+
+def writing(rows: int, seconds: float = 8) -> StageProgress:
+    return StageProgress(2, 0, 2, rows_written=rows, writes=True, seconds=seconds)
+
+
+SHUFFLED = StageProgress(2, 2, rows_read=1_000, rows_shuffled=1_000, seconds=8)
 
 
 @pytest.mark.parametrize(
@@ -12,35 +26,97 @@ DONE = StageProgress(4, 4, rows_read=1_000_000, bytes_read=20 * 2**20, seconds=6
     [
         (Progress(0.6), "Spark is preparing the job, 0 s"),
         (Progress(3, doing="starting"), "Spark is starting, 3 s"),
-        (Progress(2, (StageProgress(200, 2, 2),)), "Spark: stage 1, 2 of 200 tasks, 2 s so far"),
+        (
+            Progress(2, (StageProgress(200, 2, 2),)),
+            "Spark: computing, stage 1, 2 of 200 tasks, 2 s so far",
+        ),
         (
             Progress(10, (DONE, StageProgress(10, 5, 2, seconds=4))),
-            "Spark: stage 2, 5 of 10 tasks, 1,000,000 rows read, 20 MiB read, 2 MiB/s, "
+            "Spark: computing, stage 2, 5 of 10 tasks, 1,000,000 rows read, 20 MiB read, "
             "10 s so far, about 4 s left in this stage",
         ),
         (
-            Progress(4, (StageProgress(8, 1, 2, rows_read=4_000, seconds=4),)),
-            "Spark: stage 1, 1 of 8 tasks, 4,000 rows read, 1,000 rows/s, 4 s so far",
+            Progress(8, (reading(1_000),), work=ORDERS, pace=Pace(((4, 0, 0), (8, 1_000, 4096)))),
+            "Spark: reading orders, stage 1, 0 of 2 tasks, 1,000 of 4,000 rows read, 250 rows/s, "
+            "1 KiB/s, 8 s so far, about 24 s left in this stage",
         ),
         (
-            Progress(9, (DONE,)),
-            "Spark: stage 1, 4 of 4 tasks, 1,000,000 rows read, 20 MiB read, 2.2 MiB/s, 9 s so far",
+            Progress(8, (reading(500),), work=KEYED),
+            "Spark: reading and shuffling by bucket, stage 1, 0 of 2 tasks, 500 of 1,000 rows "
+            "read, 8 s so far, about 24 s left",
         ),
+        (
+            Progress(16, (SHUFFLED, writing(500)), work=KEYED),
+            "Spark: writing buckets, stage 2, 0 of 2 tasks, 1,000 of 1,000 rows read, 500 rows "
+            "written, 16 s so far, about 8 s left",
+        ),
+        (
+            Progress(9, (StageProgress(2, 0, 2, seconds=9),)),
+            "Spark: computing, stage 1, 0 of 2 tasks, rows are told when tasks end, 9 s so far",
+        ),
+        (Progress(2, (StageProgress(0, 0, rows_written=7, writes=True),)),
+         "Spark: writing files, stage 1, 7 rows written, 2 s so far"),
     ],
-)
+)  # fmt: skip
 def test_the_line_says_what_is_known(progress: Progress, text: str) -> None:
     assert progress.text() == text
 
 
-def test_the_share_is_of_the_running_stages() -> None:
+def test_many_sources_are_counted() -> None:
+    work = Work(("a", "b", "c", "d"), rows=10)
+    assert "reading 4 tables," in Progress(1, (reading(5),), work=work).text()
+
+
+def test_the_share_is_of_the_running_stages_by_tasks_where_rows_are_not_known() -> None:
     assert Progress(1, (DONE, StageProgress(10, 5), StageProgress(10, 0))).share == 0.25
     assert Progress(1, (DONE,)).share is None
+
+
+def test_rows_and_bytes_tell_how_far_a_stage_is_before_a_task_has_ended() -> None:
+    assert Progress(8, (reading(1_000),), work=ORDERS).share == 0.25
+    half = StageProgress(2, 0, 2, bytes_read=2**19, seconds=1)
+    assert Progress(8, (half,), work=Work(size_bytes=2**20)).share == 0.5
+    # Conditions pass over rows: what has ended is done, however little it read.
+    ended = StageProgress(2, 1, 1, rows_read=10, seconds=1)
+    assert Progress(8, (ended,), work=ORDERS).share == 0.5
+    assert Progress(8, (reading(9_000),), work=ORDERS).share == 1.0
+
+
+def test_the_share_of_an_insert_is_of_both_its_stages() -> None:
+    shares = [
+        Progress(1, stages, work=KEYED).share
+        for stages in (
+            (reading(0),), (reading(500),), (SHUFFLED, writing(0)), (SHUFFLED, writing(500)),
+        )
+    ]  # fmt: skip
+    assert shares == [0, 0.25, 0.5, 0.75]
+
+
+def test_writers_have_as_many_rows_as_were_shuffled() -> None:
+    aggregated = Work(("orders",), rows=4_000, shuffle="by bucket", target="buckets")
+    shuffled = StageProgress(2, 2, rows_read=4_000, rows_shuffled=100)
+    assert Progress(1, (shuffled, writing(50)), work=aggregated).share == 0.5
 
 
 def test_time_is_left_by_the_slowest_stage_once_all_of_them_can_say() -> None:
     quick, slow = StageProgress(10, 9, seconds=9), StageProgress(10, 3, seconds=9)
     assert Progress(9, (quick, slow)).seconds_left == pytest.approx(21)
     assert Progress(9, (quick, StageProgress(10, 0, 2, seconds=9))).seconds_left is None
+
+
+def test_the_first_rows_say_nothing_of_the_time_that_is_left() -> None:
+    assert Progress(8, (reading(10),), work=ORDERS).seconds_left is None
+    assert Progress(8, (reading(1_000, 0.5),), work=ORDERS).seconds_left is None
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    pace = Pace()
+    assert pace.rates == (0.0, 0.0)
+    for second in range(21):
+        pace = pace.then(second, 1_000 * second if second < 15 else 15_000, 0)
+    assert pace.rates == (0.0, 0.0)
+    assert Pace().then(0, 0, 0).then(2, 10, 100).rates == (5.0, 50.0)
+    assert Pace().then(1, 5, 5).then(2, 3, 5).rates == (0.0, 0.0), "tasks may begin again"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["load", "register", "unregister"]
+    from paimon_magics.planning.progress import Progress
+    from paimon_widgets.progress_view import ProgressView
+
+__all__ = ["load", "progress_widget", "register", "unregister"]
 
 _VIEWS = {
     "paimon_magics.session.layouts.Layout": "layout_view.layout_bundle",
@@ -40,8 +43,14 @@ def unregister(shell: InteractiveShell) -> None:
 
 def load() -> None:
     """Import what is needed to show any of it."""
-    for view in _VIEWS.values():
-        importlib.import_module(f"{__name__}.{view.partition('.')[0]}")
+    for module in ("progress_view", *(view.partition(".")[0] for view in _VIEWS.values())):
+        importlib.import_module(f"{__name__}.{module}")
+
+
+def progress_widget(progress: Progress) -> ProgressView:
+    """A widget that says how far jobs are, beginning with `progress`."""
+    made: ProgressView = importlib.import_module(f"{__name__}.progress_view").ProgressView(progress)
+    return made
 
 
 def _bundle_of(view: str, shell: InteractiveShell) -> Callable[..., dict[str, Any]]:

@@ -6,9 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WIDGET", "script", "style", "with_widget"]
+__all__ = ["PROGRESS", "WIDGET", "script", "style", "with_widget"]
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
+PROGRESS = "application/vnd.paimon-magics.progress+json"
+"""Marks an output that has a progress widget, which nothing stands in for when it is gone."""
 _STATIC = Path(__file__).with_name("static")
 
 

@@ -1,0 +1,135 @@
+"""What tasks of ours tell of themselves while they run: rows and bytes, by small files.
+
+Spark tells little of Python tasks before they end. So each of ours writes its counts into a file of
+a folder of the driver's, once a second at most, and once when it ends. The folder is there while
+somebody listens: without it, as on another machine, a task says nothing, which costs it one look.
+That works wherever tasks run on the driver's machine: in threads of the driver's JVM, in executors
+beside it, and behind Spark Connect. What tasks run elsewhere is not heard.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+__all__ = ["Reporter", "TaskCounts", "heard", "read_reports", "reports_folder"]
+
+_EVERY_SECONDS = 1.0
+_RECORD = struct.Struct("<qq?")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """What one task told last; `writes` tells a writer from a reader."""
+
+    stage: int
+    partition: int
+    writes: bool
+    rows: int
+    size_bytes: int
+
+
+class Reporter:
+    """The side of the task. `folder` is the driver's `reports_folder`."""
+
+    def __init__(self, folder: str, *, writes: bool) -> None:
+        from pyspark import TaskContext
+
+        self._rows = self._bytes = 0
+        self._file: str | None = None
+        self._next = time.monotonic() + _EVERY_SECONDS
+        context = TaskContext.get()
+        # One of a task that is tried again takes the place of the one before.
+        if context is not None and os.path.isdir(folder):
+            name = f"{context.stageId()}-{context.partitionId()}-{'w' if writes else 'r'}"
+            self._file = os.path.join(folder, name)
+
+    def add(self, rows: int, size_bytes: int) -> None:
+        """So much more is done."""
+        self._rows += rows
+        self._bytes += size_bytes
+        if self._file is not None and time.monotonic() >= self._next:
+            self._write(is_over=False)
+            self._next = time.monotonic() + _EVERY_SECONDS
+
+    def end(self) -> None:
+        """The task is done."""
+        if self._file is not None:
+            self._write(is_over=True)
+
+    def _write(self, *, is_over: bool) -> None:
+        assert self._file is not None
+        with suppress(OSError):  # nobody listens any more
+            file = os.open(self._file, os.O_CREAT | os.O_WRONLY, 0o600)
+            try:
+                os.pwrite(file, _RECORD.pack(self._rows, self._bytes, is_over), 0)
+            finally:
+                os.close(file)
+
+
+@cache
+def reports_folder() -> str:
+    """Where tasks of this process's jobs tell how far they are. There only while it is `heard`."""
+    parent = tempfile.mkdtemp(prefix="paimon-magics-tasks-")
+    atexit.register(shutil.rmtree, parent, ignore_errors=True)
+    return str(Path(parent) / "reports")
+
+
+_listeners = 0
+_turn = threading.Lock()
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Tasks that begin in the body tell how far they are."""
+    global _listeners
+    folder = Path(reports_folder())
+    with _turn:
+        _listeners += 1
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with _turn:
+            _listeners -= 1
+            if not _listeners:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_alone() -> bool:
+    """Whether only one listens, so that all that is told is for it."""
+    return _listeners == 1
+
+
+def read_reports(ended: dict[tuple[int, int, bool], TaskCounts]) -> list[TaskCounts]:
+    """What all tasks told. Those that have ended are put into `ended`, and not read again."""
+    found = list(ended.values())
+    try:
+        names = os.listdir(reports_folder())
+    except OSError:
+        return found
+    for name in names:
+        stage, partition, kind = name.split("-")
+        key = int(stage), int(partition), kind == "w"
+        if key in ended:
+            continue
+        with suppress(OSError):
+            record = (Path(reports_folder()) / name).read_bytes()
+            if len(record) == _RECORD.size:
+                rows, size_bytes, is_over = _RECORD.unpack(record)
+                told = TaskCounts(*key, rows, size_bytes)
+                found.append(told)
+                if is_over:
+                    ended[key] = told
+    return found
