@@ -80,6 +80,8 @@ lab_default = $(if $(filter $(addsuffix =%,$(1)) $(1),$(LAB_ARGS)),,$(2))
 
 .PHONY: lab
 lab: $(STAMP)  ## open copies of the notebooks in JupyterLab, on this machine only
+	@rm -rf $(VENV)/share/jupyter/labextensions/paimon-magics
+	@cp -r labextension $(VENV)/share/jupyter/labextensions/paimon-magics
 	@mkdir -p $(LAB_FOLDER)
 	@set -e; for notebook in notebooks/*.ipynb; do \
 	  copy="$(LAB_FOLDER)/$$(basename "$$notebook")"; test -e "$$copy" || cp "$$notebook" "$$copy"; \

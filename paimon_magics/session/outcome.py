@@ -43,7 +43,7 @@ class Outcome:
     - `dataframe`: the lazy Spark DataFrame of a statement that returns rows, else None.
     - `table`: the table that was written or changed, as `database.name`.
     - `snapshot_id`, `commit_kind`: the commit's; None where the statement made none.
-    - `rows_written`, `files_written`: what a write put into files.
+    - `rows_written`, `files_written`, `bytes_written`: what a write put into files.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
     - `query`: the SQL that gives the rows, where it is not the statement; "" where none does.
     - `in_query`: the columns that `sql` gives, where it does not give all that are shown.
@@ -59,6 +59,7 @@ class Outcome:
     commit_kind: str | None = None
     rows_written: int | None = None
     files_written: int | None = None
+    bytes_written: int | None = None
     seconds: float = 0.0
     message: str = ""
     notes: tuple[str, ...] = ()

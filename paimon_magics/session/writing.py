@@ -70,7 +70,7 @@ from paimon_magics.tables.bucket_counts import (
     check_cross_partition_size,
 )
 from paimon_magics.tables.catalog import Table
-from paimon_magics.tables.committing import committed_files, latest_snapshot_id
+from paimon_magics.tables.committing import committed_bytes, committed_files, latest_snapshot_id
 from paimon_magics.tables.partition_counts import partitions_max
 from paimon_magics.tables.write_tasks import completed, write_task
 from paimon_magics.tables.writing import WriteTask, write_batches
@@ -521,6 +521,7 @@ def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritt
         commit_kind=receipt.commit_kind,
         rows_written=written,
         files_written=files,
+        bytes_written=committed_bytes(table, job.written.messages),
         message=f"{kind} `{table.name}`: {count_text(written, 'row')} written ({snapshot}).",
         notes=_notes(table),
     )

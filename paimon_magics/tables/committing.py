@@ -60,6 +60,7 @@ __all__ = [
     "check_files",
     "check_names",
     "commit",
+    "committed_bytes",
     "committed_files",
     "find_commit",
     "latest_snapshot_id",
@@ -349,6 +350,15 @@ def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
         names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
         names.update(entry.index_file.file_name for entry in message.index_adds)
     return frozenset(names)
+
+
+def committed_bytes(table: Table, messages: Sequence[bytes]) -> int:
+    """The bytes of the data and changelog files that the messages commit."""
+    return sum(
+        int(file.file_size)
+        for message in _decode(table, messages)
+        for file in [*message.new_files, *message.changelog_files]
+    )
 
 
 def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:

@@ -55,6 +55,8 @@ class Lab:
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "JUPYTER_CONFIG_DIR": str(folder / ".config"),
             "JUPYTER_DATA_DIR": str(folder / ".data"),
+            # Before what lies in the environment: that is as old as the last `make env`.
+            "JUPYTER_PREFER_ENV_PATH": "0",
             "JUPYTER_RUNTIME_DIR": str(folder / ".runtime"),
             "IPYTHONDIR": str(folder / ".ipython"),
             "PAIMON_COORDINATOR": "in-process",

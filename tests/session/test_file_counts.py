@@ -37,6 +37,7 @@ def test_many_tasks_write_a_file_for_each_partition_and_bucket(
     )
     assert len(sizes(warehouse)) == files
     assert outcome.files_written == files
+    assert outcome.bytes_written == sum(sizes(warehouse))
     found = session.run("SELECT count(*), sum(k), count(DISTINCT p) FROM t").to_arrow()
     assert [*found.to_pylist()[0].values()] == [7000, 7000 * 6999 // 2, PARTITIONS]
 
