@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import io
 import threading
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_magics.spark.sizes import _PrintedHere, estimated_bytes
+from paimon_magics.spark.sizes import (
+    Sources,
+    _PrintedHere,
+    estimated_bytes,
+    estimated_sources,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -34,3 +40,28 @@ def test_what_other_threads_print_meanwhile_is_printed() -> None:
     other.start()
     other.join()
     assert (printed.text.getvalue(), stream.getvalue()) == ("a plan\n", "a row\n")
+
+
+@pytest.mark.parametrize(
+    ("query", "sources"),
+    [
+        ("SELECT id + 1 FROM range(2000000)", Sources(2_000_000)),
+        ("SELECT count(*) FROM range(1000) GROUP BY id % 3", Sources(1_000, None, 1)),
+        ("SELECT * FROM range(20) UNION ALL SELECT * FROM range(30)", Sources(50)),
+    ],
+)
+def test_where_rows_come_from_is_known_before_they_come(
+    spark: SparkSession, query: str, sources: Sources
+) -> None:
+    assert estimated_sources(spark.sql(query)) == sources
+
+
+def test_files_are_known_by_their_bytes_and_functions_of_the_users_are_seen(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "numbers.csv"
+    file.write_text("1\n2\n")
+    numbers = spark.read.csv(str(file), schema="n INT")
+    assert estimated_sources(numbers) == Sources(None, 4)
+    doubled = numbers.mapInPandas(lambda frames: frames, "n INT")
+    assert estimated_sources(doubled).has_functions
