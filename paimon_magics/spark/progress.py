@@ -130,7 +130,8 @@ class _Stages(Protocol):
 
     def stages(self) -> dict[int, StageProgress]: ...
 
-    def has(self, id: int) -> bool: ...
+    def has(self, id: int) -> bool:
+        """Whether tasks that tell of this stage belong to the jobs."""
 
     def end(self) -> None: ...
 
@@ -157,7 +158,7 @@ class _Watched:
                 self._work = find()
         stages = dict(self._stages.stages())
         for one in read_reports(self._ended):
-            if self._stages.has(one.stage) or is_alone():
+            if self._stages.has(one.stage):
                 known = stages.get(one.stage) or self._unknown(one.stage)
                 stages[one.stage] = _with(known, one)
         seconds = time.monotonic() - self._started
@@ -295,7 +296,8 @@ class _ConnectWatch:
         self._spark.removeProgressHandler(self._told)  # type: ignore[arg-type]
 
     def has(self, id: int) -> bool:
-        return id in self._seen
+        # It tells of stages some seconds after they began.
+        return id in self._seen or is_alone()
 
     def stages(self) -> dict[int, StageProgress]:
         return {id: seen.progress for id, seen in list(self._seen.items())}
