@@ -46,7 +46,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """One stage that runs or has run; `seconds` since it was first seen.
+    """One stage that runs or has run; `seconds` since it was first seen, `rows_seconds` since its
+    first rows were told: before it writes rows, a stage sorts them.
 
     `bytes_read` are bytes of files; `bytes_written` those of rows in memory that writers took.
     """
@@ -61,6 +62,7 @@ class StageProgress:
     bytes_written: int = 0
     rows_shuffled: int = 0
     writes: bool = False
+    rows_seconds: float = 0.0
 
     @property
     def is_done(self) -> bool:
@@ -176,9 +178,8 @@ class Progress:
     @property
     def _waits_for_writers(self) -> bool:
         """Whether a stage of writers is to come."""
-        return (
-            self.is_all and bool(self.work.shuffle) and not any(one.writes for one in self.stages)
-        )
+        begun = any(one.writes or one.is_done for one in self.stages)
+        return self.is_all and bool(self.work.shuffle) and not begun
 
     @property
     def _has_shuffled(self) -> bool:
@@ -215,7 +216,7 @@ class Progress:
                 return None
         elif share < _SHARE_MIN or stage.seconds < 1:
             return None
-        return stage.seconds * (1 - share) / share
+        return (stage.rows_seconds or stage.seconds) * (1 - share) / share
 
     def _doing(self, stages: tuple[StageProgress, ...]) -> str:
         """What stages do, in words."""
@@ -232,6 +233,8 @@ class Progress:
             parts.append(f"shuffling {self.work.shuffle}")
         elif stage.rows_shuffled:
             parts.append("shuffling")
+        elif self._has_shuffled and not parts:
+            parts.append(f"sorting for {self.work.target}")
         return " and ".join(parts) or "computing"
 
     def _sources(self) -> str:

@@ -35,6 +35,7 @@ WorkKnown = Callable[[], Work]
 _FIRST_SECONDS = 0.4  # a job that is done by then shows nothing
 _EVERY_SECONDS = 0.3
 _PAGE_TIMEOUT_SECONDS = 1.0
+_PAGE_FAILURES_MAX = 5  # one after the other: a machine may have a lot to do
 _STAGES_ASKED_MAX = 8  # of one look at the web page
 _GROUP = "spark.jobGroup.id"
 
@@ -147,6 +148,7 @@ class _Watched:
         self._pace = Pace()
         self._ended: dict[tuple[int, int, bool], TaskCounts] = {}
         self._since: dict[int, float] = {}
+        self._rows_since: dict[tuple[int, bool], float] = {}
 
     def end(self) -> None:
         self._stages.end()
@@ -161,7 +163,12 @@ class _Watched:
             if self._stages.has(one.stage):
                 known = stages.get(one.stage) or self._unknown(one.stage)
                 stages[one.stage] = _with(known, one)
-        seconds = time.monotonic() - self._started
+        now = time.monotonic()
+        for id, stage in stages.items():
+            if stage.rows_written if stage.writes else stage.rows_read:
+                since = self._rows_since.setdefault((id, stage.writes), now)
+                stages[id] = replace(stage, rows_seconds=now - since)
+        seconds = now - self._started
         found = Progress(seconds, tuple(stages[id] for id in sorted(stages)), work=self._work)
         self._pace = self._pace.then(seconds, found.rows, found.size_bytes)
         return replace(found, pace=self._pace)
@@ -214,6 +221,7 @@ class _Watch:
         self._seen: dict[int, _Seen] = {}
         self._ids: set[int] = set()
         self._page: str | None = ""
+        self._page_failures = 0
 
     def end(self) -> None:
         if self._own:
@@ -272,8 +280,11 @@ class _Watch:
             try:
                 attempts = _json_at(f"{self._page}/{id}?details=false")
             except Exception:
-                self._page = None  # switched off, behind a login, or far away
+                self._page_failures += 1
+                if self._page_failures >= _PAGE_FAILURES_MAX:
+                    self._page = None  # behind a login, or far away
                 return
+            self._page_failures = 0
             seen.progress = replace(
                 seen.progress,
                 rows_read=sum(attempt["inputRecords"] for attempt in attempts),

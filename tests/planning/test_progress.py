@@ -104,6 +104,15 @@ def test_time_is_left_by_the_slowest_stage_once_all_of_them_can_say() -> None:
     assert Progress(9, (quick, StageProgress(10, 0, 2, seconds=9))).seconds_left is None
 
 
+def test_the_pace_is_that_since_the_first_rows() -> None:
+    sorted_first = StageProgress(2, 0, 2, rows_written=500, writes=True, seconds=20, rows_seconds=4)
+    assert Progress(30, (SHUFFLED, sorted_first), work=KEYED).seconds_left == 4
+    sorting = StageProgress(2, 0, 2, seconds=9)
+    waiting = Progress(30, (SHUFFLED, sorting), work=KEYED)
+    assert (waiting.share, waiting.seconds_left) == (0.5, None)
+    assert "sorting for buckets, stage 2, 0 of 2 tasks" in waiting.text()
+
+
 def test_the_first_rows_say_nothing_of_the_time_that_is_left() -> None:
     assert Progress(8, (reading(10),), work=ORDERS).seconds_left is None
     assert Progress(8, (reading(1_000, 0.5),), work=ORDERS).seconds_left is None
