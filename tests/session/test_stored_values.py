@@ -87,7 +87,7 @@ ROWS: list[tuple[dict[str, Any], str | None]] = [
     ({"t": datetime.datetime(2020, 1, 1, 0, 0, 0, 123456)}, "of row 2 does not fit"),
     ({"a": [1, 2.5]}, "[1, 2.5] of row 2"),
     ({"s": {"y": "a", "z": D("1.25")}}, "of row 2 does not fit"),
-    ({"m": {"a": 1.5}}, "{'a': 1.5} of row 2"),
+    ({"m": {"a": 1.5}}, "[('a', 1.5)] of row 2"),
 ]
 
 
