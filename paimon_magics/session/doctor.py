@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from paimon_magics.boundary import short_errors
 from paimon_magics.coordinator.starting import state_at
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.redaction import MASK, is_secret_name, masked, redacted
@@ -58,6 +59,7 @@ class Diagnosis:
     __repr__ = __str__
 
 
+@short_errors
 def doctor(session: Session | None = None) -> Diagnosis:
     """Look at everything that a session rests on; `session` is the open one where none is given."""
     session = session or active_session()
