@@ -102,12 +102,11 @@ def _spark(session: Session | None) -> Facts:
     if session is None:
         return (("session", "none"),)
     try:
-        spark = session.spark
+        conf = session.spark.conf
         facts = (
-            ("version", str(spark.version)),
-            ("master", str(spark.conf.get("spark.master", "") or "")),
-            ("time zone", str(spark.conf.get("spark.sql.session.timeZone", "") or "")),
-            ("driver memory", str(spark.conf.get("spark.driver.memory", "") or "")),
+            ("version", str(session.spark.version)),
+            ("master", str(conf.get("spark.master"))),
+            ("time zone", str(conf.get("spark.sql.session.timeZone"))),
         )
     except Exception as error:  # its JVM is gone
         return (("session", f"does not answer: {type(error).__name__}"), *started)

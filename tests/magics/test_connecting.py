@@ -166,6 +166,7 @@ def test_the_doctor_tells_all_and_no_secret(
         with paimon_magics.connect(catalog=options, spark=disconnected.user_ns["spark"]) as session:
             told = session.doctor()
             assert told["Versions"]["paimon-magics"] == paimon_magics.__version__
+            assert told["Spark"]["version"] == session.spark.version
             assert told["Connection"]["warehouse"] == options["warehouse"]
             assert told["Catalog options"]["s3.secret-key"] == "***"
             assert told["Store"]["region"] == "us-east-1"
