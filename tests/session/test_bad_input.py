@@ -429,7 +429,7 @@ CASES: list[Case] = [
         "SELECT cnt(*) FROM orders",
         UnknownNameError,
         ("function `cnt`",),
-        "SHOW FUNCTIONS LIKE 'cn*'",
+        "Write count(*).",
         "cnt",
     ),
     (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidTableError,
@@ -15,6 +18,9 @@ from paimon_magics.errors import (
 )
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.test_types import ATOMIC, NESTED, by_key, new_york, read_by_everyone, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -28,6 +34,13 @@ REFUSED = {
     },
     "avro": {*NESTED, "BINARY(3)", "TIMESTAMP_NTZ(9)", "TIMESTAMP_LTZ(9)"},
 }
+
+
+@pytest.fixture
+def session(spark: SparkSession, warehouse: Path) -> Iterator[Session]:
+    """A session that cuts digits of a second, as a query's are cut."""
+    with paimon_magics.connect(warehouse, spark=spark, store_assignment="ansi") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])

@@ -12,17 +12,28 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 SCENARIOS = json.loads(Path(__file__).parents[1].joinpath("data", "statements.json").read_text())
 SETTINGS = ("spark.sql.sources.partitionOverwriteMode", "spark.sql.storeAssignmentPolicy")
+
+
+@pytest.fixture
+def session(spark: SparkSession, warehouse: Path) -> Iterator[Session]:
+    """A session that casts given values as the connector does."""
+    with paimon_magics.connect(warehouse, spark=spark, store_assignment="ansi") as opened:
+        yield opened
 
 
 @pytest.fixture(autouse=True)

@@ -58,7 +58,7 @@ def test_a_warehouse_in_an_unknown_store_is_refused(spark: SparkSession, warehou
         ({"displayrows": 5}, "displayrows", "`display_rows`"),
         ({"display_rows": "5"}, "display_rows", "20"),
         ({"display_rows": -1}, "display_rows", "20"),
-        ({"catalog": {"warehouse": "x"}}, "warehouse", "options"),
+        ({"catalog": {"warehouse": "x"}}, "Two warehouses", "Leave one"),
     ],
 )
 def test_a_wrong_setting_is_refused(
