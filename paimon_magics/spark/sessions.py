@@ -65,8 +65,6 @@ def start(settings: Settings) -> SparkSession:
         builder = (
             builder.config("spark.driver.host", _LOOPBACK)
             .config("spark.driver.bindAddress", _LOOPBACK)
-            # How often tasks tell how many rows they have read. Progress is shown by it.
-            .config("spark.executor.heartbeatInterval", "1s")
             # Each of a thousand notebooks would try a thousand ports in turn.
             .config("spark.ui.port", "0")
             .config(
