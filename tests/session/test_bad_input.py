@@ -478,6 +478,88 @@ def test_bad_input_is_named_before_anything_starts(
         assert "^" in error.text()
 
 
+# A query's values are looked at when its rows are fetched.
+FAILING_QUERIES = [
+    ("SELECT 1/0", ("Division by zero", "1/0"), "try_divide", "1/0"),
+    ("SELECT id % 0 FROM orders", ("Remainder by zero", "id % 0"), "try_mod", "id % 0"),
+    ("SELECT CAST('x' AS INT)", ("'x'", "INT"), "try_cast", "CAST('x' AS INT)"),
+    ("SELECT array(1, 2)[5]", ("index 5",), "get()", "array(1, 2)[5]"),
+    ("SELECT 2147483647 + 1", ("verflow", "2147483647 + 1"), "try_add", "2147483647 + 1"),
+    ("SELECT element_at(array(1), 0)", ("index 0",), "", "element_at"),
+    ("SELECT to_date('x', 'yyyy')", ("'x'",), "try_to_date", None),
+    ("SELECT from_utc_timestamp(TIMESTAMP '2026-01-01 00:00:00', 'Mars')", ("Mars",), "", None),
+]
+
+
+@pytest.mark.parametrize(("query", "named", "hint", "place"), FAILING_QUERIES)
+def test_a_query_that_fails_names_the_expression_and_writes_nothing(
+    shop: Session, query: str, named: tuple[str, ...], hint: str, place: str | None
+) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        shop.run(query).to_arrow()
+    error = caught.value
+    assert all(name in error.message for name in named), error.text()
+    assert hint in error.hint and error.hint, error.text()
+    assert "written" not in error.text() and "ansi.enabled" not in error.text()
+    if place is not None:
+        assert error.statement == query and query[error.position :].startswith(place), error.text()
+
+
+# What newcomers write that is right SQL and nothing of this table's, or of this engine's.
+NEWCOMERS: list[tuple[str, str, str]] = [
+    ("SELECT item, count(*) FROM orders", "GROUP BY", "GROUP BY"),
+    ("SELECT GETDATE()", "`GETDATE`", "current_timestamp()"),
+    ("SELECT GROUP_CONCAT(item) FROM orders", "`GROUP_CONCAT`", "string_agg"),
+    ("SELECT * FROM read_csv('x')", "`read_csv`", "csv.`path`"),
+    ("SELECT lower() FROM orders", "`lower`", "DESCRIBE FUNCTION"),
+    ("SELECT CAST(id AS DATETIME) FROM orders", "`DATETIME`", "TIMESTAMP"),
+    ("SELECT CAST(id AS TEXT) FROM orders", "`TEXT`", "STRING"),
+    ("SELECT id::varchar FROM orders", "length", "STRING"),
+    ("SELECT * FROM orders LIMIT 5, 10", "`LIMIT 5, 10`", "LIMIT 10 OFFSET 5"),
+    ("SELECT * FROM orders WHERE id = {day}", "`{day}`", "`:day`"),
+    ("SELECT * FROM orders WHERE id = $day", "`$day`", "`:day`"),
+    ("SELECT * FROM orders WHERE id = %s", "`%s`", "`:name`"),
+    ("SELECT * FROM orders WHERE item = ‘tea’", "typographic", "'tea'"),
+    ("SELECT id FROM orders WHERE day = 2026-01-01", "DATE", "DATE '2026-01-31'"),
+    ("SELECT * FROM orders UNION SELECT * FROM users", "number of columns", "Name the columns"),
+    ("SELECT * FROM orders LIMIT -1", "limit", "whole number"),
+    ("SELECT * FROM orders\nSELECT * FROM users", "begins another statement", "`;`"),
+    ("SELECT date'2026-02-30'", "2026-02-30", "DATE '2026-01-31'"),
+    ("COMMIT", "no transactions", "COMMIT"),
+    ("SET @x = 1", "no variables", "`:x`"),
+    ("VACUUM orders", "VACUUM", "snapshot.time-retained"),
+    ("OPTIMIZE orders", "OPTIMIZE", "INSERT OVERWRITE"),
+    ("REFRESH TABLE orders", "REFRESH", "not needed"),
+    ("REPLACE INTO users VALUES ('a', 1)", "REPLACE", "primary key"),
+    ("CREATE VIEW v AS SELECT * FROM orders", "CREATE", "TEMPORARY VIEW"),
+    ("CREATE TABLE copy LIKE orders", "LIKE", "SHOW CREATE TABLE"),
+    ("CREATE TABLE u (id INT UNIQUE)", "UNIQUE", "PRIMARY KEY"),
+    ("CREATE TABLE u (id INT, ts DATE) PARTITIONED BY (days(ts))", "days", "PARTITIONED BY (day)"),
+    ("ALTER TABLE users ADD PRIMARY KEY (age)", "ADD CONSTRAINT", "new table"),
+    ("CREATE TABLE u", "no columns", "CREATE TABLE t (id INT"),
+    (
+        "CREATE TABLE u (id INT) TBLPROPERTIES ('primary_key' = 'id')",
+        "primary_key",
+        "`primary-key`",
+    ),
+    ("CREATE TABLE u (id INT) TBLPROPERTIES ('merge-engine' = 'upsert')", "upsert", "deduplicate"),
+    ("SELECT * FROM orders$snapshot", "$snapshot", "snapshots"),
+    ("DROP TABLE nope", "`nope`", "orders"),
+    ("SET TIME ZONE 'Europe/Atlantis'", "Europe/Atlantis", "Correct the value"),
+]
+
+
+@pytest.mark.parametrize(("statement", "named", "hint"), NEWCOMERS)
+def test_what_a_newcomer_writes_is_answered_with_the_next_step(
+    shop: Session, warehouse: Path, statement: str, named: str, hint: str
+) -> None:
+    with nothing_happens(shop.spark, warehouse), pytest.raises(StatementError) as caught:
+        shop.run(statement, {"day": "x"})
+    error = caught.value
+    assert named in error.message and hint in error.hint, error.text()
+    assert len(error.text()) < 600, error.text()
+
+
 @pytest.mark.parametrize(
     "definition",
     [

@@ -1,0 +1,88 @@
+"""What the refusal of a DELETE, UPDATE or MERGE names instead can be run, and does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+import paimon_magics
+from paimon_magics import Session
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+KEYED = [(1, "tea", 5), (2, "milk", None), (3, "jam", 7)]
+LOGGED = [(1, "tea", "mon"), (2, None, "mon"), (3, "jam", "tue")]
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    warehouse = tmp_path_factory.mktemp("alternatives") / "warehouse"
+    with paimon_magics.connect(warehouse, spark=spark, coordinator="in-process") as session:
+        session.run(
+            "CREATE TABLE keyed (id INT NOT NULL, item STRING, amount INT) "
+            "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'); "
+            "CREATE TABLE logged (id INT, item STRING, day STRING) PARTITIONED BY (day)"
+        )
+        spark.createDataFrame([(2, "oat", 9), (4, "rye", 1)], "id INT, item STRING, amount INT") \
+            .createOrReplaceTempView("given")  # fmt: skip
+        yield session
+        spark.catalog.dropTempView("given")
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("DELETE FROM logged WHERE item = 'tea' OR id = 3", [LOGGED[1]]),
+        ("DELETE FROM default.logged AS l WHERE l.day = 'mon' AND l.id = 1", LOGGED[1:]),
+        ("DELETE FROM logged WHERE day = 'mon'", LOGGED[2:]),
+        ("DELETE FROM logged", []),
+        ("DELETE FROM keyed WHERE amount > 5", KEYED[:2]),
+        (
+            "UPDATE keyed k SET k.amount = amount + 1, item = 'x' WHERE id = 3",
+            [*KEYED[:2], (3, "x", 8)],
+        ),
+        (
+            "UPDATE logged SET item = upper(item) WHERE id IN (1, 2)",
+            [(1, "TEA", "mon"), *LOGGED[1:]],
+        ),
+        (
+            "MERGE INTO keyed t USING given s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            [KEYED[0], (2, "oat", 9), KEYED[2], (4, "rye", 1)],
+        ),
+        (
+            "MERGE INTO logged USING (SELECT 3 AS id, 'rye' AS item, 'wed' AS day) AS s "
+            "ON logged.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            [*LOGGED[:2], (3, "rye", "wed")],
+        ),
+    ],
+)
+def test_it_does_the_same(
+    shop: Session, statement: str, expected: list[tuple[object, ...]]
+) -> None:
+    is_keyed = "keyed" in statement
+    table, rows = ("keyed", KEYED) if is_keyed else ("logged", LOGGED)
+    listed = ", ".join(repr(row).replace("None", "NULL") for row in rows)
+    shop.run(f"TRUNCATE TABLE {table}; INSERT INTO {table} VALUES {listed}")
+    with pytest.raises(UnsupportedStatementError) as caught:
+        shop.run(statement)
+    shop.run(caught.value.hint.partition(": ")[2])
+    found = shop.run(f"SELECT * FROM {table} ORDER BY id").to_arrow().to_pylist()
+    assert [tuple(row.values()) for row in found] == expected, caught.value.hint
+
+
+def test_a_table_that_is_not_there_is_said_first(shop: Session) -> None:
+    with pytest.raises(UnknownNameError, match="keyd"):
+        shop.run("DELETE FROM keyd WHERE id = 1")
+
+
+def test_a_dry_run_says_it_too(shop: Session) -> None:
+    with pytest.raises(UnsupportedStatementError) as caught:
+        shop.run("DELETE FROM keyed WHERE id = 1", dry_run=True)
+    assert "INSERT OVERWRITE keyed" in caught.value.hint
