@@ -242,6 +242,8 @@ class Catalog:
                 f"table{'s' if len(tables) > 1 else ''} ({shown}{', …' if tables[5:] else ''}).",
                 hint="Drop its tables first, or use DROP DATABASE … CASCADE.",
             )
+        for table in tables if self.metastore != "rest" else ():
+            self.drop_table(TableName(table, database), if_exists=True)
         if self._is_stored(database):
             self._call(lambda: self.paimon.drop_database(database, True, cascade))
 
@@ -360,8 +362,20 @@ class Catalog:
         if if_exists and not (name.system_table or self.table_exists(name)):
             return False
         self.load(name)
-        self._call(lambda: self.paimon.drop_table(_identifier(name), False))
+        self._call(lambda: self._drop(name))
         return True
+
+    def _drop(self, name: TableName) -> None:
+        """pypaimon's removal of a local folder ends at the first file that somebody else removed
+        before it, as a transaction does that clears up after itself; a jdbc catalog says nothing.
+        """
+        in_warehouse = self.metastore != "rest"
+        path = self.paimon.get_table_path(_identifier(name)) if in_warehouse else ""
+        with suppress(FileNotFoundError):
+            self.paimon.drop_table(_identifier(name), False)
+        while in_warehouse and self.paimon.file_io.exists(path):
+            with suppress(FileNotFoundError):
+                self.paimon.file_io.delete(path, True)
 
     def rename_table(self, name: TableName, new_name: TableName) -> None:
         """Renames a table, also into another database; nothing may have the new name.

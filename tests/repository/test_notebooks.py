@@ -34,7 +34,7 @@ def test_lab_opens_copies_and_keeps_what_was_changed_in_them(tmp_path: Path) -> 
     options = f"LAB_ARGS=--ServerApp.root_dir={tmp_path} --show-config-json"
     environment = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
     shown = subprocess.run(
-        ["make", "lab", f"LAB_FOLDER={folder}", options],
+        ["make", "--no-print-directory", "lab", f"LAB_FOLDER={folder}", options],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     server = json.loads(shown[shown.index("{") :])["ServerApp"]

@@ -224,6 +224,34 @@ def test_tables_are_renamed_and_dropped(catalog: Catalog) -> None:
     assert not catalog.table_exists(TableName("u", "shop"))
 
 
+@pytest.mark.parametrize("drops_the_database", [False, True])
+def test_a_table_is_dropped_while_a_transaction_clears_up(
+    catalog: Catalog, drops_the_database: bool
+) -> None:
+    catalog.create_database("shop")
+    name = TableName("t", "shop")
+    catalog.create_table(name, definition())
+    folder = Path(catalog.load(name).location.removeprefix("file:"))
+    notes = folder / ".attempts"
+    notes.mkdir()
+    for number in range(3000):
+        (notes / f"{number}.open").touch()
+
+    def clear_up() -> None:
+        for note in reversed(list(os.scandir(notes))):
+            Path(note).unlink(missing_ok=True)
+
+    thread = threading.Thread(target=clear_up)
+    thread.start()
+    if drops_the_database:
+        catalog.drop_database("shop", cascade=True)
+    else:
+        assert catalog.drop_table(name)
+    thread.join()
+    assert not folder.exists()
+    assert not catalog.table_exists(name)
+
+
 def test_a_table_is_not_renamed_into_a_folder_that_is_there(files: Catalog) -> None:
     files.create_table(T, definition())
     (Path(files.warehouse) / "default.db" / "u").mkdir()
