@@ -81,7 +81,7 @@ def first_loss(frame: DataFrame, targets: Sequence[DataType | None]) -> Loss | N
     looked = frame.toDF(*names).select(*(t.alias(names[at]) for at, t in texts.items()))
     if not looked.where(F.coalesce(*looked.columns).isNotNull()).limit(1).collect():
         return None
-    for number, row in enumerate(looked.collect(), 1):
+    for number, row in enumerate(looked.toLocalIterator(), 1):
         for position, text in zip(texts, row, strict=True):
             if text is not None:
                 return Loss(number, position, str(text))

@@ -122,11 +122,7 @@ def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> Set
             return _failure(
                 warehouse, "the clock of this machine differs from the store's", "Set the clock."
             )
-    if code in (
-        "AuthorizationHeaderMalformed",
-        "PermanentRedirect",
-        "IllegalLocationConstraint",
-    ) or ("incorrectly configured region" in text):
+    if code in _OF_REGIONS or "incorrectly configured region" in text:
         expected = _EXPECTED_REGION.search(text)
         named = "" if expected is None else f", but in {expected[1] or expected[2]}"
         return _failure(
