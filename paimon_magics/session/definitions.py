@@ -21,6 +21,7 @@ from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.planning.writes import check_writable
 from paimon_magics.session.altering import harm_told
 from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.first_rows import filled
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reading import frame_of_query
 from paimon_magics.session.resolving import tell_of_two
@@ -156,7 +157,7 @@ def _fill(
     name: TableName,
     parameters: Mapping[str, object],
 ) -> Outcome:
-    """The AS query of CREATE TABLE; a failure takes the new table away again."""
+    """The AS query of CREATE TABLE."""
     assert statement.query is not None
     insert = Insert(
         text=statement.text,
@@ -166,14 +167,7 @@ def _fill(
         overwrite=False,
         source=statement.query,
     )
-    try:
-        outcome = run_insert(connection, insert, parameters)
-    except BaseException:
-        connection.catalog.drop_table(name, if_exists=True)
-        raise
-    outcome.kind = "CREATE TABLE"
-    outcome.message = f"Table `{name}` created. {outcome.message}"
-    return outcome
+    return filled(connection, name, lambda: run_insert(connection, insert, parameters))
 
 
 def _drop_table(connection: Connection, statement: DropTable) -> Outcome:

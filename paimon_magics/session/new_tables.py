@@ -1,7 +1,4 @@
-"""A table made of a frame: its columns are the frame's, and its rows the first ones.
-
-What fails leaves no table, unless it is unknown whether the rows were committed.
-"""
+"""A table made of a frame: its columns are the frame's, and its rows the first ones."""
 
 from __future__ import annotations
 
@@ -9,16 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.errors import (
-    InvalidTableError,
-    InvalidValueError,
-    StatementError,
-    UnknownOutcomeError,
-)
+from paimon_magics.errors import InvalidTableError, InvalidValueError, StatementError
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.planning.writes import check_writable
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.first_rows import filled
 from paimon_magics.session.frames import check_mode, write_frame_to
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import (
@@ -92,15 +85,7 @@ def write_to_new(
     check_definition(definition)
     check_writable(full, definition)
     connection.catalog.create_table(full, definition)
-    try:
-        outcome = write_frame_to(connection, given, full, "append")
-    except UnknownOutcomeError:
-        raise
-    except BaseException:
-        connection.catalog.drop_table(full, if_exists=True)
-        raise
-    outcome.kind = "CREATE TABLE"
-    outcome.message = f"Table `{full}` created. {outcome.message}"
+    outcome = filled(connection, full, lambda: write_frame_to(connection, given, full, "append"))
     outcome.notes = (*outcome.notes, *notes)
     return outcome
 

@@ -12,6 +12,7 @@ Any other failure before the commit removes the statement's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -451,15 +452,27 @@ def _transact(
 def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
     try:
         with doing("committing"):
-            return connection.committer.commit(request)
+            return _settled(connection, request)
     except UnknownOutcomeError:
         raise
     except PaimonMagicsError:  # certainly not committed
         connection.committer.abort(request.transaction)
         raise
-    except KeyboardInterrupt:
-        # Too late to stop: the same call again finds the commit, or makes it.
+
+
+def _settled(connection: Connection, request: CommitRequest) -> CommitReceipt:
+    """Commit. It is too late to stop: after an interrupt the same call finds the commit, or makes
+    it. Who interrupts that too does not wait for the answer."""
+    try:
         return connection.committer.commit(request)
+    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            return connection.committer.commit(request)
+    table = request.transaction.table
+    raise UnknownOutcomeError(
+        f"The commit to `{table}` was interrupted twice: whether it happened is not known.",
+        hint=f"Look at `{table}$snapshots` before running the statement again.",
+    )
 
 
 def _constants(
