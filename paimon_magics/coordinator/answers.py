@@ -85,7 +85,11 @@ class StoppedError(SetupError):
 
 
 class TableHeldError(CommitConflictError):
-    """The table takes one transaction at a time, and another one is open."""
+    """The table takes one transaction at a time, and `in_front` others come first."""
+
+    def __init__(self, message: str, in_front: int, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.in_front = in_front
 
 
 class PausedError(SetupError):
@@ -105,11 +109,11 @@ class NotTheirsError(PaimonMagicsError):
     """What was asked for belongs to somebody else."""
 
 
-def error_answer(status: int, kind: str, message: str, hint: str) -> JSONResponse:
+def error_answer(status: int, kind: str, message: str, hint: str, **facts: int) -> JSONResponse:
     """An error as JSON: as our own client reads it, and as clients of Paimon's REST catalog do."""
     return JSONResponse(
         {
-            "error": {"type": kind, "message": message, "hint": hint},
+            "error": {"type": kind, "message": message, "hint": hint, **facts},
             "message": f"{message} {hint}".rstrip(),
             "code": status,
             "resourceType": None,
@@ -191,7 +195,8 @@ async def on_error(_: Request | None, error: Exception) -> Response:
     hint = error.hint
     if isinstance(error, StoreRefusedError):
         hint = f"The coordinator's store refuses it. {NEW_CREDENTIALS}"
-    answer = error_answer(status, type(error).__name__, error.message, hint)
+    facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
+    answer = error_answer(status, type(error).__name__, error.message, hint, **facts)
     if isinstance(error, PausedError):
         answer.headers["retry-after"] = RETRY_AFTER
     return answer

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from paimon_magics.coordinator.administering import Administration
 from paimon_magics.coordinator.inserting import SmallInserts
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.version_changes import VersionReceipt
@@ -23,14 +23,15 @@ class CoordinatorClient(Protocol):
         table: TableName,
         base_snapshot_id: int | None = None,
         engine: str = "",
-        waits: Callable[[str], None] | None = None,
+        waits: Callable[[Waiting], None] | None = None,
     ) -> Transaction:
         """Open a transaction with a commit user and a file prefix that nobody else has.
 
         `base_snapshot_id` is the table's latest snapshot when the statement was planned; left out,
         it is the latest one now. An overwrite is checked against what came after it. `engine`
         is what writes, as others are told who look at open transactions. A table may take one
-        transaction at a time: `waits` is told once, before it is waited for, what is in the way.
+        transaction at a time: `waits` is told again and again, while it is waited for, what is in
+        the way.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:

@@ -24,7 +24,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
@@ -56,7 +56,7 @@ class InProcessCommitter:
         table: TableName,
         base_snapshot_id: int | None = None,
         engine: str = "",
-        waits: Callable[[str], None] | None = None,
+        waits: Callable[[Waiting], None] | None = None,
     ) -> Transaction:
         """See `CoordinatorClient.begin`: nobody is waited for.
 

@@ -48,7 +48,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.version_changes import VersionReceipt
@@ -80,7 +80,9 @@ class _Body:
 
 
 class _TableHeldError(CommitConflictError):
-    """The table takes one transaction at a time, and another one is open."""
+    """The table takes one transaction at a time, and `in_front` others come first."""
+
+    in_front: int = 1
 
 
 class RemoteCoordinator:
@@ -135,7 +137,7 @@ class RemoteCoordinator:
         table: TableName,
         base_snapshot_id: int | None = None,
         engine: str = "",
-        waits: Callable[[str], None] | None = None,
+        waits: Callable[[Waiting], None] | None = None,
     ) -> Transaction:
         """See `CoordinatorClient.begin`."""
         document = {
@@ -231,7 +233,7 @@ class RemoteCoordinator:
             stop.set()
         self._http.close()
 
-    def _open(self, document: Mapping[str, Any], waits: Callable[[str], None] | None) -> Any:
+    def _open(self, document: Mapping[str, Any], waits: Callable[[Waiting], None] | None) -> Any:
         """Open a transaction, in turn where the table takes one at a time: each question keeps the
         place in the coordinator's line."""
         ticket = uuid.uuid4().hex
@@ -244,8 +246,7 @@ class RemoteCoordinator:
                     if time.monotonic() > deadline:
                         raise
                     if waits is not None:
-                        waits(error.message)
-                        waits = None
+                        waits(Waiting(error.message, error.in_front))
                     time.sleep(_HELD_PAUSE_SECONDS)
         except (KeyboardInterrupt, _TableHeldError):
             # Give the place up, or what was opened while nobody listened.
@@ -438,7 +439,10 @@ def _problem(response: httpx.Response) -> PaimonMagicsError:
         case 400 | 413 | 416 | 422:
             return InvalidValueError(message, hint=hint)
         case 423 if kind == "TableHeldError":
-            return _TableHeldError(message, hint=hint)
+            held = _TableHeldError(message, hint=hint)
+            in_front = response.json()["error"].get("in_front")
+            held.in_front = in_front if isinstance(in_front, int) else held.in_front
+            return held
         case 423:
             return CommitConflictError(message, hint=hint)
         case 500 if kind == "UnknownOutcomeError":

@@ -581,13 +581,15 @@ def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
             return TableHeldError(
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
                 f"it, and {count_text(ahead, 'statement')} came before this one.",
+                ahead,
                 hint="Run it again: it waits for them.",
             )
-        case Occupied(holder=Held() as holder):
+        case Occupied(holder=Held() as holder, ahead=ahead):
             seconds = (_now_ms() - holder.begun_at_ms) // 1000
             return TableHeldError(
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
                 f"it. The one of {holder.who}, begun {seconds:,} s ago, is open: {holder.id}.",
+                ahead + 1,
                 hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
             )
         case _:

@@ -19,6 +19,7 @@ __all__ = [
     "OverwritePartitions",
     "OverwriteTouched",
     "Transaction",
+    "Waiting",
 ]
 
 # What Paimon's batch jobs use; the commit user of such a job is never used again.
@@ -68,6 +69,15 @@ class OverwriteTouched:
 
 
 Change = Append | OverwritePartitions | OverwriteTouched
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is before a transaction that waits for its turn: `message` says it, `in_front` is how
+    many come first."""
+
+    message: str
+    in_front: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,11 +101,11 @@ class Pace:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a statement's jobs have done in `seconds`, stage by stage in the order of their ids, of
-    all that `work` has; `doing` says what goes on before the first of them."""
+    all that `work` has; `doing` says what goes on where there are none."""
 
     seconds: float
     stages: tuple[StageProgress, ...] = ()
-    doing: str = "preparing the job"
+    doing: str = "Spark is preparing the job"
     work: Work = field(default_factory=Work)
     pace: Pace = field(default_factory=Pace)
 
@@ -161,7 +161,7 @@ class Progress:
         """One line: `Spark: reading orders, stage 1, 0 of 2 tasks, 1,200,000 of 4,000,000 rows
         read, …`."""
         if not self.stages:
-            return f"Spark is {self.doing}, {duration_text(self.seconds)}"
+            return f"{self.doing}, {duration_text(self.seconds)}"
         current = self.current or self.stages[-1:]
         parts = [f"Spark: {self._doing(current)}", f"stage {len(self.stages)}"]
         done, tasks = (sum(getattr(s, name) for s in current) for name in ("tasks_done", "tasks"))

@@ -11,6 +11,8 @@ import time
 
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.commits import Waiting
+from paimon_magics.statements.statement import TableName
 
 __all__ = ["Attempts"]
 
@@ -27,18 +29,26 @@ class Attempts:
         self._last = ""
         self._since: float | None = None
         self._seconds = 0.0
-        self._before = ""
+        self._first: Waiting | None = None
+        self._now: Waiting | None = None
 
-    def waits(self, message: str) -> None:
-        """The statement begins to wait for its turn; `message` says what is before it."""
-        self._since = time.monotonic()
-        self._before = self._before or message
+    def waits(self, waiting: Waiting) -> None:
+        """The statement waits for its turn; told as often as there is news."""
+        self._since = self._since or time.monotonic()
+        self._first = self._first or waiting
+        self._now = waiting
+
+    def doing(self, table: TableName) -> str:
+        """What the statement does until it has a transaction, for who looks on."""
+        if self._now is None:
+            return "opening the transaction"
+        return f"waiting for `{table}` ({self._now.in_front:,} in front)"
 
     def opened(self) -> None:
         """It is the statement's turn."""
         if self._since is not None:
             self._seconds += time.monotonic() - self._since
-            self._since = None
+            self._since = self._now = None
 
     def next(self, error: OutdatedPlanError, *, may_run_again: bool) -> None:
         """After a pause the statement may run again; raises `error` when it may not.
@@ -55,9 +65,9 @@ class Attempts:
     def notes(self) -> tuple[str, ...]:
         """What the reader of an Outcome should know; nothing of a statement that went through."""
         notes = []
-        if self._before:
-            seconds = f"{self._seconds:.1f} s"
-            notes.append(f"Waited {seconds} for its turn: {self._before}")
+        if self._first is not None:
+            seconds, in_front = f"{self._seconds:.1f} s", f"{self._first.in_front:,} in front"
+            notes.append(f"Waited {seconds} for its turn ({in_front}): {self._first.message}")
         if self._reruns:
             times = count_text(self._reruns, "time")
             notes.append(f"Planned and run again {times}, nothing was written before: {self._last}")

@@ -1,4 +1,4 @@
-"""The first rows of a table that was made for them: CREATE TABLE … AS, and frames that become a table.
+"""The first rows of a table that is made for them: CREATE TABLE … AS, and tables of frames.
 
 Where the rows fail the table is taken away again, unless it may have rows: those whose commit had
 no clear answer, or others', who found the table in between.

@@ -395,12 +395,13 @@ def _opened(
     be added is of the moment when its turn came; what is replaced is what was there before."""
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = takes_one_at_a_time(table.definition) and isinstance(prepared.change, Append)
-    transaction = connection.committer.begin(
-        table.name,
-        None if in_turn else base,
-        engine_name(connection.spark.version),
-        attempts.waits,
-    )
+    with doing(partial(attempts.doing, table.name)):
+        transaction = connection.committer.begin(
+            table.name,
+            None if in_turn else base,
+            engine_name(connection.spark.version),
+            attempts.waits,
+        )
     attempts.opened()
     if transaction.base_snapshot_id == base:
         return transaction, prepared

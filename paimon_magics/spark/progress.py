@@ -60,10 +60,10 @@ def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Ite
         yield
 
 
-def doing(what: str) -> AbstractContextManager[None]:
+def doing(what: str | Callable[[], str]) -> AbstractContextManager[None]:
     """Tell the listener, where there is one, what Spark or the session does in the body, as in
-    `Spark is starting`."""
-    return _told(lambda: _Doing(what))
+    `Spark is starting`; a function is asked anew each time."""
+    return _told(lambda: _Doing((lambda: what) if isinstance(what, str) else what))
 
 
 class _Look(Protocol):
@@ -115,12 +115,12 @@ def _look_on(watch: _Look, hears: Listener, over: threading.Event, turn: threadi
 
 
 class _Doing:
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: Callable[[], str]) -> None:
         self._what = what
         self._started = time.monotonic()
 
     def look(self) -> Progress:
-        return Progress(time.monotonic() - self._started, doing=self._what)
+        return Progress(time.monotonic() - self._started, doing=self._what())
 
     def end(self) -> None:
         pass

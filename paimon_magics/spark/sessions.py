@@ -78,7 +78,7 @@ def start(settings: Settings) -> SparkSession:
     global _log_file
     log = _log_file = folder / "spark.log"
     try:
-        with _error_stream_to(log), doing("starting"):
+        with _error_stream_to(log), doing("Spark is starting"):
             spark = builder.getOrCreate()
     except Exception as error:
         raise SetupError(

@@ -25,6 +25,9 @@ from paimon_magics.errors import (
     StatementError,
     UnsupportedStatementError,
 )
+from paimon_magics.planning.commits import Waiting
+from paimon_magics.planning.progress import Progress
+from paimon_magics.spark.listening import listen
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
 from tests.session.held_writes import write_while
@@ -116,7 +119,7 @@ def test_who_is_interrupted_while_waiting_leaves_the_line(
     holder, waiting, last = (process.client() for _ in range(3))
     held = holder.begin(name)
 
-    def interrupt(_: str) -> None:
+    def interrupt(_: Waiting) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -125,6 +128,28 @@ def test_who_is_interrupted_while_waiting_leaves_the_line(
     started = time.monotonic()
     last.abort(last.begin(name))
     assert time.monotonic() - started < WAITER_MS / 1000, "it waited for nobody"
+
+
+def test_who_waits_is_told_for_what_while_it_waits_and_afterwards(
+    session: paimon_magics.Session, process: Process
+) -> None:
+    session.run("CREATE TABLE d (k INT NOT NULL) TBLPROPERTIES ('primary-key' = 'k')")
+    holder = process.client()
+    held = holder.begin(TableName("d", "default"))
+    told: list[str] = []
+
+    def hears(progress: Progress | None) -> None:
+        if progress is not None and "in front" in progress.text():
+            told.append(progress.text())
+            holder.abort(held)
+
+    listen(hears)
+    try:
+        outcome = session.run("INSERT INTO d VALUES (1)")
+    finally:
+        listen(None)
+    assert told[0].startswith("waiting for `default.d` (1 in front), ")
+    assert "s for its turn (1 in front): Table `default.d` has dynamic buckets" in str(outcome)
 
 
 def shown(session: paimon_magics.Session, statement: str) -> dict[str, str]:

@@ -25,7 +25,7 @@ SHUFFLED = StageProgress(2, 2, rows_read=1_000, rows_shuffled=1_000, seconds=8)
     ("progress", "text"),
     [
         (Progress(0.6), "Spark is preparing the job, 0 s"),
-        (Progress(3, doing="starting"), "Spark is starting, 3 s"),
+        (Progress(3, doing="Spark is starting"), "Spark is starting, 3 s"),
         (
             Progress(2, (StageProgress(200, 2, 2),)),
             "Spark: computing, stage 1, 2 of 200 tasks, 2 s so far",
