@@ -64,8 +64,8 @@ class Settings:
       about 200 bytes a key.
     - `coordinator_idle_ms`: how long a coordinator that this session starts lives with nothing to
       do. Long enough for somebody who thinks between two statements; a new start costs 2 s.
-    - `exclusive_wait_ms`: how long a statement waits, through a coordinator, for others that
-      write the same table with dynamic buckets, which takes one at a time: they take turns. Some
+    - `exclusive_wait_ms`: how long a statement waits for others of the same coordinator, or of
+      the same process, that write its table with dynamic buckets: they take turns. Some
       leases, after which a transaction ends whose owner died, and some statements long.
     - `conflict_reruns_max`: how often a statement that adds rows is planned and run again because
       others, who took no turns, have written what it was planned on.

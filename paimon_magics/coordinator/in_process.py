@@ -12,9 +12,11 @@ transaction stay behind, unreferenced; if it dies after, the commit happened.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.administering import Administration
+from paimon_magics.coordinator.lines import Lines
 from paimon_magics.coordinator.opening import open_transaction
 from paimon_magics.coordinator.rest_context import Context, Turns
 from paimon_magics.coordinator.versions import change_versions
@@ -25,6 +27,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
+from paimon_magics.planning.writes import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
@@ -47,9 +50,11 @@ class InProcessCommitter:
         self._catalog = catalog
         self._settings = settings
         self._turn = threading.Lock()
+        self._lines = Lines()
         self._context = Context(catalog, catalog.publish, Turns(), prefix="")
         # The commit users of which it is certain, without a look, that they have no snapshot.
         self._uncommitted: set[str] = set()
+        self._tickets: dict[str, str] = {}
 
     def begin(
         self,
@@ -58,24 +63,40 @@ class InProcessCommitter:
         engine: str = "",
         waits: Callable[[Waiting], None] | None = None,
     ) -> Transaction:
-        """See `CoordinatorClient.begin`: nobody is waited for.
+        """See `CoordinatorClient.begin`: who says what `waits` takes turns with others of this
+        process.
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """
-        transaction = open_transaction(self._catalog, table, base_snapshot_id)[1]
+        ticket = uuid.uuid4().hex
+        if waits is not None:
+            found = self._catalog.load(table)
+            if takes_one_at_a_time(found.definition):
+                wait_ms = self._settings.exclusive_wait_ms
+                self._lines.wait(found.location, ticket, wait_ms, waits)
+        try:
+            transaction = open_transaction(self._catalog, table, base_snapshot_id)[1]
+        except BaseException:
+            self._lines.leave(ticket)
+            raise
+        self._tickets[transaction.commit_user] = ticket
         self._uncommitted.add(transaction.commit_user)
         return transaction
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """See `CoordinatorClient.commit`."""
         loaded = self._catalog.load(request.transaction.table)
-        with self._turn:
-            receipt = self._commit(loaded, request)
+        try:
+            with self._turn:
+                receipt = self._commit(loaded, request)
+        finally:
+            self._leave(request.transaction)
         tidy_up(loaded, request.transaction, committed_files(loaded, request.messages))
         return receipt
 
     def abort(self, transaction: Transaction) -> int:
         """See `CoordinatorClient.abort`."""
+        self._leave(transaction)
         loaded = self._catalog.load(transaction.table)
         is_certain = transaction.commit_user in self._uncommitted
         self._uncommitted.discard(transaction.commit_user)
@@ -152,6 +173,12 @@ class InProcessCommitter:
         except PaimonMagicsError:
             self._uncommitted.add(user)
             raise
+
+    def _leave(self, transaction: Transaction) -> None:
+        """The next who waits may begin."""
+        ticket = self._tickets.pop(transaction.commit_user, None)
+        if ticket is not None:
+            self._lines.leave(ticket)
 
     def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
         wait_ms_max = self._settings.attempt_wait_ms_max

@@ -139,7 +139,7 @@ class PaimonMagics(Magics):
     exclusive_wait_ms = Int(
         _DEFAULTS.exclusive_wait_ms,
         min=0,
-        help="How long, in ms, a statement waits for others that write the same table with "
+        help="How long, in ms, a statement waits for others that write its table with "
         "dynamic buckets.",
     ).tag(config=True)
     conflict_reruns_max = Int(

@@ -231,13 +231,20 @@ def _is_named(words: PlaceWords) -> bool:
     return words.names_a_place or bool(is_there)
 
 
+def _is_more_than_a_folder(words: PlaceWords) -> bool:
+    """Whether the place is a store, a catalog with options or a coordinator's."""
+    of_environment = os.environ.get("PAIMON_COORDINATOR", "")
+    named = (words.shown, words.coordinator or "", of_environment)
+    return bool(words.catalog) or any("://" in name for name in named)
+
+
 def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -> Session:
     """A new session on `spark`, or on one that starts while the rest is loaded and looked at."""
     was_there = spark is not None or is_started()
     with ThreadPoolExecutor(1, "paimon-magics-opening") as aside:
         ready = aside.submit(_ready, words, settings)
-        if not was_there and "://" in words.shown:
-            # Somewhere else, where more can be wrong: told before a JVM is started for it.
+        if not was_there and _is_more_than_a_folder(words):
+            # More can be wrong than with a folder: told before a JVM is started for it.
             ready.result()
         found = adopt(spark) if spark is not None else start(settings)
         try:

@@ -35,6 +35,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnknownOutcomeError,
     UnsupportedStatementError,
+    likely_meant,
     nearest,
 )
 from paimon_magics.planning.alterations import plan_alteration
@@ -634,7 +635,7 @@ def _unknown_metastore(metastore: str) -> SetupError:
         )
     return SetupError(
         f"There is no metastore '{metastore}'.",
-        hint=f"{nearest(metastore, _REQUIRED, what='metastores')} Offered are: {offered}.",
+        hint=f"{likely_meant(metastore, _REQUIRED)} Offered are: {offered}.".strip(),
     )
 
 

@@ -24,14 +24,14 @@ from paimon_magics.tables.snapshot_publishers import Publish
 TOKEN = "a-token-of-the-test's"
 
 
-def client_options(url: str, warehouse: Path) -> dict[str, str]:
+def client_options(url: str, warehouse: Path, token: str = TOKEN) -> dict[str, str]:
     """The catalog options by which Paimon's clients find the server."""
     return {
         "metastore": "rest",
         "uri": url,
         "warehouse": str(warehouse),
         "token.provider": "bear",
-        "token": TOKEN,
+        "token": token,
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.errors import JobError, UnknownNameError, UnknownOutcomeError
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits import Append, CommitRequest, Waiting
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
@@ -41,6 +41,30 @@ def snapshots(catalog: Catalog) -> int:
 def row_count(catalog: Catalog) -> int:
     builder = catalog.load(TABLE).paimon.new_read_builder()
     return builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows
+
+
+def test_writers_of_dynamic_buckets_take_turns_where_they_say_what_waits(
+    catalog: Catalog, committer: InProcessCommitter
+) -> None:
+    table = TableName("keyed", "default")
+    columns = (Column(0, "k", AtomicType("INT", nullable=False)),)
+    catalog.create_table(table, TableDefinition(columns, primary_keys=("k",)))
+    first = committer.begin(table, waits=pytest.fail)
+    told: list[int] = []
+
+    def interrupt(waiting: Waiting) -> None:
+        raise KeyboardInterrupt
+
+    def end(waiting: Waiting) -> None:
+        told.append(waiting.in_front)
+        committer.abort(first)
+
+    with pytest.raises(KeyboardInterrupt):
+        committer.begin(table, waits=interrupt)
+    second = committer.begin(table, waits=end)
+    assert told == [1], "who was interrupted has left the line"
+    committer.commit(CommitRequest(second, Append()))
+    committer.abort(committer.begin(table, waits=pytest.fail))
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])

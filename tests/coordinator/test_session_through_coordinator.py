@@ -6,13 +6,15 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pypaimon import CatalogFactory
 
 import paimon_magics
 from paimon_magics.coordinator.core import WAITER_MS
@@ -30,6 +32,7 @@ from paimon_magics.planning.progress import Progress
 from paimon_magics.spark.listening import listen
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
+from tests.coordinator.rest_server import client_options
 from tests.session.held_writes import write_while
 
 if TYPE_CHECKING:
@@ -91,20 +94,36 @@ def test_statements_that_write_one_table_with_dynamic_buckets_take_turns(
     assert not any("run again" in outcome for outcome in outcomes)
 
 
-def test_a_statement_is_run_again_where_somebody_without_the_coordinator_came_first(
-    session: paimon_magics.Session, tmp_path: Path
+def by_a_session_alone(session: paimon_magics.Session, process: Process) -> None:
+    alone = InProcessCommitter(session.catalog, session.settings)
+    other = paimon_magics.Session(replace(session._connection, committer=alone))
+    other.run("INSERT INTO t VALUES ('a', 2, 'in between')")
+
+
+def by_an_engine_on_the_rest_catalog(session: paimon_magics.Session, process: Process) -> None:
+    options = client_options(process.address, Path(process.warehouse), process.token())
+    table = CatalogFactory.create(options).get_table("default.t")
+    builder = table.new_batch_write_builder()
+    writer = builder.new_write()
+    columns = [pa.field("p", pa.string(), False), pa.field("k", pa.int32(), False), ("v", "string")]
+    writer.write_arrow(pa.table([["a"], [2], ["in between"]], schema=pa.schema(columns)))
+    builder.new_commit().commit(writer.prepare_commit())
+    writer.close()
+
+
+@pytest.mark.parametrize("came", [by_a_session_alone, by_an_engine_on_the_rest_catalog])
+def test_a_statement_is_run_again_where_somebody_who_takes_no_turns_came_first(
+    session: paimon_magics.Session,
+    process: Process,
+    tmp_path: Path,
+    came: Callable[[paimon_magics.Session, Process], None],
 ) -> None:
     session.run(
         "CREATE TABLE t (p STRING NOT NULL, k INT NOT NULL, v STRING) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'p,k'); INSERT INTO t VALUES ('a', 1, 'first')"
     )
-    alone = InProcessCommitter(session.catalog, session.settings)
-    other = paimon_magics.Session(replace(session._connection, committer=alone))
     outcome = write_while(
-        lambda: other.run("INSERT INTO t VALUES ('a', 2, 'in between')"),
-        session,
-        [("a", 2, "late"), ("a", 3, "late")],
-        tmp_path,
+        lambda: came(session, process), session, [("a", 2, "late"), ("a", 3, "late")], tmp_path
     )
     assert "Planned and run again 1 time" in str(outcome)
     found = session.run("SELECT k, v FROM t ORDER BY k").to_arrow().to_pylist()

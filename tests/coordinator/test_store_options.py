@@ -8,11 +8,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+import paimon_magics
 from paimon_magics.coordinator.remote import RemoteCoordinator
 from paimon_magics.coordinator.starting import Embedded, state_path
 from paimon_magics.coordinator.state_folder import StateFolder
@@ -21,7 +22,10 @@ from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog import Catalog
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
-from tests.coordinator.process import TABLE, create_table, read, wait_until, write
+from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KEYS = {
     "AKIAFIRSTFIRSTFIRST1": "the-first-secret-of-ada",
@@ -33,15 +37,17 @@ LAZY = "'auto_batch_load' = 'true', 'group_commit_interval_ms' = '600000'"
 
 
 class KeyedServer:
-    """A server that takes the requests of one access key only."""
+    """A server that takes the requests of one access key only, or of several."""
 
     def __init__(self, server: S3Server) -> None:
         self.server = server
-        self.taken = FIRST
+        self.taken: str | tuple[str, ...] = FIRST
         server.between = self._between
 
     def _between(self, environment: Environment, hand_on: Callable[[], Reply]) -> Reply:
-        if f"Credential={self.taken}/" in environment.get("HTTP_AUTHORIZATION", ""):
+        said = environment.get("HTTP_AUTHORIZATION", "")
+        taken = (self.taken,) if isinstance(self.taken, str) else self.taken
+        if any(f"Credential={key}/" in said for key in taken):
             return hand_on()
         return Reply.error("403 Forbidden", "InvalidAccessKeyId")
 
@@ -173,3 +179,39 @@ def test_one_that_can_do_nothing_ends_and_the_next_one_loads_what_it_has_acknowl
         second.administration().queues.flush(INSERTS, 60_000)
     assert [row["k"] for row in read(Catalog.open(renewed), INSERTS)] == [7]
     check_no_secret(log_of(renewed))
+
+
+@pytest.mark.spark
+def test_a_session_is_told_where_a_service_reaches_the_store_otherwise_and_what_it_can_not_load(
+    keyed: tuple[KeyedServer, dict[str, str]], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whose keys are not taken any more is the service, and not the session."""
+    server, options = keyed
+    create_table(options, f"CREATE TABLE i (k INT) TBLPROPERTIES ({LAZY})")
+    create_table(options, "CREATE TABLE t (k INT)")
+    server.taken = (FIRST, SECOND)
+    process = Process(options["warehouse"], tmp_path / "service", catalog=options)
+    process.start()
+    ours = {**with_key(options, SECOND), "s3.region": "eu-west-1"}
+    try:
+        with paimon_magics.connect(
+            catalog=ours, coordinator=process.address, token=process.token(), spark=spark
+        ) as session:
+            (note,) = session.store.notes
+            assert f"The coordinator at {process.address} reaches the store otherwise: " in note
+            assert "region us-east-1 (here eu-west-1)" in note
+            assert "access key AKIA…RST1 (here AKIA…SEC2)" in note
+            assert not session.run("INSERT INTO i VALUES (1)").notes
+            server.taken = SECOND
+            with pytest.raises(SetupError, match="InvalidAccessKeyId"):
+                session.flush("i")
+            (trouble,) = session.run("INSERT INTO i VALUES (2)").notes
+            assert "Rows of `default.i` can't be loaded: " in trouble
+            with pytest.raises(SetupError, match="InvalidAccessKeyId") as refused:
+                session.run("INSERT INTO t VALUES (1)")
+            queues = str(session.administration().queue_rows().to_pylist())
+        assert "one that is a service needs its administrator" in refused.value.hint
+        assert all("InvalidAccessKeyId" in told for told in (trouble, queues))
+        check_no_secret(note, trouble, queues, repr(refused.value))
+    finally:
+        process.close()

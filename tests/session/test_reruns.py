@@ -4,6 +4,7 @@ run again, and one that replaces rows is not."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import paimon_magics
 from paimon_magics import Session
+from paimon_magics.coordinator.in_process import InProcessCommitter
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.held_writes import write_while
@@ -32,12 +34,14 @@ def create(session: Session, key: str) -> None:
 
 @pytest.fixture
 def meanwhile(session: Session, tmp_path: Path) -> Meanwhile:
-    """Write rows, while the other statement runs."""
+    """Write rows, while the other statement runs, of somebody who takes no turns with them."""
 
     def run(
         other: str, by: Session, rows: Sequence[tuple[str, int, str]], mode: str = "append"
     ) -> Any:
-        return write_while(lambda: by.run(other), by, rows, tmp_path, mode)
+        alone = InProcessCommitter(by.catalog, by.settings)
+        elsewhere = Session(replace(by._connection, committer=alone))
+        return write_while(lambda: elsewhere.run(other), by, rows, tmp_path, mode)
 
     return run
 

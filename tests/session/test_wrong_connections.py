@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,17 @@ def test_a_warehouse_in_an_unknown_store_is_refused(spark: SparkSession, warehou
     with pytest.raises(SetupError) as caught:
         paimon_magics.connect(warehouse, spark=spark)
     assert warehouse.split(":")[0] in caught.value.message and caught.value.hint
+
+
+def test_a_catalog_that_is_not_offered_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    program = (
+        "import sys, paimon_magics; from pyspark import SparkContext\n"
+        "try: paimon_magics.connect(sys.argv[1], catalog={'metastore': 'wrong'})\n"
+        "except paimon_magics.errors.SetupError as error: print(error, SparkContext._gateway)"
+    )
+    place = str(tmp_path / "warehouse")
+    found = subprocess.run([sys.executable, "-c", program, place], text=True, capture_output=True)
+    assert "wrong" in found.stdout and found.stdout.endswith(" None\n"), found
 
 
 @pytest.mark.parametrize(
