@@ -21,6 +21,7 @@ from paimon_magics.columnar.java_text import cast_text, java_float
 from paimon_magics.errors import JobError
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.names import quoted
 
 __all__ = ["UnreadableValueError", "can_cast", "cast_values"]
 
@@ -43,20 +44,20 @@ class UnreadableValueError(JobError):
 
     def __init__(self, value: str, column: str, stored: AtomicType, wanted: AtomicType) -> None:
         self.value, self.column, self.stored, self.wanted = value, column, stored, wanted
-        told = self.of_file("an older file")
+        told = self.of_file("an older file", "…")
         super().__init__(told.message, hint=told.hint)
 
-    def of_file(self, path: str) -> JobError:
-        """The same, which says where the value lies."""
+    def of_file(self, path: str, table: str) -> JobError:
+        """The same, which says where the value lies; `table` is the table's name in SQL."""
         from paimon_magics.statements.type_text import to_spark_sql
 
         stored, wanted = to_spark_sql(self.stored), to_spark_sql(self.wanted)
         return JobError(
             f"The column `{self.column}` was {stored} and is {wanted} now, and {path} has a value "
             f"that can't be read so: {self.value}.",
-            hint="Change the type back, and the rows are there again: ALTER TABLE … ALTER COLUMN "
-            f"`{self.column}` TYPE {stored}. Or read them as they were then, with VERSION AS OF a "
-            "snapshot of that time.",
+            hint="Change the type back, and the rows are there again: "
+            f"ALTER TABLE {table} ALTER COLUMN {quoted(self.column)} TYPE {stored}. Or read them "
+            "as they were then, with VERSION AS OF a snapshot of that time.",
         )
 
 

@@ -206,7 +206,7 @@ def _alter_table(
             _placed(statement, lambda: connection.catalog.alter_table(name, statement.changes))
             outcome = _done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
             if told is not None:
-                outcome.notes = (told.what, f"{told.looked_at} {told.way_back}")
+                outcome.notes = told.notes
             return outcome
 
 

@@ -57,11 +57,11 @@ def check_confirmed(
             taken = _taken(connection, statement, parameters, mode.lower())
         except PaimonMagicsError:
             continue
-        if told is not None:
+        if told is not None and told.what:
             raise UnconfirmedError(
                 told.what,
                 hint=f"{told.looked_at} To run it all the same, begin the cell with "
-                f"%%paimon --yes. {told.way_back}",
+                f"%%paimon --yes. {told.way_back} {told.not_looked_at}".rstrip(),
                 statement=statement.text,
                 position=0,
             )

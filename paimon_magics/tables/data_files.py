@@ -71,7 +71,8 @@ class FileReader:
     KIND that are wanted of key-value files, `with_row_ids` adds ROW_ID and SEQUENCE of tables with
     row tracking, `first_place` PLACE: rows' numbers in their file, counted from there. Batches have
     at most `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
-    Rows that don't meet the `conditions` on fields of the table may be left out.
+    Rows that don't meet the `conditions` on fields of the table may be left out. `table` is the
+    table's name in SQL, for errors.
     """
 
     access: FileAccess
@@ -79,6 +80,7 @@ class FileReader:
     wanted: tuple[Field, ...]
     system: tuple[str, ...]
     batch_rows: int
+    table: str
     with_row_ids: bool = False
     first_place: int | None = None
     legacy_instants: bool = True
@@ -169,7 +171,7 @@ class FileReader:
         try:
             yield
         except UnreadableValueError as error:
-            raise error.of_file(file.path) from error
+            raise error.of_file(file.path, self.table) from error
         except (OSError, ValueError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
             raise damaged(f"The data file {file.path}", e) from e
 
@@ -179,7 +181,7 @@ class FileReader:
             try:
                 rows = self.evolved(batch, columns)
             except UnreadableValueError as error:
-                raise error.of_file(file.path) from error
+                raise error.of_file(file.path, self.table) from error
             yield place, rows
 
     def _stored(

@@ -23,6 +23,7 @@ from paimon_magics.planning.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.read_points import read_options, read_point
 from paimon_magics.planning.splits import PlainSplit, StoredFile, TaskSplit
 from paimon_magics.planning.views import KIND_NAMES, ROW_ID, RowView, ViewKind
+from paimon_magics.statements.names import table_text
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.data_files import FileAccess, FileReader
@@ -156,6 +157,7 @@ def plan_data_read(
         wanted=tuple(field for field in fields if field.name in needed),
         system=(SEQUENCE, KIND) if rule is not None else (),
         batch_rows=batch_rows,
+        table=table_text(replace(table.name, system_table=None)),
         with_row_ids=kind is ViewKind.ROW_TRACKING,
         legacy_instants=definition.stored_option("orc.timestamp-ltz.legacy.type") != "false",
         conditions=tuple(_conditions(fields, predicates, view)),

@@ -24,6 +24,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.planning.splits import StoredFile
+from paimon_magics.statements.names import table_text
 from paimon_magics.tables.catalog import Table
 from paimon_magics.tables.column_bounds import Bounds, column_bounds
 from paimon_magics.tables.data_files import FileAccess, FileReader
@@ -70,7 +71,8 @@ class Harm:
 
     `unreadable` are values whose files can't be read any more, `changed` those that come out as
     others, `nulls` the NULLs in a column that becomes NOT NULL; of all of them the first few.
-    `impossible` where files can't be read at all. `looked_at` says how much was looked at.
+    `impossible` where files can't be read at all. `looked_at` says how much was looked at, and
+    `not_looked_at` why files could not be. True where there is any harm.
     """
 
     column: str
@@ -79,6 +81,7 @@ class Harm:
     nulls: int = 0
     impossible: bool = False
     looked_at: str = ""
+    not_looked_at: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.unreadable or self.changed or self.nulls or self.impossible)
@@ -86,10 +89,11 @@ class Harm:
 
 def harm_of(table: Table, planned: TableDefinition, rows_max: int) -> list[Harm]:
     """What `planned`, the table's definition after a change, does to the columns whose types it
-    changes: nothing is in the list of a column of which no harm was found.
+    changes: nothing is in the list of a column of which no harm was found, unless files of it could
+    not be looked at.
 
-    Reads manifests, and up to `rows_max` rows of files. Raises TableDamagedError for files that are
-    gone.
+    Reads manifests, and up to `rows_max` rows of files. Raises TableDamagedError where the table's
+    metadata is damaged.
     """
     before = {column.id: column for column in table.definition.columns}
     changed = [
@@ -102,7 +106,7 @@ def harm_of(table: Table, planned: TableDefinition, rows_max: int) -> list[Harm]
         return []
     files = live_files(ManifestFolder(table.paimon), snapshot)
     looks = (_Look(table, files, old, new, rows_max).harm() for old, new in changed)
-    return [harm for harm in looks if harm]
+    return [harm for harm in looks if harm or harm.not_looked_at]
 
 
 class _Look:
@@ -122,6 +126,7 @@ class _Look:
         self._wanted = _retyped(today, new)
         self._unreadable: list[StoredValue] = []
         self._changed: list[StoredValue] = []
+        self._closed: list[str] = []
         self._rows = self._opened = 0
 
     def harm(self) -> Harm:
@@ -145,6 +150,7 @@ class _Look:
             impossible,
             f"{self._rows:,} of {total:,} rows in {self._opened:,} of "
             f"{self._files.num_rows:,} files were looked at",
+            tuple(self._closed),
         )
 
     def _stored(self, schema_id: int) -> Field | None:
@@ -186,7 +192,10 @@ class _Look:
             if self._rows >= self._rows_max or self._is_enough():
                 break
             self._opened += 1
-            self._look_into(file, partition)
+            try:
+                self._look_into(file, partition)
+            except PaimonMagicsError as error:
+                self._closed.append(error.message)
 
     def _is_enough(self) -> bool:
         return len(self._unreadable) >= _SHOWN_MAX or (
@@ -268,6 +277,7 @@ class _Look:
             (field, *keys),
             (),
             batch_rows=min(self._rows_max, 65_536),
+            table=table_text(self._table.name),
         )
 
         def place(batch: pa.RecordBatch, row: int) -> StoredValue:

@@ -209,7 +209,7 @@ def test_a_session_is_told_where_a_service_reaches_the_store_otherwise_and_what_
             assert "Rows of `default.i` can't be loaded: " in trouble
             with pytest.raises(SetupError, match="InvalidAccessKeyId") as refused:
                 session.run("INSERT INTO t VALUES (1)")
-            queues = str(session.administration().queue_rows().to_pylist())
+            queues = str(session.administration.queue_rows().to_pylist())
         assert "one that is a service needs its administrator" in refused.value.hint
         assert all("InvalidAccessKeyId" in told for told in (trouble, queues))
         check_no_secret(note, trouble, queues, repr(refused.value))

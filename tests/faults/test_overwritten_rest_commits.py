@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -58,6 +59,20 @@ class Client:
     def _post(self, path: str, body: object) -> httpx.Response:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         return httpx.post(self.url + path, json=body, headers=headers, trust_env=False)
+
+
+def rows_of(table: Any) -> list[tuple[Any, ...]]:
+    """All rows of a table of plain pypaimon's."""
+    builder = table.new_read_builder()
+    found = builder.new_read().to_arrow(builder.new_scan().plan().splits())
+    return of(*found.to_pylist())
+
+
+def lose_an_overwrite(owner: Owner, outside: OutsideWriter) -> None:
+    """A commit that replaced rows is overwritten by a writer outside: nobody can repeat it."""
+    outside.stop_before_renaming(owner.warehouse, [THEIRS])
+    owner.commit([OURS], OverwritePartitions())
+    outside.go_on()
 
 
 @pytest.fixture
@@ -133,9 +148,7 @@ def test_a_table_that_is_renamed_is_watched_under_its_new_name(
     location = str(owner.warehouse / "default.db" / "u")
     assert owner.coordinator.watching.before_change(location) == Done()
     table = CatalogFactory.create({"warehouse": str(owner.warehouse)}).get_table("default.u")
-    builder = table.new_read_builder()
-    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
-    assert of(*rows) == of(OLD, OURS, THEIRS)
+    assert rows_of(table) == of(OLD, OURS, THEIRS)
 
 
 def test_commits_to_a_branch_are_watched_too(client: Both, outside: OutsideWriter) -> None:
@@ -146,10 +159,7 @@ def test_commits_to_a_branch_are_watched_too(client: Both, outside: OutsideWrite
     engine.commit(OURS, table=branch)
     outside.go_on()
     engine.commit(LATER, table=branch)
-    table = engine.catalog.get_table(branch)
-    builder = table.new_read_builder()
-    rows = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
-    assert of(*rows) == of(OURS, THEIRS, LATER)
+    assert rows_of(engine.catalog.get_table(branch)) == of(OURS, THEIRS, LATER)
     assert owner.rows() == of(OLD)
 
 
@@ -176,9 +186,7 @@ def test_what_a_fast_forward_has_brought_is_watched(
 
 def test_a_stopped_table_tells_a_client_why(client: Both, outside: OutsideWriter) -> None:
     owner, engine = client
-    outside.stop_before_renaming(owner.warehouse, [THEIRS])
-    owner.commit([OURS], OverwritePartitions())
-    outside.go_on()
+    lose_an_overwrite(owner, outside)
     with pytest.raises(Exception) as caught:
         engine.commit(LATER)
     causes = str(caught.value.__cause__)
@@ -194,9 +202,7 @@ def test_a_new_table_at_the_place_of_a_stopped_one_takes_commits(
     client: Both, outside: OutsideWriter
 ) -> None:
     owner, _ = client
-    outside.stop_before_renaming(owner.warehouse, [THEIRS])
-    owner.commit([OURS], OverwritePartitions())
-    outside.go_on()
+    lose_an_overwrite(owner, outside)
     assert isinstance(owner.look(), Halted)
     owner.catalog.drop_table(TABLE)
     create_table(owner.warehouse, APPEND)
