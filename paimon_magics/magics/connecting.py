@@ -58,7 +58,13 @@ def print_place(session: Session) -> None:
 
 
 def _connect(magics: PaimonMagics, argument: str) -> Session | None:
-    from paimon_magics.session.opening import active_session, connect
+    from paimon_magics.session.opening import (
+        PlaceWords,
+        active_session,
+        check_usable,
+        connect,
+        failed_connect,
+    )
 
     variables = Variables(magics.namespace_shell)
     words = split_words(argument)
@@ -89,6 +95,9 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     # With nothing said it is the open one, unless another was configured since it was opened.
     if not names_a_place and (not is_open or (before is not None and before != configured)):
         warehouse, catalog = magics.warehouse, dict(magics.catalog)
+    if not is_open and failed_connect() is None:
+        # After a connection that was closed the default is no place that somebody means.
+        check_usable(PlaceWords(warehouse or None, catalog or None, coordinator))
     warehouse = os.path.expanduser(warehouse)
     if catalog and warehouse:
         catalog["warehouse"] = warehouse

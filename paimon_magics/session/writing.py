@@ -65,7 +65,7 @@ from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.queries import bind_parameters
-from paimon_magics.statements.statement import Insert, PartitionItem, TruncateTable
+from paimon_magics.statements.statement import Insert, PartitionItem, TableName, TruncateTable
 from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.bucket_counts import (
     check_cross_partition_size,
@@ -320,8 +320,8 @@ def remove_partitions(
     """TRUNCATE and DROP PARTITION: one commit that removes what `specs` describe; () is all."""
     try:
         # Any layout can be emptied; only the place where snapshots are published must be safe.
-        engine = engine_name(connection.spark.version)
-        transaction = connection.committer.begin(table.name, engine=engine)
+        attempts = Attempts(reruns_max=0)
+        transaction = _begun(connection, table.name, None, attempts)
     except PaimonMagicsError as error:
         raise located(error, statement, 0) from None
     properties = provenance(statement, connection.spark.version, rows=0, files=0)
@@ -338,6 +338,7 @@ def remove_partitions(
         rows_written=0,
         files_written=0,
         message=f"{kind}: `{table.name}` has {stored} stored now (snapshot {receipt.snapshot_id}).",
+        notes=attempts.notes(),
     )
 
 
@@ -395,14 +396,7 @@ def _opened(
     be added is of the moment when its turn came; what is replaced is what was there before."""
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = takes_one_at_a_time(table.definition) and isinstance(prepared.change, Append)
-    with doing(partial(attempts.doing, table.name)):
-        transaction = connection.committer.begin(
-            table.name,
-            None if in_turn else base,
-            engine_name(connection.spark.version),
-            attempts.waits,
-        )
-    attempts.opened()
+    transaction = _begun(connection, table.name, None if in_turn else base, attempts)
     if transaction.base_snapshot_id == base:
         return transaction, prepared
     try:
@@ -410,6 +404,17 @@ def _opened(
     except BaseException:
         connection.committer.abort(transaction)
         raise
+
+
+def _begun(
+    connection: Connection, table: TableName, base: int | None, attempts: Attempts
+) -> Transaction:
+    """A transaction, whose turn is waited for; whoever looks on is told for what."""
+    engine = engine_name(connection.spark.version)
+    with doing(partial(attempts.doing, table)):
+        transaction = connection.committer.begin(table, base, engine, attempts.waits)
+    attempts.opened()
+    return transaction
 
 
 def _transact(

@@ -108,8 +108,9 @@ def test_a_connect_from_python_counts_and_a_closed_one_is_not_replaced_by_the_de
     run("%paimon connect --close")
     refused = failure(connected, "%%paimon\nCREATE TABLE t (k INT)")
     assert f"the connection to {tmp_path / 'warehouse'} is closed" in refused.message
+    assert str(failure(connected, "%paimon connect")) == str(refused)
     assert not (tmp_path / "paimon-warehouse").exists()
-    run("%paimon connect")
+    run("%paimon connect warehouse=paimon-warehouse")
     run("%%paimon\nSHOW TABLES")
 
 
