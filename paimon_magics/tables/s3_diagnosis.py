@@ -118,6 +118,12 @@ def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> Set
                 "Correct the bucket's name or 's3.endpoint', or make the bucket with the store's "
                 "own tools.",
             )
+        case "InvalidBucketName":
+            return _failure(
+                warehouse,
+                f"`{bucket}` can't be the name of a bucket at {where}",
+                "Correct it: names have 3 to 63 lower-case letters, digits, dots and hyphens.",
+            )
         case "RequestTimeTooSkewed":
             return _failure(
                 warehouse, "the clock of this machine differs from the store's", "Set the clock."

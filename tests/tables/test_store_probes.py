@@ -85,6 +85,7 @@ def test_a_bucket_that_is_not_there_or_not_named_is_told(options: dict[str, str]
         ("400 Bad Request", "ExpiredToken", "the session token is no longer valid"),
         ("403 Forbidden", "AccessDenied", "may not list it (AccessDenied)"),
         ("400 Bad Request", "AuthorizationHeaderMalformed", "is not in the region us-east-1"),
+        ("400 Bad Request", "InvalidBucketName", "can't be the name of a bucket at http:"),
         ("403 Forbidden", "RequestTimeTooSkewed", "the clock of this machine"),
     ],
 )
