@@ -53,6 +53,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .appName("paimon-magics tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
+        # Running tasks tell their rows so often.
+        .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
         .config("spark.local.dir", str(aside))

@@ -17,9 +17,12 @@ __all__ = ["Pace", "Progress", "StageProgress", "Work", "duration_text"]
 _TASKS_MIN = 3
 # Nor does the pace of rows before so much of them has come.
 _SHARE_MIN = 0.03
-# What is left after a stage that reads and shuffles, as a share of its time: the writers sort and
-# encode what it read. Measured with 20 million rows of a table with a primary key.
-_AFTER_SHUFFLE = 1.0
+# How long writers fetch and sort, and how long they write, as shares of the time of the stage
+# before them, which reads and shuffles. Measured with 20 million rows of a table with a primary
+# key.
+_SORTING, _WRITING = 1.0, 1.0
+# From this share on a stage's own pace alone says how long writers take.
+_SHARE_TRUSTED = 0.2
 _WINDOW_SECONDS = 5.0
 _SILENT_SECONDS = 5.0
 _NAMES_MAX = 3
@@ -50,6 +53,7 @@ class StageProgress:
     first rows were told: before it writes rows, a stage sorts them.
 
     `bytes_read` are bytes of files; `bytes_written` those of rows in memory that writers took.
+    `rows_shuffled` were written for other stages, `rows_fetched` taken from what others wrote.
     """
 
     tasks: int
@@ -63,6 +67,7 @@ class StageProgress:
     rows_shuffled: int = 0
     writes: bool = False
     rows_seconds: float = 0.0
+    rows_fetched: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -82,8 +87,11 @@ class Pace:
     samples: tuple[tuple[float, int, int], ...] = ()
 
     def then(self, seconds: float, rows: int, size_bytes: int) -> Pace:
-        """With what has gone by until now; what is older than some seconds is forgotten."""
-        kept = [one for one in self.samples if one[0] >= seconds - _WINDOW_SECONDS]
+        """With what has gone by until now; what is older than some seconds is forgotten, as is all
+        where rows begin again: a stage writes what it has sorted, or a task is tried again."""
+        kept = [
+            one for one in self.samples if one[0] >= seconds - _WINDOW_SECONDS and one[1] <= rows
+        ]
         return Pace((*kept, (seconds, rows, size_bytes)))
 
     @property
@@ -117,7 +125,10 @@ class Progress:
     @property
     def rows(self) -> int:
         """Rows that went by in all stages: for a rate, not to be shown."""
-        return sum(max(stage.rows_read, stage.rows_written) for stage in self.stages)
+        return sum(
+            stage.rows_written if stage.writes else max(stage.rows_read, stage.rows_fetched)
+            for stage in self.stages
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -133,24 +144,55 @@ class Progress:
         shares = [(self._share_of(stage), stage.tasks) for stage in self.current]
         tasks = sum(count for _, count in shares)
         found = sum(share * count for share, count in shares) / tasks if tasks else 0.0
+        whole = 1 + _SORTING + _WRITING
         if self._waits_for_writers:
-            return found / (1 + _AFTER_SHUFFLE)
+            return found / whole
         if self._has_shuffled:
-            return (1 + found * _AFTER_SHUFFLE) / (1 + _AFTER_SHUFFLE)
+            if any(stage.writes for stage in self.current):
+                return (1 + _SORTING + found * _WRITING) / whole
+            return (1 + found * _SORTING) / whole
         return found
 
     @property
     def seconds_left(self) -> float | None:
         """How long it takes yet at the pace so far, None where too little is done to say: of the
         statement where `is_all`, else of the running stages."""
+        if self._has_shuffled and self.current and self._before >= 1:
+            return self._seconds_of_writers
         left = [self._seconds_left(stage) for stage in self.current]
         known = [seconds for seconds in left if seconds is not None]
         if not known or len(known) < len(left):
             return None
         found = max(known)
         if self._waits_for_writers:
-            found += (found + max(stage.seconds for stage in self.current)) * _AFTER_SHUFFLE
+            found += (found + self._seconds) * (_SORTING + _WRITING)
         return found
+
+    @property
+    def _seconds_of_writers(self) -> float:
+        """What is left of them by their own pace, and by that of the stage before them while
+        theirs says little."""
+        share = min(self._share_of(stage) for stage in self.current)
+        trust = min(1.0, share / _SHARE_TRUSTED)
+        writers = [one.rows_seconds or one.seconds for one in self.current if one.writes]
+        since = max(writers, default=self._seconds)
+        usual = self._before * (_WRITING if writers else _SORTING)
+        by_pace = since * (1 - share) / share if share else 0.0
+        found = trust * by_pace + (1 - trust) * max(0.0, usual - since)
+        if writers:
+            return found
+        # What is fetched is yet to be sorted: fetching is done before sorting is.
+        return max(found, usual - since, 0.0) + self._before * _WRITING
+
+    @property
+    def _seconds(self) -> float:
+        """Since the stages that run began."""
+        return max(stage.seconds for stage in self.current)
+
+    @property
+    def _before(self) -> float:
+        """How long the longest of the stages took that have ended."""
+        return max((stage.seconds for stage in self.stages if stage.is_done), default=0.0)
 
     @property
     def is_all(self) -> bool:
@@ -206,7 +248,16 @@ class Progress:
             return max(by_tasks, min(1.0, done / rows))
         if stage.reads and self.work.size_bytes:
             return max(by_tasks, min(1.0, stage.bytes_read / self.work.size_bytes))
+        if stage.rows_fetched and not stage.writes:
+            return max(by_tasks, min(1.0, stage.rows_fetched / self._to_fetch))
         return by_tasks
+
+    @property
+    def _to_fetch(self) -> int:
+        """How many rows the stages that run fetch from those before."""
+        shuffled = sum(stage.rows_shuffled for stage in self.stages if stage.is_done)
+        fetched = sum(stage.rows_fetched for stage in self.stages if stage.is_done)
+        return max(shuffled - fetched, *(stage.rows_fetched for stage in self.current), 1)
 
     def _seconds_left(self, stage: StageProgress) -> float | None:
         share = self._share_of(stage)
@@ -225,11 +276,11 @@ class Progress:
 
     def _named(self, stage: StageProgress) -> str:
         parts = []
-        if stage.reads:
+        if stage.reads or self._waits_for_writers:
             parts.append(f"reading {self._sources()}".strip())
         if stage.writes:
             parts.append(f"writing {self.work.target or 'files'}")
-        elif self._waits_for_writers and (stage.reads or stage.rows_shuffled):
+        elif self._waits_for_writers:
             parts.append(f"shuffling {self.work.shuffle}")
         elif stage.rows_shuffled:
             parts.append("shuffling")
@@ -256,6 +307,12 @@ class Progress:
             parts.append(f"{of or count_text(read, 'row')} read")
         if read_bytes:
             parts.append(f"{size_text(read_bytes)} read")
+        fetched = sum(one.rows_fetched for one in current if not one.writes)
+        if fetched:
+            to_fetch = count_text(self._to_fetch, "row") if self.current else None
+            parts.append(
+                f"{fetched:,} of {to_fetch} fetched" if to_fetch else f"{fetched:,} rows fetched"
+            )
         if written:
             parts.append(f"{count_text(written, 'row')} written")
         if written_bytes:
@@ -266,7 +323,7 @@ class Progress:
         if size_bytes >= 1:
             parts.append(f"{size_text(int(size_bytes))}/s")
         is_silent = not parts and max(one.seconds for one in current) >= _SILENT_SECONDS
-        return ["rows are told when tasks end"] if is_silent else parts
+        return ["no rows told yet"] if is_silent else parts
 
 
 def duration_text(seconds: float) -> str:

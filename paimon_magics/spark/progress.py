@@ -3,8 +3,9 @@
 `watched` goes around jobs and tells the listener about them, from a thread of its own, then that
 they have ended. Without a listener nothing is watched and nothing is asked of Spark.
 
-Sessions in this process are asked through their status tracker, and through the monitoring API of
-their web page, where it is on, for rows and bytes. Spark Connect tells tasks and bytes by itself,
+Sessions in this process are asked through their status tracker, for rows of running tasks through
+what Spark keeps of plans (module `running_rows`), and through the monitoring API of their web page,
+where it is on, for rows and bytes of stages. Spark Connect tells tasks and bytes by itself,
 and no rows. Tasks of ours tell how far they are themselves, in both (module `task_reports`).
 Watching never fails a job: what can't be learned is not shown.
 """
@@ -24,7 +25,9 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from paimon_magics.planning.progress import Pace, Progress, StageProgress, Work
+from paimon_magics.planning.stage_rows import RowCounts, StageRows
 from paimon_magics.spark.listening import Listener, listen, listener
+from paimon_magics.spark.running_rows import RunningRows
 from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports
 
 __all__ = ["WorkKnown", "doing", "is_connect", "watched"]
@@ -35,8 +38,11 @@ WorkKnown = Callable[[], Work]
 _FIRST_SECONDS = 0.4  # a job that is done by then shows nothing
 _EVERY_SECONDS = 0.3
 _PAGE_TIMEOUT_SECONDS = 1.0
-_PAGE_FAILURES_MAX = 5  # one after the other: a machine may have a lot to do
+# After so many, and twice as many after each further one, it is asked again: its first answer takes
+# seconds on a machine that has a lot to do.
+_PAGE_PAUSE_SECONDS = 1.0
 _STAGES_ASKED_MAX = 8  # of one look at the web page
+_ROWS_PER_BYTE_MAX = 100  # of a columnar file
 _GROUP = "spark.jobGroup.id"
 
 
@@ -221,7 +227,12 @@ class _Watch:
         self._seen: dict[int, _Seen] = {}
         self._ids: set[int] = set()
         self._page: str | None = ""
-        self._page_failures = 0
+        self._page_pause = _PAGE_PAUSE_SECONDS
+        self._page_next = 0.0
+        self._counted = StageRows()
+        self._rows: RunningRows | None = None
+        with suppress(Exception):  # not as expected
+            self._rows = RunningRows(spark)
 
     def end(self) -> None:
         if self._own:
@@ -243,8 +254,20 @@ class _Watch:
             for stage_id in job.stageIds:
                 self._ids.add(int(stage_id))
                 self._look_at(int(stage_id), active)
+        self._count(active)
         self._read_page()
-        return {id: seen.progress for id, seen in self._seen.items()}
+        return {
+            id: _counted(seen.progress, self._counted.stages.get(id, RowCounts()))
+            for id, seen in self._seen.items()
+        }
+
+    def _count(self, active: set[int]) -> None:
+        """Rows that running tasks have told Spark of."""
+        if self._rows is None:
+            return
+        running = {id for id, seen in self._seen.items() if not seen.progress.is_done}
+        with suppress(Exception):
+            self._counted = self._counted.then(self._rows.look(self._ids), running & active)
 
     def _look_at(self, id: int, active: set[int]) -> None:
         seen = self._seen.get(id)
@@ -274,24 +297,37 @@ class _Watch:
             self._page = path if address else None
         asked = [id for id in sorted(self._seen) if not self._seen[id].is_final]
         for id in asked[-_STAGES_ASKED_MAX:]:
-            if self._page is None:
+            if self._page is None or time.monotonic() < self._page_next:
                 return
             seen = self._seen[id]
             try:
                 attempts = _json_at(f"{self._page}/{id}?details=false")
-            except Exception:
-                self._page_failures += 1
-                if self._page_failures >= _PAGE_FAILURES_MAX:
-                    self._page = None  # behind a login, or far away
+            except Exception:  # busy, behind a login, or far away
+                self._page_next = time.monotonic() + self._page_pause
+                self._page_pause *= 2
                 return
-            self._page_failures = 0
+            self._page_pause = _PAGE_PAUSE_SECONDS
+            rows = sum(attempt["inputRecords"] for attempt in attempts)
+            size_bytes = sum(attempt["inputBytes"] for attempt in attempts)
             seen.progress = replace(
                 seen.progress,
-                rows_read=sum(attempt["inputRecords"] for attempt in attempts),
-                bytes_read=sum(attempt["inputBytes"] for attempt in attempts),
+                rows_read=rows,
+                # Hadoop does not count what it reads of a local file by several ranges at once.
+                bytes_read=size_bytes if size_bytes * _ROWS_PER_BYTE_MAX >= rows else 0,
                 rows_shuffled=sum(attempt["shuffleWriteRecords"] for attempt in attempts),
+                rows_fetched=sum(attempt["shuffleReadRecords"] for attempt in attempts),
             )
             seen.is_final = all(attempt["status"] != "ACTIVE" for attempt in attempts)
+
+
+def _counted(stage: StageProgress, counts: RowCounts) -> StageProgress:
+    """The stage with what its tasks have told: its own counts may wait for the end of a task."""
+    return replace(
+        stage,
+        rows_read=max(stage.rows_read, counts.read),
+        rows_shuffled=max(stage.rows_shuffled, counts.shuffled),
+        rows_fetched=max(stage.rows_fetched, counts.fetched),
+    )
 
 
 class _ConnectWatch:

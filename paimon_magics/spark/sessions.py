@@ -73,8 +73,15 @@ def start(settings: Settings) -> SparkSession:
             )
         )
         if "SPARK_CONF_DIR" not in os.environ:
-            # Spark would make the folder for its own tables beside the notebook.
-            builder = builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
+            # What a user's own configuration says otherwise. Spark would make the folder for its
+            # own tables beside the notebook.
+            builder = (
+                builder.config("spark.sql.warehouse.dir", str(folder / "spark-warehouse"))
+                # How often tasks tell how many rows they have read. Progress is shown by it.
+                .config("spark.executor.heartbeatInterval", "2s")
+                # As long as without that: executors give up after ten minutes without an answer.
+                .config("spark.executor.heartbeat.maxFailures", "300")
+            )
     global _log_file
     log = _log_file = folder / "spark.log"
     try:

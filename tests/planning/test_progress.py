@@ -43,7 +43,7 @@ SHUFFLED = StageProgress(2, 2, rows_read=1_000, rows_shuffled=1_000, seconds=8)
         (
             Progress(8, (reading(500),), work=KEYED),
             "Spark: reading and shuffling by bucket, stage 1, 0 of 2 tasks, 500 of 1,000 rows "
-            "read, 8 s so far, about 24 s left",
+            "read, 8 s so far, about 40 s left",
         ),
         (
             Progress(16, (SHUFFLED, writing(500)), work=KEYED),
@@ -52,7 +52,7 @@ SHUFFLED = StageProgress(2, 2, rows_read=1_000, rows_shuffled=1_000, seconds=8)
         ),
         (
             Progress(9, (StageProgress(2, 0, 2, seconds=9),)),
-            "Spark: computing, stage 1, 0 of 2 tasks, rows are told when tasks end, 9 s so far",
+            "Spark: computing, stage 1, 0 of 2 tasks, no rows told yet, 9 s so far",
         ),
         (Progress(2, (StageProgress(0, 0, rows_written=7, writes=True),)),
          "Spark: writing files, stage 1, 7 rows written, 2 s so far"),
@@ -89,7 +89,23 @@ def test_the_share_of_an_insert_is_of_both_its_stages() -> None:
             (reading(0),), (reading(500),), (SHUFFLED, writing(0)), (SHUFFLED, writing(500)),
         )
     ]  # fmt: skip
-    assert shares == [0, 0.25, 0.5, 0.75]
+    assert shares == pytest.approx([0, 1 / 6, 2 / 3, 5 / 6])
+
+
+def test_rows_that_are_fetched_tell_how_far_a_stage_is_that_reads_none() -> None:
+    """As the sort before a write, or the second stage of an aggregation."""
+    fetching = StageProgress(2, 0, 2, rows_fetched=250, seconds=4)
+    insert = Progress(12, (SHUFFLED, fetching), work=KEYED)
+    assert insert.text() == (
+        "Spark: sorting for buckets, stage 2, 0 of 2 tasks, 1,000 of 1,000 rows read, "
+        "250 of 1,000 rows fetched, 12 s so far, about 20 s left"
+    )
+    assert insert.share == pytest.approx(1.25 / 3)
+    counting = Progress(12, (SHUFFLED, fetching))
+    assert (counting.share, counting.seconds_left) == (0.25, 12)
+    # Of two stages before, one has taken its rows already.
+    two = StageProgress(2, 2, rows_fetched=1_000, rows_shuffled=500, seconds=1)
+    assert Progress(12, (SHUFFLED, two, fetching)).share == 0.5
 
 
 def test_writers_have_as_many_rows_as_were_shuffled() -> None:
@@ -109,7 +125,9 @@ def test_the_pace_is_that_since_the_first_rows() -> None:
     assert Progress(30, (SHUFFLED, sorted_first), work=KEYED).seconds_left == 4
     sorting = StageProgress(2, 0, 2, seconds=9)
     waiting = Progress(30, (SHUFFLED, sorting), work=KEYED)
-    assert (waiting.share, waiting.seconds_left) == (0.5, None)
+    assert (waiting.share, waiting.seconds_left) == (pytest.approx(1 / 3), 8)
+    long = Progress(60, (SHUFFLED, StageProgress(2, 0, 2, seconds=40)), work=KEYED)
+    assert long.seconds_left == 8, "the stage before says nothing of sorting any more"
     assert "sorting for buckets, stage 2, 0 of 2 tasks" in waiting.text()
 
 
@@ -126,6 +144,8 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert pace.rates == (0.0, 0.0)
     assert Pace().then(0, 0, 0).then(2, 10, 100).rates == (5.0, 50.0)
     assert Pace().then(1, 5, 5).then(2, 3, 5).rates == (0.0, 0.0), "tasks may begin again"
+    sorted_now = Pace().then(1, 20_000, 0).then(2, 100, 0).then(4, 300, 0)
+    assert sorted_now.rates == (100.0, 0.0), "what was fetched is written now"
 
 
 @pytest.mark.parametrize(
