@@ -243,7 +243,10 @@ class Progress:
         if rows:
             # Rows that were read by the stage that writes them are not done yet.
             is_last = stage.writes or (self.is_all and not self.work.shuffle)
-            done = stage.rows_written if is_last else stage.rows_read
+            done = stage.rows_written
+            if not is_last:  # stages that read at the same time share what there is
+                done = sum(one.rows_read for one in self.current)
+                rows = max(rows - sum(one.rows_read for one in self.stages if one.is_done), 1)
             # Tasks that have ended read less where conditions passed over rows.
             return max(by_tasks, min(1.0, done / rows))
         if stage.reads and self.work.size_bytes:

@@ -82,6 +82,14 @@ def test_rows_and_bytes_tell_how_far_a_stage_is_before_a_task_has_ended() -> Non
     assert Progress(8, (reading(9_000),), work=ORDERS).share == 1.0
 
 
+def test_stages_that_read_share_what_there_is_to_read() -> None:
+    """As the sides of a join, at the same time or one after the other."""
+    both = Progress(8, (reading(1_000), reading(2_000)), work=ORDERS)
+    assert (both.share, both.seconds_left) == (0.75, pytest.approx(8 / 3))
+    first = StageProgress(2, 2, rows_read=3_000, seconds=5)
+    assert Progress(8, (first, reading(500)), work=ORDERS).share == 0.5
+
+
 def test_the_share_of_an_insert_is_of_both_its_stages() -> None:
     shares = [
         Progress(1, stages, work=KEYED).share
