@@ -270,6 +270,8 @@ class Progress:
                 return None
         elif share < _SHARE_MIN or stage.seconds < 1:
             return None
+        elif share >= 1 and not self.is_all:
+            return None  # all rows are read, and what is done with them goes on
         return (stage.rows_seconds or stage.seconds) * (1 - share) / share
 
     def _doing(self, stages: tuple[StageProgress, ...]) -> str:

@@ -144,6 +144,11 @@ def test_the_first_rows_say_nothing_of_the_time_that_is_left() -> None:
     assert Progress(8, (reading(1_000, 0.5),), work=ORDERS).seconds_left is None
 
 
+def test_all_rows_that_are_read_say_nothing_of_the_time_that_is_left() -> None:
+    """A sort or an aggregation goes on with them."""
+    assert Progress(8, (reading(4_000),), work=ORDERS).seconds_left is None
+
+
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     pace = Pace()
     assert pace.rates == (0.0, 0.0)
