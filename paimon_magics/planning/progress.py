@@ -281,7 +281,9 @@ class Progress:
 
     def _named(self, stage: StageProgress) -> str:
         parts = []
-        if stage.reads or self._waits_for_writers:
+        # A query begins with what it reads, before anything is told of that.
+        begins = stage is self.stages[0] and bool(self.work.sources) and not stage.writes
+        if stage.reads or self._waits_for_writers or begins:
             parts.append(f"reading {self._sources()}".strip())
         if stage.writes:
             parts.append(f"writing {self.work.target or 'files'}")

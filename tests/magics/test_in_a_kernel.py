@@ -89,9 +89,11 @@ def interrupted(kernel: Kernel, code: str) -> tuple[Done, float, list[str] | Non
     marker = kernel.folder / "begun"
     marker.unlink(missing_ok=True)
     pressed: list[float] = []
+    # In the kernel's own JVM Spark's tasks tell their rows long before they end.
+    rows = " rows read" if code == INSERT and unfinished(kernel) is not None else ""
 
     def press(so_far: Done) -> bool:
-        if not marker.exists() or not any(TASKS in text for text in told(so_far)):
+        if not marker.exists() or not any(TASKS in text and rows in text for text in told(so_far)):
             return False  # Spark Connect tells of tasks every two seconds
         opened.append(unfinished(kernel))
         pressed.append(time.monotonic())

@@ -62,6 +62,12 @@ def test_the_line_says_what_is_known(progress: Progress, text: str) -> None:
     assert progress.text() == text
 
 
+def test_a_stage_is_named_by_what_it_reads_before_its_first_rows() -> None:
+    assert Progress(1, (reading(0),), work=ORDERS).text().startswith("Spark: reading orders, ")
+    later = Progress(1, (DONE, reading(0)), work=ORDERS).text()
+    assert later.startswith("Spark: computing, ")
+
+
 def test_many_sources_are_counted() -> None:
     work = Work(("a", "b", "c", "d"), rows=10)
     assert "reading 4 tables," in Progress(1, (reading(5),), work=work).text()
