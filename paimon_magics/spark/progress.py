@@ -42,6 +42,7 @@ _PAGE_TIMEOUT_SECONDS = 1.0
 # seconds on a machine that has a lot to do.
 _PAGE_PAUSE_SECONDS = 1.0
 _STAGES_ASKED_MAX = 8  # of one look at the web page
+_COUNT_SECONDS = 1.0  # tasks tell their rows less often
 _ROWS_PER_BYTE_MAX = 100  # of a columnar file
 _GROUP = "spark.jobGroup.id"
 
@@ -230,6 +231,7 @@ class _Watch:
         self._page_pause = _PAGE_PAUSE_SECONDS
         self._page_next = 0.0
         self._counted = StageRows()
+        self._count_next = 0.0
         self._rows: RunningRows | None = None
         with suppress(Exception):  # not as expected
             self._rows = RunningRows(spark)
@@ -263,8 +265,9 @@ class _Watch:
 
     def _count(self, active: set[int]) -> None:
         """Rows that running tasks have told Spark of."""
-        if self._rows is None:
+        if self._rows is None or time.monotonic() < self._count_next:
             return
+        self._count_next = time.monotonic() + _COUNT_SECONDS
         running = {id for id, seen in self._seen.items() if not seen.progress.is_done}
         with suppress(Exception):
             self._counted = self._counted.then(self._rows.look(self._ids), running & active)
