@@ -21,8 +21,8 @@ _SHARE_MIN = 0.03
 # before them, which reads and shuffles. Measured with 20 million rows of a table with a primary
 # key.
 _SORTING, _WRITING = 1.0, 1.0
-# From this share on a stage's own pace alone says how long writers take.
-_SHARE_TRUSTED = 0.2
+# From this share on a stage's own pace alone says how long writers take. It begins slowly.
+_SHARE_TRUSTED = 0.3
 _WINDOW_SECONDS = 5.0
 _SILENT_SECONDS = 5.0
 _NAMES_MAX = 3
@@ -173,7 +173,7 @@ class Progress:
         """What is left of them by their own pace, and by that of the stage before them while
         theirs says little."""
         share = min(self._share_of(stage) for stage in self.current)
-        trust = min(1.0, share / _SHARE_TRUSTED)
+        trust = min(1.0, share / _SHARE_TRUSTED) ** 2
         writers = [one.rows_seconds or one.seconds for one in self.current if one.writes]
         since = max(writers, default=self._seconds)
         usual = self._before * (_WRITING if writers else _SORTING)

@@ -108,18 +108,18 @@ def test_the_share_of_an_insert_is_of_both_its_stages() -> None:
 
 def test_rows_that_are_fetched_tell_how_far_a_stage_is_that_reads_none() -> None:
     """As the sort before a write, or the second stage of an aggregation."""
-    fetching = StageProgress(2, 0, 2, rows_fetched=250, seconds=4)
+    fetching = StageProgress(2, 0, 2, rows_fetched=500, seconds=4)
     insert = Progress(12, (SHUFFLED, fetching), work=KEYED)
     assert insert.text() == (
         "Spark: sorting for buckets, stage 2, 0 of 2 tasks, 1,000 of 1,000 rows read, "
-        "250 of 1,000 rows fetched, 12 s so far, about 20 s left"
+        "500 of 1,000 rows fetched, 12 s so far, about 12 s left"
     )
-    assert insert.share == pytest.approx(1.25 / 3)
+    assert insert.share == 0.5
     counting = Progress(12, (SHUFFLED, fetching))
-    assert (counting.share, counting.seconds_left) == (0.25, 12)
+    assert (counting.share, counting.seconds_left) == (0.5, 4)
     # Of two stages before, one has taken its rows already.
     two = StageProgress(2, 2, rows_fetched=1_000, rows_shuffled=500, seconds=1)
-    assert Progress(12, (SHUFFLED, two, fetching)).share == 0.5
+    assert Progress(12, (SHUFFLED, two, fetching)).share == 1.0
 
 
 def test_writers_have_as_many_rows_as_were_shuffled() -> None:
