@@ -2,7 +2,8 @@
 
 Two texts of a value are shown. `java_text` is `toString` of the object that holds it in Paimon
 (dates are days since 1970, a NULL is `null`), which keys and statistics have. `cast_text` is
-Paimon's cast to STRING (`CastExecutors.resolveToString`), which partitions have. Binary values have
+Paimon's cast to STRING (`CastExecutors.resolveToString`), which partitions have. Our own views tell
+values by `told_text`. Binary values have
 no stable `toString` in Java; they are `0x…` here.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.time_zones import clock_text, rules_of
 from paimon_magics.statements.data_types import AtomicType, DataType
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "map_order",
     "stored_type",
     "texts_map",
+    "told_text",
 ]
 
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -101,6 +104,22 @@ def cast_text(values: pa.Array, data_type: DataType | None) -> pa.Array:
             return _each(values, lambda value: value.decode("utf-8", "replace"))
         case _:
             return java_text(values)
+
+
+def told_text(values: pa.Array, data_type: DataType | None, zone: str) -> pa.Array:
+    """Each value as views and Spark tell it, NULL for NULL: as `cast_text`, but instants in `zone`,
+    and no zeros at the end of a second's digits."""
+    rules = rules_of(zone)
+    match data_type:
+        case AtomicType(name="TIMESTAMP"):
+            return _each(values, clock_text)
+        case AtomicType(name="TIMESTAMP_LTZ"):
+            return _each(
+                values,
+                lambda value: clock_text(value.replace(tzinfo=datetime.UTC).astimezone(rules)),
+            )
+        case _:
+            return cast_text(values, data_type)
 
 
 def bracketed(columns: Sequence[pa.Array]) -> pa.Array:

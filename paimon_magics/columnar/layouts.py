@@ -31,10 +31,10 @@ FILES = pa.schema(
         pa.field("level", pa.int32()),
         pa.field("record_count", pa.int64()),
         pa.field("file_size_in_bytes", pa.int64()),
-        pa.field("creation_time", pa.timestamp("ms")),
+        pa.field("creation_time", pa.timestamp("ms", "UTC")),
     ]
 )
-"""What is known of a file. `creation_time` is a wall-clock time, as `$files` has it."""
+"""What is known of a file."""
 
 CELLS = pa.schema(
     [
@@ -46,7 +46,7 @@ CELLS = pa.schema(
         pa.field("small_file_count", pa.int64()),
         pa.field("level_0_file_count", pa.int64()),
         pa.field("sorted_run_count", pa.int64()),
-        pa.field("last_update_time", pa.timestamp("ms")),
+        pa.field("last_update_time", pa.timestamp("ms", "UTC")),
     ]
 )
 """What a cell sums up: one bucket of one partition."""

@@ -15,7 +15,16 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-__all__ = ["UTC", "arrow_zone", "in_zone", "is_ambiguous", "process_zone", "rules_of", "zones_of"]
+__all__ = [
+    "UTC",
+    "arrow_zone",
+    "clock_text",
+    "in_zone",
+    "is_ambiguous",
+    "process_zone",
+    "rules_of",
+    "zones_of",
+]
 
 UTC = "UTC"
 
@@ -88,6 +97,14 @@ def process_zone() -> str:
 def is_ambiguous(value: datetime.datetime) -> bool:
     """Whether the wall clock of an instant is shown twice, when summer time ends."""
     return value.replace(fold=0).utcoffset() != value.replace(fold=1).utcoffset()
+
+
+def clock_text(value: datetime.datetime) -> str:
+    """A time as text: the wall clock of its zone, where it has one. In the hour that comes twice
+    when summer time ends, the offset stands behind it: two instants never look alike."""
+    text = value.replace(tzinfo=None).isoformat(sep=" ")
+    offset = value.isoformat(sep=" ")[len(text) :] if is_ambiguous(value) else ""
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + offset
 
 
 def in_zone(rows: pa.Table, zone: str) -> pa.Table:

@@ -44,6 +44,7 @@ _ABOUT_MAX = 90
 # Long enough for the first answers of a local catalog, too short to be felt.
 _WAIT_SECONDS = 0.02
 _LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?Z")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
 _QUOTED_TYPES = ("STRING", "VARCHAR", "CHAR", "DATE", "TIMESTAMP", "BINARY")
 
@@ -183,6 +184,7 @@ class _Names:
 
     def __init__(self, session: Session | None, variables: Variables, expected: Expected) -> None:
         self._known: KnownNames | None = None if session is None else session.known_names
+        self._session = session
         self._database = "default" if session is None else session.database
         self._catalog_name = "paimon" if session is None else session.settings.catalog_name
         self._variables = variables
@@ -308,7 +310,8 @@ class _Names:
         for values in self._known.partitions(self._full(table)):
             pairs = zip(known.partition_keys, values, strict=True)
             if None not in values:
-                yield Offer("/".join(f"{key}={value}" for key, value in pairs), "partition")
+                told = (f"{key}={self._told(value or '')}" for key, value in pairs)
+                yield Offer("/".join(told), "partition")
 
     def _partition_values(self, relations: Sequence[Seen], column: str) -> Iterator[Offer]:
         for seen in relations:
@@ -324,7 +327,22 @@ class _Names:
             values = self._known.partitions(self._full(seen.name))
             for value in dict.fromkeys(values[position] for values in values):
                 if value is not None:
-                    yield Offer(self._literal(value, is_text), "partition")
+                    yield Offer(self._literal(self._told(value), is_text), "partition")
+
+    def _told(self, value: str) -> str:
+        """A partition's value as SHOW PARTITIONS and the views tell it: instants in the session's
+        zone. Known names have them in UTC, which they say."""
+        if not _INSTANT.fullmatch(value):
+            return value
+        return self._clock(datetime.datetime.fromisoformat(value))[0]
+
+    def _clock(self, moment: datetime.datetime) -> tuple[str, str]:
+        """A moment in the session's zone, and that zone."""
+        from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
+        from paimon_magics.spark.time_zones import session_zone
+
+        zone = UTC if self._session is None else session_zone(self._session.spark)
+        return clock_text(moment.astimezone(rules_of(zone))), zone
 
     def _versions(self, table: TableName, snapshots: bool) -> Iterator[Offer]:
         if self._known is None:
@@ -335,8 +353,9 @@ class _Names:
             yield Offer(self._literal(tag, is_text=snapshots), "tag")
         if snapshots:
             for one in self._known.snapshots(full):
-                made = datetime.datetime.fromtimestamp(one.time_ms / 1000, tz=datetime.UTC)
-                yield Offer(str(one.id), f"{one.kind} {made:%Y-%m-%d %H:%M:%S} UTC")
+                moment = datetime.datetime.fromtimestamp(one.time_ms // 1000, tz=datetime.UTC)
+                made, zone = self._clock(moment)
+                yield Offer(str(one.id), f"{one.kind} {made} {zone}")
 
     def _times(self, table: TableName | None) -> Iterator[Offer]:
         if self._known is not None and table is not None:

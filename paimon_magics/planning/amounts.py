@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["age_text", "count_text", "size_text"]
+__all__ = ["age_text", "count_text", "size_text", "stored_rows_text"]
 
 
 def count_text(number: int, what: str) -> str:
     """So many of something: `1 file`, `1,204 files`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def stored_rows_text(number: int, *, is_merged: bool) -> str:
+    """So many rows of files: `9 rows`, `9 stored rows` where reading merges them (a primary-key
+    table's bucket with several sorted runs), so that of each key one row counts."""
+    return count_text(number, "stored row" if is_merged else "row")
 
 
 def age_text(seconds: int) -> str:

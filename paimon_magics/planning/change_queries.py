@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paimon_magics.planning.views import SEQUENCE_NUMBER
-from paimon_magics.statements.names import quoted, text_literal
+from paimon_magics.statements.names import quoted
 
 __all__ = [
     "CHANGES",
     "counts_sql",
     "grown_sql",
     "kinds_sql",
-    "partition_sql",
     "single_changes_sql",
 ]
 
@@ -25,7 +24,8 @@ CHANGES = ("added", "removed", "changed")
 
 
 def counts_sql(changes: str, partition: str) -> str:
-    """How many rows of each partition changed, and how; `partition` as `partition_sql` has it."""
+    """How many rows of each partition changed, and how; `partition` is its name of a row
+    (`PartitionNames.of_rows`)."""
     sums = ", ".join(f"count_if(`change` = '{word}') AS {word}" for word in CHANGES)
     return f"SELECT {partition} AS partition, {sums} FROM ({changes}) GROUP BY 1 ORDER BY 1"
 
@@ -37,19 +37,6 @@ def grown_sql(new_rows: str, partition: str) -> str:
         f"SELECT {partition} AS partition, count(*) AS added, {none} FROM ({new_rows}) "
         "GROUP BY 1 ORDER BY 1"
     )
-
-
-def partition_sql(keys: Sequence[tuple[str, bool]], default_name: str) -> str:
-    """A partition as the views name it, `day=2026-11-20/region=eu`, of the columns of a row. Each
-    key says whether it is of text: NULL and blank text are `default_name`."""
-    parts = []
-    for key, is_text in keys:
-        value = f"CAST({quoted(key)} AS STRING)"
-        if is_text:
-            value = f"if(trim({value}) = '', NULL, {value})"
-        value = f"coalesce({value}, {text_literal(default_name)})"
-        parts.append(f"concat({text_literal(key + '=')}, {value})")
-    return f"concat_ws('/', {', '.join(parts)})" if parts else "''"
 
 
 def kinds_sql(changes: str, columns: Sequence[str], *, is_paired: bool) -> str:

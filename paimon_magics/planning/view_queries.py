@@ -1,17 +1,17 @@
 """The queries behind the views: what gives the rows of a view in SQL, of the system tables.
 
-Pure. Names of tables come in as they are written in SQL. A partition is told as the views tell it,
-`day=2026-11-20/region=eu`; `$files` has the values alone, as `{2026-11-20, eu}`.
+Pure. Names of tables come in as they are written in SQL. Partitions are named as the views name
+them (`planning.partition_names`), and times are instants of the session's zone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from paimon_magics.planning.partition_names import PartitionNames
 from paimon_magics.statements.names import text_literal
 
 __all__ = [
     "HISTORY_IN_SQL",
+    "NATIVE_NAME",
     "buckets_sql",
     "changed_files_sql",
     "files_sql",
@@ -22,6 +22,10 @@ __all__ = [
 
 HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
 """What `$snapshots` has of a history: users and notebooks are in the snapshots alone."""
+
+NATIVE_NAME = "pm-[0-9a-f]{32}-mdata-"
+"""How the names of files begin that the native writer made for us (`planning.float_bounds`): their
+`creation_time` is in UTC, whatever the zone of the process."""
 
 _SUMS = {
     "record_count": "sum(record_count)",
@@ -39,29 +43,33 @@ _OF_PARTITIONS = {
 }
 
 
-def files_sql(files: str, keys: Sequence[str], default_name: str) -> str:
-    """The files of a table: `files` is its `$files`, `keys` are its partition keys, `default_name`
-    is what it calls the partition of NULL."""
-    names = "bucket, level, record_count, file_size_in_bytes, creation_time"
+def files_sql(files: str, partitions: PartitionNames) -> str:
+    """The files of a table: `files` is its `$files`."""
     name = "regexp_extract(file_path, '[^/]+$', 0) AS file_name"
-    return f"SELECT {_partition(keys, default_name)} AS partition, {names}, {name} FROM {files}"
+    zone = text_literal(f" {partitions.zone}")
+    if partitions.zone != "UTC":
+        is_native = f"file_path RLIKE {text_literal(f'/{NATIVE_NAME}[^/]*$')}"
+        zone = f"if({is_native}, ' UTC', {zone})"
+    made = f"CAST(concat(CAST(creation_time AS STRING), {zone}) AS TIMESTAMP) AS creation_time"
+    return (
+        f"SELECT {partitions.of_files()} AS partition, bucket, level, record_count, "
+        f"file_size_in_bytes, {made}, {name} FROM {files}"
+    )
 
 
-def buckets_sql(files: str, keys: Sequence[str], default_name: str, small_below_bytes: int) -> str:
+def buckets_sql(files: str, partitions: PartitionNames, small_below_bytes: int) -> str:
     """The sums of each bucket."""
     sums = ", ".join(f"{text} AS {name}" for name, text in _SUMS.items())
     return (
-        f"SELECT {_partition(keys, default_name)} AS partition, bucket, "
-        f"{sums.format(small_below_bytes=small_below_bytes)} FROM {files} "
+        f"SELECT partition, bucket, {sums.format(small_below_bytes=small_below_bytes)} "
+        f"FROM ({files_sql(files, partitions)}) "
         "GROUP BY partition, bucket ORDER BY partition, bucket"
     )
 
 
-def partitions_sql(
-    files: str, keys: Sequence[str], default_name: str, small_below_bytes: int
-) -> str:
+def partitions_sql(files: str, partitions: PartitionNames, small_below_bytes: int) -> str:
     """The sums of each partition, and its share of small files."""
-    buckets = buckets_sql(files, keys, default_name, small_below_bytes).partition(" ORDER BY ")[0]
+    buckets = buckets_sql(files, partitions, small_below_bytes).rpartition(" ORDER BY ")[0]
     sums = ", ".join(f"{text} AS {name}" for name, text in _OF_PARTITIONS.items())
     return (
         f"SELECT partition, count(*) AS bucket_count, {sums}, "
@@ -87,14 +95,10 @@ def history_sql(snapshots: str, zone: str) -> str:
     return f"SELECT {', '.join(names)} FROM {snapshots} ORDER BY snapshot_id DESC"
 
 
-def changed_files_sql(
-    files: str, keys: Sequence[str], default_name: str, before: str, after: str
-) -> str:
+def changed_files_sql(files: str, partitions: PartitionNames, before: str, after: str) -> str:
     """The sums of the files that came (`added`) and went (`removed`) from the version `before` to
     `after`, both as VERSION AS OF has them, for each partition."""
-    old, new = (
-        files_sql(f"{files} VERSION AS OF {one}", keys, default_name) for one in (before, after)
-    )
+    old, new = (files_sql(f"{files} VERSION AS OF {one}", partitions) for one in (before, after))
     alone = "SELECT '{}' AS files, mine.* FROM ({}) AS mine LEFT ANTI JOIN ({}) AS other ON {}"
     same = "mine.file_name = other.file_name"
     return (
@@ -110,21 +114,3 @@ def _instant(name: str, zone: str) -> str:
     """A wall clock of `zone` as the instant that it is."""
     moment = f"concat(CAST({name} AS STRING), {text_literal(f' {zone}')})"
     return f"CAST({moment} AS TIMESTAMP) AS {name}"
-
-
-def _partition(keys: Sequence[str], default_name: str) -> str:
-    """A partition as `key=value/…`, of the values between braces that `$files` has; it says `null`
-    where the views, as the store, have `partition.default-name`."""
-    inner = "substring(partition, 2, length(partition) - 2)"
-    if not keys:
-        return "''"
-    values = (
-        inner if len(keys) == 1 else f"split({inner}, ', ')[{place}]" for place in range(len(keys))
-    )
-    heads = (text_literal(f"{'/' if place else ''}{key}=") for place, key in enumerate(keys))
-    default = text_literal(default_name)
-    pairs = (
-        f"{head}, if({value} = 'null', {default}, {value})"
-        for head, value in zip(heads, values, strict=True)
-    )
-    return f"concat({', '.join(pairs)})"

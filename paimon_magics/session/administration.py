@@ -19,6 +19,7 @@ from paimon_magics.coordinator.queue_administration import WaitingInserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.naming import named
 from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.told_times import moments_in_zone
 
 __all__ = [
     "DEAD_LETTERS_SCHEMA",
@@ -104,15 +105,19 @@ class Administration:
 
     def transaction_rows(self) -> pa.Table:
         """The same as an Arrow table (`TRANSACTIONS_SCHEMA`)."""
-        return _rows(self._coordinator.transactions())
+        return _told(_rows(self._coordinator.transactions()), "reason", self._connection.zone)
 
     def status_now(self) -> Status:
         """The status as a value."""
         return self._coordinator.status()
 
+    def in_zone(self, text: str) -> str:
+        """A text of the coordinator's with its moments in the session's zone."""
+        return moments_in_zone(text, self._connection.zone)
+
     def queue_rows(self) -> pa.Table:
         """What waits of small inserts, by table (`QUEUES_SCHEMA`)."""
-        return _queue_rows(self._coordinator.queues.queues())
+        return self._queues(self._coordinator.queues.queues())
 
     def queues(self, table: str | None = None) -> Outcome:
         """What waits to be loaded of small inserts, by table; or, with a name, of that one."""
@@ -120,7 +125,10 @@ class Administration:
         if table is not None:
             full = self._connection.full_name(named(table))
             found = tuple(one for one in found if one.table == full)
-        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", _queue_rows(found), "")
+        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", self._queues(found), "")
+
+    def _queues(self, queues: Sequence[WaitingInserts]) -> pa.Table:
+        return _told(_queue_rows(queues), "last_error", self._connection.zone)
 
     def dead_letters(self, table: str) -> Outcome:
         """The rows of small inserts that were acknowledged and could not be loaded, and why."""
@@ -131,6 +139,7 @@ class Administration:
             for one in letters
         ]
         found = pa.Table.from_pylist(rows, schema=DEAD_LETTERS_SCHEMA)
+        found = _told(found, "reason", self._connection.zone)
         return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found, "")
 
     def retry(self, table: str, record: int) -> Outcome:
@@ -205,6 +214,16 @@ def _outcome(kind: str, lines: list[str]) -> Outcome:
     return Outcome(statement=kind.lower(), kind=kind, message="\n".join(lines), query="")
 
 
+def _told(rows: pa.Table, name: str, zone: str) -> pa.Table:
+    """The rows with the moments in a column of texts in `zone`."""
+    place = rows.schema.get_field_index(name)
+    texts = [
+        None if text is None else moments_in_zone(text, zone)
+        for text in rows.column(place).to_pylist()
+    ]
+    return rows.set_column(place, rows.schema.field(place), pa.array(texts, pa.string()))
+
+
 def _status_lines(status: Status, zone: str) -> list[str]:
     lines = [
         f"Coordinator of {status.warehouse} at {status.address}",
@@ -230,7 +249,7 @@ def _status_lines(status: Status, zone: str) -> list[str]:
     for table in status.stopped_tables:
         since = _when(table.since_ms, zone)
         lines.append(f"  Stopped: {table.location}, since {since}: {table.reason}")
-    return lines
+    return [moments_in_zone(line, zone) for line in lines]
 
 
 def _paused(pause: Pause, zone: str) -> str:

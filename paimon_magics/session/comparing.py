@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.change_queries import (
@@ -21,9 +22,9 @@ from paimon_magics.planning.change_queries import (
     counts_sql,
     grown_sql,
     kinds_sql,
-    partition_sql,
 )
 from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.partition_names import KeyKind, PartitionNames, key_kind
 from paimon_magics.planning.read_points import AtTimestamp, AtVersion
 from paimon_magics.planning.view_queries import changed_files_sql
 from paimon_magics.session.connection import Connection
@@ -35,7 +36,7 @@ from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.catalog import Table
-from paimon_magics.tables.file_layouts import named_files
+from paimon_magics.tables.file_layouts import NamedFiles, named_files
 from paimon_magics.tables.latest_snapshots import read_snapshot
 from paimon_magics.tables.system_tables import table_view
 from paimon_magics.tables.table_schemas import TableSchemas
@@ -55,7 +56,11 @@ class _Side:
     snapshot: Any
     version: str
     columns: tuple[Column, ...]
-    files: pa.Table
+    named: NamedFiles
+
+    @property
+    def files(self) -> pa.Table:
+        return self.named.files
 
     @property
     def id(self) -> int:
@@ -73,9 +78,9 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
     counts, sample, query, note = _rows(connection, table, sides, gone, new)
     keys = table.definition.partition_keys
     hidden = () if keys else ("partition",)
-    default = table.definition.partition_default_name
     versions = sides[0].version, sides[1].version
-    files_query = changed_files_sql(table_text(name, "files"), keys, default, *versions)
+    names = _partition_names(table.definition, *sides)
+    files_query = changed_files_sql(table_text(name, "files"), names, *versions)
     sections = [
         Section("Rows", counts, query, note=note, hidden=hidden),
         *([sample] if sample is not None else []),
@@ -104,7 +109,7 @@ def _side(connection: Connection, table: Table, text: str) -> _Side:
     view = table_view(connection.catalog, table.name, int(snapshot.id))
     columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
     version = text_literal(str(snapshot.id) if is_time else text)
-    return _Side(text, snapshot, version, columns, named_files(view))
+    return _Side(text, snapshot, version, columns, named_files(view, connection.zone))
 
 
 def changed_rows(
@@ -197,7 +202,7 @@ def _rows(
     before, after = sides
     definition = table.definition
     shared = _shared(before.columns, after.columns)
-    partition = _partition_text(definition)
+    partition = _partition_names(definition, before, after).of_rows()
     same_deletes = before.snapshot.index_manifest == after.snapshot.index_manifest
     if not gone.num_rows and not new.num_rows and same_deletes:
         text = _query(table.name, after, before, definition, shared, ())
@@ -234,12 +239,9 @@ def _rows(
     return counts, sample, counted, "Compared by Spark."
 
 
-def _partition_text(definition: TableDefinition) -> str:
-    keys = [
-        (key, any(word in to_spark_sql(definition.column(key).type) for word in ("CHAR", "STRING")))
-        for key in definition.partition_keys
-    ]
-    return partition_sql(keys, definition.partition_default_name)
+def _partition_names(definition: TableDefinition, before: _Side, after: _Side) -> PartitionNames:
+    twice = {*before.named.twice, *after.named.twice}
+    return PartitionNames.of(definition, process_zone(), sorted(twice))
 
 
 def _query(
@@ -299,9 +301,8 @@ def _in_partitions(definition: TableDefinition, touched: Sequence[str]) -> str:
     if len(keys) != 1 or not touched or len(touched) > _PARTITIONS_MAX:
         return ""
     (key,) = keys
-    kind = to_spark_sql(definition.column(key).type)
     values = [text.partition("=")[2] for text in touched]
-    is_text = any(word in kind for word in ("CHAR", "STRING"))
+    is_text = key_kind(definition.column(key).type) is KeyKind.TEXT
     if not is_text or any("__DEFAULT" in value or not value.strip() for value in values):
         return ""
     literals = ", ".join(map(text_literal, values))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.session.told_times import tell_moments
 from paimon_magics.settings import Settings
 from paimon_magics.spark.stores import OpenedStores
 from paimon_magics.spark.time_zones import session_zone
@@ -71,9 +72,20 @@ class Connection:
         before = self.frames, self.told
         self.frames, self.told = frames, []
         try:
-            yield self.told
+            with self.telling():
+                yield self.told
         finally:
             self.frames, self.told = before
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Errors of the body tell moments in the session's zone."""
+        try:
+            yield
+        except PaimonMagicsError as error:
+            with suppress(Exception):  # of a Spark that has ended: they stay as they are
+                tell_moments(error, self.zone)
+            raise
 
     def tell(self, note: str) -> None:
         """Let the Outcome of the statement at hand say so, once."""

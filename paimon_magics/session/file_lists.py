@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.layouts import size_histogram
+from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.health import LayoutRules
+from paimon_magics.planning.partition_names import PartitionNames
 from paimon_magics.planning.view_queries import files_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.healths import sizes_of, sizes_sql
@@ -35,16 +39,18 @@ def files_of(
     connection: Connection, name: TableName, shown: str, partition: str | None = None
 ) -> Report:
     """The data files of the latest snapshot, by partition, bucket and level; `partition` is as in
-    `day=2026-11-20/region=eu`, or its beginning. `shown` is what the table is called.
+    `day=2026-11-20/region=eu`, or its beginning, or as SHOW PARTITIONS names it. `shown` is
+    what the table is called.
 
     Raises UnknownNameError for a table or partition that is not there.
     """
     view = table_view(connection.catalog, name)
-    files = named_files(view)
+    named = named_files(view, connection.zone)
+    files = named.files
     definition = connection.catalog.load(name).definition
     if partition is not None:
-        keys = definition.partition_keys
-        files = _of_partition(files, partition.strip("/"), shown, keys)
+        partition = _known_name(files, partition.strip("/"), definition)
+        files = _of_partition(files, partition, shown, definition.partition_keys)
     order = [("partition", "ascending"), ("bucket", "ascending"), ("level", "ascending"),
              ("file_size_in_bytes", "descending")]  # fmt: skip
     files = files.sort_by(order)
@@ -58,11 +64,10 @@ def files_of(
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
     hidden = () if definition.partition_keys else ("partition",)
-    query = files_sql(
-        table_text(name, "files"), definition.partition_keys, definition.partition_default_name
-    )
+    names = PartitionNames.of(definition, process_zone(), named.twice)
+    query = files_sql(table_text(name, "files"), names)
     if partition is not None:
-        literal = text_literal(partition.strip("/"))
+        literal = text_literal(partition)
         within = f"partition = {literal} OR startswith(partition, concat({literal}, '/'))"
         query = f"SELECT * FROM ({query}) WHERE {within}"
     section = Section(
@@ -75,8 +80,8 @@ def files_of(
 def partitions_of(connection: Connection, name: TableName, shown: str) -> Report:
     """The partitions of the latest snapshot with their sums, those with the most small files drawn,
     and what is to be said of them. Raises UnknownNameError."""
-    layout = layout_of(connection.catalog, name, shown)
-    hidden = () if layout.partition_keys else ("partition",)
+    layout = layout_of(connection.catalog, name, shown, connection.zone)
+    hidden = () if layout.has_partitions else ("partition",)
     found = sizes_of(layout).sort_by("partition")
     worst = found.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
     bars = tuple(
@@ -110,10 +115,28 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
     return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
 
 
-def _of_partition(files: pa.Table, partition: str, shown: str, keys: Sequence[str]) -> pa.Table:
+def _known_name(files: pa.Table, partition: str, definition: TableDefinition) -> str:
+    """The partition as it is named here, also where it is given as SHOW PARTITIONS names it."""
+    if _within(files, partition).num_rows:
+        return partition
+    pairs = (pair.partition("=") for pair in partition.split("/"))
+    return "/".join(
+        f"{unquote(key)}={definition.partition_default_name if value == 'null' else unquote(value)}"
+        if sign
+        else key
+        for key, sign, value in pairs
+    )
+
+
+def _within(files: pa.Table, partition: str) -> pa.Table:
     names = files.column("partition")
     is_there = pc.or_(pc.equal(names, partition), pc.starts_with(names, f"{partition}/"))
-    found = files.filter(is_there)
+    return files.filter(is_there)
+
+
+def _of_partition(files: pa.Table, partition: str, shown: str, keys: Sequence[str]) -> pa.Table:
+    names = files.column("partition")
+    found = _within(files, partition)
     if not found.num_rows:
         if not keys:
             raise UnknownNameError(

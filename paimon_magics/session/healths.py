@@ -149,9 +149,7 @@ def sizes_of(layout: Layout) -> pa.Table:
 def sizes_sql(layout: Layout) -> str:
     """The query that gives the sums of `sizes_of`."""
     files = table_text(layout.table, "files")
-    return partitions_sql(
-        files, layout.partition_keys, layout.default_partition, layout.rules.small_below_bytes
-    )
+    return partitions_sql(files, layout.partition_names, layout.rules.small_below_bytes)
 
 
 def rules_text(layout: Layout) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from paimon_magics.statements.data_types import DataType
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _table(catalog: Catalog, name: TableName) -> KnownTable:
 
 
 def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ...], ...]:
-    from paimon_magics.tables.partitions import list_partitions, partition_value_text
+    from paimon_magics.tables.partitions import list_partitions
 
     table = catalog.load(_plain(name))
     keys = table.definition.partition_keys
@@ -202,11 +203,20 @@ def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ..
     types = [table.definition.column(key).type for key in keys]
     return tuple(
         tuple(
-            None if value is None else partition_value_text(value, type)
+            None if value is None else _partition_text(value, type)
             for value, type in zip(values, types, strict=True)
         )
         for values in reversed(list_partitions(table)[-_PARTITIONS:])
     )
+
+
+def _partition_text(value: object, type: DataType) -> str:
+    from paimon_magics.statements.type_text import to_spark_sql
+    from paimon_magics.tables.partitions import partition_value_text
+
+    text = partition_value_text(value, type)
+    # An instant says that it is in UTC: the session's zone is not known here.
+    return f"{text}Z" if to_spark_sql(type) == "TIMESTAMP" else text
 
 
 def _tags(catalog: Catalog, name: TableName) -> tuple[str, ...]:

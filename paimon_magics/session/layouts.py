@@ -21,14 +21,16 @@ from paimon_magics.columnar.layouts import (
     cells,
     size_histogram,
 )
+from paimon_magics.columnar.time_zones import UTC, in_zone, process_zone
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.amounts import count_text, size_text, stored_rows_text
 from paimon_magics.planning.health import (
     Figures,
     Finding,
     LayoutRules,
     findings,
 )
+from paimon_magics.planning.partition_names import PartitionNames
 from paimon_magics.planning.view_queries import buckets_sql
 from paimon_magics.session.reports import Bar, Chart
 from paimon_magics.session.text import render_text
@@ -55,8 +57,7 @@ class Layout:
 
     name: str
     table: TableName
-    partition_keys: tuple[str, ...]
-    default_partition: str
+    partition_names: PartitionNames
     snapshot_id: int | None
     data: pa.Table
     rules: LayoutRules
@@ -68,9 +69,7 @@ class Layout:
     def sql(self) -> str:
         """The query that shows the sums of each bucket."""
         files = table_text(self.table, "files")
-        return buckets_sql(
-            files, self.partition_keys, self.default_partition, self.rules.small_below_bytes
-        )
+        return buckets_sql(files, self.partition_names, self.rules.small_below_bytes)
 
     @property
     def small_share(self) -> float:
@@ -80,7 +79,7 @@ class Layout:
     @property
     def has_partitions(self) -> bool:
         """Whether the table is partitioned."""
-        return bool(self.partition_keys)
+        return bool(self.partition_names.keys)
 
     def findings(self, partition: str = "") -> tuple[Finding, ...]:
         """What is to be said of it; where it is of a `partition` alone, that one."""
@@ -119,9 +118,8 @@ class Layout:
         """One line: what there is."""
         at = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
         f = self.figures
-        # Of a key that lies in several runs one row counts, and files have all of them.
         is_merged = self.rules.is_primary_key_table and f.run_count_max > 1
-        rows = count_text(f.rows, "stored row" if is_merged else "row")
+        rows = stored_rows_text(f.rows, is_merged=is_merged)
         return (
             f"{self.name}, {at}: {count_text(f.partitions, 'partition')}, "
             f"{count_text(f.cells, 'bucket')}, {count_text(f.files, 'file')}, "
@@ -156,9 +154,10 @@ class Layout:
         return str(self)
 
 
-def layout_of(catalog: Catalog, name: TableName, shown: str) -> Layout:
+def layout_of(catalog: Catalog, name: TableName, shown: str, zone: str = UTC) -> Layout:
     """The layout of a table, or a branch of it, at its latest snapshot; `shown` is what it is
-    called. Raises UnknownNameError, and TableDamagedError for manifests that are gone."""
+    called, and instants are told in `zone`. Raises UnknownNameError, and TableDamagedError for
+    manifests that are gone."""
     if name.system_table is not None:
         raise UnsupportedStatementError(
             f"`{name}` has no files of its own.", hint="Name the table without `$…`."
@@ -166,16 +165,16 @@ def layout_of(catalog: Catalog, name: TableName, shown: str) -> Layout:
     view = table_view(catalog, name)
     definition = catalog.load(name).definition
     rules = LayoutRules.of(definition)
-    files = layout_files(view)
-    found = cells(files, rules.small_below_bytes)
+    named = layout_files(view, zone)
+    files = in_zone(named.files, zone)
+    found = in_zone(cells(files, rules.small_below_bytes), zone)
     snapshot_id = None if view.snapshot is None else int(view.snapshot["id"])
     histogram = size_histogram(files, rules.target_bytes)
-    keys = tuple(view.partition_keys)
+    names = PartitionNames.of(definition, process_zone(), named.twice)
     figures = _figures(files, found, rules)
     full = replace(name, catalog=None)
     return Layout(
-        shown, full, keys, definition.partition_default_name, snapshot_id, found, rules, figures,
-        histogram, files,
+        shown, full, names, snapshot_id, found, rules, figures, histogram, files,
     )  # fmt: skip
 
 

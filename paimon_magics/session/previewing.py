@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.amounts import count_text, size_text, stored_rows_text
 from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
@@ -59,7 +59,7 @@ def preview_of(
                 else "",
                 "files": size.files,
                 "bytes": size.size_bytes,
-                "rows": size.rows,
+                "record_count": size.rows,
             }
             for size in sorted(sizes, key=lambda size: -size.size_bytes)
         ]
@@ -70,7 +70,7 @@ def preview_of(
             ("partition", pa.string()),
             ("files", pa.int64()),
             ("bytes", pa.int64()),
-            ("rows", pa.int64()),
+            ("record_count", pa.int64()),
         ]
     )
     outcome = Outcome.of_rows(
@@ -133,10 +133,12 @@ def _replaced(table: Table, change: Change, frame: DataFrame) -> list[PartitionS
 
 
 def rows_taken(sizes: Sequence[PartitionSize]) -> str:
-    """`9,200,000 rows in 48 files (3.1 GiB) of 365 partitions`, or `nothing`."""
+    """`9,200,000 rows in 48 files (3.1 GiB) of 365 partitions`, or `nothing`; `stored rows` where
+    reading merges some of them."""
     if not sizes:
         return "nothing"
     rows, files = sum(size.rows for size in sizes), sum(size.files for size in sizes)
     size = size_text(sum(size.size_bytes for size in sizes))
     where = f" of {count_text(len(sizes), 'partition')}" if sizes[0].partition else ""
-    return f"{count_text(rows, 'row')} in {count_text(files, 'file')} ({size}){where}"
+    told = stored_rows_text(rows, is_merged=any(size.is_merged for size in sizes))
+    return f"{told} in {count_text(files, 'file')} ({size}){where}"

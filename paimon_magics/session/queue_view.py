@@ -5,6 +5,7 @@ Read anew as often as somebody looks; nothing here goes on by itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -41,7 +42,7 @@ def queue_of(administration: Administration) -> Report:
     sections = (
         Section("Open transactions", transactions, "", _TRANSACTIONS_SHOWN),
         Section("Small inserts", queues, "", _QUEUES_SHOWN, charts=charts),
-        Section("Coordinator", _coordinator(status), "", only_live=True),
+        Section("Coordinator", _coordinator(status, administration.in_zone), "", only_live=True),
     )
 
     def refresh() -> Report | None:
@@ -58,7 +59,7 @@ def _state(status: Status) -> str:
     return "The coordinator takes new transactions"
 
 
-def _coordinator(status: Status) -> pa.Table:
+def _coordinator(status: Status, in_zone: Callable[[str], str]) -> pa.Table:
     rows = [
         ("state", _state(status)),
         ("warehouse", status.warehouse),
@@ -69,4 +70,4 @@ def _coordinator(status: Status) -> pa.Table:
         *(("stopped", f"{one.location}: {one.reason}") for one in status.stopped_tables),
     ]
     names, values = zip(*rows, strict=True)
-    return pa.table({"what": pa.array(names), "value": pa.array(values)})
+    return pa.table({"what": pa.array(names), "value": pa.array(list(map(in_zone, values)))})

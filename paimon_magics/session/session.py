@@ -338,8 +338,9 @@ class Session:
         self._check_open()
         started = time.monotonic()
         full = self._connection.full_name(named(name))
-        given = insert_rows(self._connection, full, rows, label=label, wait=wait)
-        outcome = given if isinstance(given, Outcome) else given.outcome()
+        with self._connection.telling():
+            given = insert_rows(self._connection, full, rows, label=label, wait=wait)
+            outcome = given if isinstance(given, Outcome) else given.outcome()
         outcome.seconds = time.monotonic() - started
         return outcome
 
@@ -350,11 +351,12 @@ class Session:
         one table are acknowledged in the order in which they were called."""
         self._check_open()
         full = self._connection.full_name(named(name))
-        given = insert_rows(self._connection, full, rows, label=label, wait=wait)
-        if isinstance(given, Outcome):
-            return given
-        await asyncio.wrap_future(given.answer)
-        return await asyncio.to_thread(given.outcome)
+        with self._connection.telling():
+            given = insert_rows(self._connection, full, rows, label=label, wait=wait)
+            if isinstance(given, Outcome):
+                return given
+            await asyncio.wrap_future(given.answer)
+            return await asyncio.to_thread(given.outcome)
 
     def flush(self, name: str) -> Outcome:
         """Make visible all small inserts of a table that were acknowledged, and wait for it.
@@ -363,7 +365,8 @@ class Session:
         """
         self._check_open()
         started = time.monotonic()
-        outcome = flush_table(self._connection, self._connection.full_name(named(name)))
+        with self._connection.telling():
+            outcome = flush_table(self._connection, self._connection.full_name(named(name)))
         outcome.seconds = time.monotonic() - started
         return outcome
 
@@ -380,7 +383,7 @@ class Session:
         skew. Read from manifests, without a Spark job. Raises UnknownNameError."""
         self._check_open()
         full = self._connection.full_name(named(name))
-        return layout_of(self._connection.catalog, full, name)
+        return layout_of(self._connection.catalog, full, name, self._connection.zone)
 
     def health(self, name: str | None = None) -> Health:
         """Whether the layout of a table, or of all tables of a database (`shop.*`, or that of

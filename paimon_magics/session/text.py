@@ -14,7 +14,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.python_values import python_values
-from paimon_magics.columnar.time_zones import is_ambiguous, zones_of
+from paimon_magics.columnar.time_zones import clock_text, zones_of
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.short_texts import shortened
 
@@ -81,8 +81,7 @@ def _html_cells(tag: str, texts: list[str], sides: list[str]) -> str:
 def shown_value(value: Any) -> str:
     """One value as text: NULL, ISO dates and times, `0x…` for binary, JSON for nested values.
 
-    An instant is the wall clock of its zone. In the hour that comes twice when summer time ends,
-    its offset stands behind it: two instants never look alike.
+    An instant is the wall clock of its zone, as `clock_text` tells it.
     """
     match value:
         case None:
@@ -96,9 +95,7 @@ def shown_value(value: Any) -> str:
         case decimal.Decimal():
             return f"{value:f}"
         case datetime.datetime():
-            text = value.replace(tzinfo=None).isoformat(sep=" ")
-            offset = value.isoformat(sep=" ")[len(text) :] if is_ambiguous(value) else ""
-            return (text.rstrip("0").rstrip(".") if "." in text else text) + offset
+            return clock_text(value)
         case dict() | list() | tuple():
             return json.dumps(_jsonable(value), ensure_ascii=False)
         case _:

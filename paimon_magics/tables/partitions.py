@@ -13,15 +13,13 @@ from typing import Any
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.columnar.time_zones import UTC, is_ambiguous, rules_of
+from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.partition_names import escaped
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.tables.catalog import Table
 
 __all__ = ["list_partitions", "partition_name", "partition_value_text"]
-
-# What Spark's escapePathName writes as %XX.
-_ESCAPED = frozenset(chr(c) for c in range(1, 32)) | frozenset("\"#%'*/:=?\\\x7f{[]^")
 
 
 def list_partitions(table: Table) -> list[tuple[Any, ...]]:
@@ -48,8 +46,7 @@ def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> st
     are in `zone`."""
     keys = table.definition.partition_keys
     return "/".join(
-        f"{_escaped(key)}="
-        f"{_escaped(_value_in_zone(value, table.definition.column(key).type, zone))}"
+        f"{escaped(key)}={escaped(_value_in_zone(value, table.definition.column(key).type, zone))}"
         for key, value in zip(keys, values, strict=True)
     )
 
@@ -59,9 +56,7 @@ def _value_in_zone(value: Any, data_type: DataType, zone: str) -> str:
         return partition_value_text(value, data_type)
     if hasattr(value, "to_local_date_time"):
         value = value.to_local_date_time()
-    moment = value.replace(tzinfo=datetime.UTC).astimezone(rules_of(zone))
-    text = partition_value_text(moment, data_type)
-    return text + (moment.isoformat()[-6:] if is_ambiguous(moment) else "")
+    return clock_text(value.replace(tzinfo=datetime.UTC).astimezone(rules_of(zone)))
 
 
 def partition_value_text(value: Any, data_type: DataType) -> str:
@@ -76,14 +71,9 @@ def partition_value_text(value: Any, data_type: DataType) -> str:
         case bytes():
             return value.decode("utf-8", "replace")
         case datetime.datetime():
-            text = value.strftime("%Y-%m-%d %H:%M:%S")
-            return f"{text}.{value.microsecond:06d}".rstrip("0") if value.microsecond else text
+            return clock_text(value.replace(tzinfo=None))
     if hasattr(value, "to_local_date_time"):
         return partition_value_text(value.to_local_date_time(), data_type)
     if isinstance(value, int) and isinstance(data_type, AtomicType) and data_type.name == "DATE":
         return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
     return str(value)
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)

@@ -20,12 +20,14 @@ Spec = tuple[tuple[str, str | None], ...]
 @dataclass(frozen=True, slots=True)
 class PartitionSize:
     """What is stored in one partition, () for a table without any. `rows` are stored rows: those
-    of a primary-key table are counted before they are merged."""
+    of a primary-key table are counted before they are merged, which `is_merged` tells: there is a
+    bucket with several sorted runs."""
 
     partition: tuple[Any, ...]
     files: int
     size_bytes: int
     rows: int
+    is_merged: bool = False
 
 
 def sizes_of_replaced(
@@ -44,6 +46,7 @@ def sizes_of_replaced(
     typed = None if specs is None else [typed_partition(table, spec) for spec in specs]
     wanted = set(partitions)
     sizes: dict[tuple[Any, ...], PartitionSize] = {}
+    runs: dict[tuple[Any, ...], set[object]] = {}
     manifests = ManifestListManager(paimon).read_all(snapshot)
     for entry in ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True):
         values = tuple(entry.partition.values)
@@ -53,11 +56,15 @@ def sizes_of_replaced(
         elif typed and not any(_fits(dict(zip(keys, values, strict=True)), spec) for spec in typed):
             continue
         size = sizes.get(values, PartitionSize(values, 0, 0, 0))
+        bucket = runs.setdefault((*values, entry.bucket), set())
+        bucket.add(entry.file.level or entry.file.file_name)  # a file of level 0 is a run
+        has_runs = table.definition.is_primary_key_table and len(bucket) > 1
         sizes[values] = replace(
             size,
             files=size.files + 1,
             size_bytes=size.size_bytes + entry.file.file_size,
             rows=size.rows + entry.file.row_count,
+            is_merged=size.is_merged or has_runs,
         )
     return list(sizes.values())
 

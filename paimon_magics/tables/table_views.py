@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.columnar.java_text import braced, cast_text, stored_type
+from paimon_magics.columnar.java_text import braced, cast_text, stored_type, told_text
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.type_text import from_paimon
@@ -107,16 +107,20 @@ class TableView:
         texts = [cast_text(v, f.type) for v, f in zip(values, fields, strict=True)]
         return braced(texts).cast(pa.string()).take(encoded.indices)
 
-    def partition_values(self, partitions: pa.Array) -> list[pa.Array]:
+    def partition_values(self, partitions: pa.Array, zone: str | None = None) -> list[pa.Array]:
         """The texts of each partition column; `partition.default-name` stands for NULL and for
-        blank texts, as in the names of folders."""
+        blank texts, as in the names of folders. With a `zone` as our own views tell values, else as
+        Paimon's tables do."""
         encoded = partitions.dictionary_encode()
         fields = self.partition_fields()
         default = self.options.get("partition.default-name", _DEFAULT_PARTITION)
         found = []
         values = decode_rows(encoded.dictionary, [f.stored_type for f in fields]) if fields else []
         for column, one in zip(values, fields, strict=True):
-            texts = cast_text(column, one.type).cast(pa.string())
+            told = (
+                cast_text(column, one.type) if zone is None else told_text(column, one.type, zone)
+            )
+            texts = told.cast(pa.string())
             if isinstance(one.type, AtomicType) and one.type.name in _TEXTS:
                 blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
                 texts = pc.if_else(pc.fill_null(blank, True), default, texts)

@@ -129,7 +129,9 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
     run(
         "%%paimon\nCREATE DATABASE shop; "
         "CREATE TABLE shop.`order items` (id INT, `unit price` INT); "
-        "CREATE TABLE places (place STRUCT<city: STRING, near: ARRAY<STRUCT<zip: INT>>>)"
+        "CREATE TABLE places (place STRUCT<city: STRING, near: ARRAY<STRUCT<zip: INT>>>); "
+        "CREATE TABLE visits (id INT, at TIMESTAMP) PARTITIONED BY (at); "
+        "INSERT INTO visits VALUES (1, '2026-07-01 04:00:00')"
     )
     run(
         "%%paimon\nALTER TABLE orders CREATE TAG opening; INSERT INTO orders VALUES (9, 'x', 'wed')"
@@ -160,6 +162,7 @@ def test_names_of_the_catalog_are_completed(connected: InteractiveShell, run: Ru
         "SELECT * FROM paimon_incremental_query('ord|": "orders",
         "SELECT * FROM paimon_incremental_query('orders', |": "'opening'",
         "SELECT * FROM orders WHERE day = |": "'tue'",
+        "SELECT * FROM visits WHERE at = |": "'2026-07-01 04:00:00'",
         "SELECT * FROM orders WHERE day IN ('mon', 'tu|')": "tue",
         "INSERT OVERWRITE orders PARTITION (|": "day",
         "INSERT OVERWRITE orders PARTITION (day = 'w|')": "wed",

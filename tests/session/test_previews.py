@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.errors import PaimonMagicsError, UnconfirmedError, UnsupportedStatementError
 
 pytestmark = pytest.mark.spark
 
@@ -67,7 +67,7 @@ def test_a_preview_tells_what_the_statement_takes(
         sales.spark.conf.unset(MODE)
     gone = [size for path, size in there.items() if path not in left]
     assert sum(shown.column("files").to_pylist()) == len(gone)
-    assert sum(shown.column("rows").to_pylist()) == sum(rows for rows, _ in gone)
+    assert sum(shown.column("record_count").to_pylist()) == sum(rows for rows, _ in gone)
     assert sum(shown.column("bytes").to_pylist()) == sum(size for _, size in gone)
 
 
@@ -85,3 +85,18 @@ def test_what_takes_nothing_away_has_no_preview(sales: Session) -> None:
         sales.preview("SELECT * FROM sales")
     with pytest.raises(PaimonMagicsError, match="no column"):
         sales.preview("INSERT OVERWRITE sales (nn) VALUES (1)")
+
+
+def test_rows_that_reading_merges_are_told_as_stored_rows(session: Session) -> None:
+    session.run(
+        "CREATE TABLE keyed (k INT NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1')"
+    )
+    session.run("INSERT INTO keyed VALUES (1, 1), (2, 1)")
+    drop = "DROP TABLE keyed"
+    assert "`default.keyed`: 2 rows in 1 file (" in str(session.preview(drop))
+    session.run("INSERT INTO keyed VALUES (1, 2)")
+    assert "`default.keyed`: 3 stored rows in 2 files (" in str(session.preview(drop))
+    assert "3 stored rows, " in session.layout("keyed").summary()
+    with pytest.raises(UnconfirmedError, match="takes away 3 stored rows in 2 files"):
+        session.check_confirmed(drop)

@@ -184,6 +184,25 @@ def test_a_profile_does_not_trust_files_whose_rows_hide_each_other(lake: Session
     ]
 
 
+def test_many_different_values_are_estimated_and_told_so(lake: Session) -> None:
+    lake.run("CREATE TABLE many (k BIGINT, seven BIGINT, clock TIMESTAMP)")
+    lake.run(
+        "INSERT INTO many SELECT id, if(id % 10 = 0, NULL, id % 7), "
+        "timestamp_seconds(id * 60) FROM range(700000)"
+    )
+    exact = lake.reports.profile("logs", Effort.DISTINCT)
+    assert "distinct" in exact.data.column_names and not exact.notes
+    report = lake.reports.profile("many", Effort.DISTINCT)
+    assert "≈distinct" in report.data.column_names
+    assert report.notes[0].startswith("≈distinct is an estimate (approx_count_distinct)")
+    found = {row[0]: row[5] for row in rows(report)}
+    assert found["seven"] == 7
+    for name in ("k", "clock"):
+        assert 0.85 * 700_000 < found[name] <= 700_000
+    pasted = lake.run(report.sql).data
+    assert pasted == report.data.drop_columns(["from"])
+
+
 def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
     values = {"day": "sun", "n": -1, "at": datetime.date(2026, 1, 2), "x": [1.5, 2.5]}
     query = "SELECT *, ':n' AS `:n`, 1-:n AS m, :at AS a, :x AS x FROM orders WHERE day = :day"

@@ -103,7 +103,7 @@ def test_the_widget_tells_of_a_cell_and_of_its_files(layout: Layout) -> None:
     view = LayoutView(layout)
     assert view.data is layout.data
     assert view.sql.endswith(
-        "FROM default.t$files GROUP BY partition, bucket ORDER BY partition, bucket"
+        "FROM default.t$files) GROUP BY partition, bucket ORDER BY partition, bucket"
     )
     told = view.answer({"ask": "cell", "place": 4})
     assert told is not None
@@ -179,7 +179,9 @@ def test_what_is_no_question_gets_no_answer(layout: Layout, question: object) ->
 
 def test_a_table_without_partitions_has_no_column_for_them(layout: Layout) -> None:
     data = cells_of([("", 0), ("", 1)])
-    plain = dataclasses.replace(layout, data=data, partition_keys=())
+    plain = dataclasses.replace(
+        layout, data=data, partition_names=dataclasses.replace(layout.partition_names, keys=())
+    )
     assert "\npartition " in str(layout) and "\npartition " not in str(plain)
     assert ">partition</th>" in layout_html(layout) and ">partition<" not in layout_html(plain)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import traitlets
 
+from paimon_magics.columnar.time_zones import clock_text
 from paimon_magics.planning.amounts import count_text, size_text
 from paimon_magics.session.layouts import histogram_chart
 from paimon_widgets.assets import script, style, with_widget
@@ -29,7 +30,7 @@ __all__ = ["LayoutView", "layout_bundle"]
 _LISTED_MAX = 100
 _LABELS_MAX = 400
 _QUESTIONS = ("cell", "files", "partition")
-_FILE_TITLES = ("level", "rows", "size", "created")
+_FILE_TITLES = ("level", "rows", "size")
 _BUCKET_TITLES = ("bucket", "rows", "size", "files", "small", "level 0", "sorted runs")
 
 
@@ -136,11 +137,12 @@ class LayoutView(anywidget.AnyWidget):
                 str(row["level"]),
                 f"{row['record_count']:,}",
                 size_text(row["file_size_in_bytes"]),
-                str(row["creation_time"].replace(microsecond=0)),
+                clock_text(row["creation_time"].replace(microsecond=0)),
             ]
             for row in listed.to_pylist()
         ]
-        return {"title": title, "titles": _FILE_TITLES, "rows": rows}
+        zone = files.schema.field("creation_time").type.tz
+        return {"title": title, "titles": [*_FILE_TITLES, f"created ({zone})"], "rows": rows}
 
     def _asked(self, _: Any, question: Any, __: Any) -> None:
         answer = self.answer(question)
