@@ -50,7 +50,8 @@ def harm_told(
     except PaimonMagicsError:
         return None
     try:
-        harms = harm_of(table, planned, connection.settings.alter_check_rows_max)
+        rows_max = connection.settings.alter_check_rows_max
+        harms = harm_of(table, planned, rows_max, connection.zone)
     except PaimonMagicsError as error:
         return HarmTold("", "", "", _unknown([error.message]))
     if not harms:

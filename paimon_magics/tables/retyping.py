@@ -9,6 +9,7 @@ that files are read, those that the statistics make suspicious first, up to a nu
 from __future__ import annotations
 
 import contextlib
+import datetime
 import math
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.fields import Field, can_evolve, evolved
+from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.short_texts import shortened
@@ -87,10 +89,10 @@ class Harm:
         return bool(self.unreadable or self.changed or self.nulls or self.impossible)
 
 
-def harm_of(table: Table, planned: TableDefinition, rows_max: int) -> list[Harm]:
+def harm_of(table: Table, planned: TableDefinition, rows_max: int, zone: str = UTC) -> list[Harm]:
     """What `planned`, the table's definition after a change, does to the columns whose types it
     changes: nothing is in the list of a column of which no harm was found, unless files of it could
-    not be looked at.
+    not be looked at. Instants are told in `zone`.
 
     Reads manifests, and up to `rows_max` rows of files. Raises TableDamagedError where the table's
     metadata is damaged.
@@ -105,7 +107,7 @@ def harm_of(table: Table, planned: TableDefinition, rows_max: int) -> list[Harm]
     if snapshot is None:
         return []
     files = live_files(ManifestFolder(table.paimon), snapshot)
-    looks = (_Look(table, files, old, new, rows_max).harm() for old, new in changed)
+    looks = (_Look(table, files, old, new, rows_max, zone).harm() for old, new in changed)
     return [harm for harm in looks if harm or harm.not_looked_at]
 
 
@@ -113,12 +115,13 @@ class _Look:
     """A look at one column's stored values."""
 
     def __init__(
-        self, table: Table, files: pa.Table, old: Column, new: Column, rows_max: int
+        self, table: Table, files: pa.Table, old: Column, new: Column, rows_max: int, zone: str
     ) -> None:
         self._table = table
         self._files = files
         self._old, self._new = old, new
         self._rows_max = rows_max
+        self._zone = zone
         self._schemas = TableSchemas(table.paimon)
         # The field with the new type: the ids of nested parts are those of today, by name.
         today = next(one for one in self._schemas.fields(table.definition.schema_id)
@@ -236,7 +239,7 @@ class _Look:
         for end in (array.slice(0, 1), array.slice(1, 1)):
             if self._harmful(end, field):
                 value = StoredValue(
-                    _text(end[0].as_py()), posixpath.basename(file.path), partition, ""
+                    _text(end[0].as_py(), self._zone), posixpath.basename(file.path), partition, ""
                 )
                 reads = _reads(end, field, self._wanted)
                 (self._changed if reads else self._unreadable).append(value)
@@ -262,7 +265,7 @@ class _Look:
         if types:
             columns = decode_rows(files["partition"].combine_chunks(), types)
             values = zip(*(column.to_pylist() for column in columns), strict=True)
-            names = [partition_name(table, one) for one in values]
+            names = [partition_name(table, one, self._zone) for one in values]
         yield from zip(stored_files(files, np.arange(len(rows)), paths, {}), names, strict=True)
 
     def _look_into(self, file: StoredFile, partition: str) -> None:
@@ -281,8 +284,11 @@ class _Look:
         )
 
         def place(batch: pa.RecordBatch, row: int) -> StoredValue:
-            texts = [f"{one.name} = {batch.column(at)[row]}" for at, one in enumerate(keys, 1)]
-            value = _text(batch.column(0)[row].as_py())
+            texts = [
+                f"{one.name} = {_key_text(batch.column(at)[row], self._zone)}"
+                for at, one in enumerate(keys, 1)
+            ]
+            value = _text(batch.column(0)[row].as_py(), self._zone)
             return StoredValue(value, posixpath.basename(file.path), partition, ", ".join(texts))
 
         for batch in reader.batches(file):
@@ -302,7 +308,13 @@ class _Look:
                 return
 
 
-def _text(value: Any) -> str:
+def _key_text(value: pa.Scalar, zone: str) -> str:
+    return _text(value.as_py(), zone) if pa.types.is_timestamp(value.type) else str(value)
+
+
+def _text(value: Any, zone: str) -> str:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return clock_text(value.astimezone(rules_of(zone)))
     text = repr(value) if isinstance(value, str | bytes) else str(value)
     return shortened(text, _VALUE_CHARACTERS_MAX)
 

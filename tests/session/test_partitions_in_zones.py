@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.errors import UnknownNameError
+from paimon_magics.errors import UnconfirmedError, UnknownNameError
 from paimon_magics.session.opening import connect
 from paimon_widgets.layout_view import LayoutView
 from tests.session.test_view_queries import check
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.spark
 EARLIER, LATER = "2026-11-01 01:30:00-04:00", "2026-11-01 01:30:00-05:00"
 KEYED = "'primary-key' = 'k,at,x', 'bucket' = '1', 'partition.legacy-name' = 'false'"
 TABLES = f"""
-CREATE TABLE instants (k INT, at TIMESTAMP) PARTITIONED BY (at);
-INSERT INTO instants VALUES (1, TIMESTAMP'2026-07-01 04:00:00.25Z'), (2, TIMESTAMP'{LATER}'),
-  (3, TIMESTAMP'{EARLIER}'), (4, NULL);
-INSERT OVERWRITE instants PARTITION (at = TIMESTAMP'{LATER}') VALUES (5), (6);
+CREATE TABLE instants (k STRING, at TIMESTAMP) PARTITIONED BY (at);
+INSERT INTO instants VALUES ('1', TIMESTAMP'2026-07-01 04:00:00.25Z'), ('2', TIMESTAMP'{LATER}'),
+  ('tea', TIMESTAMP'{EARLIER}'), ('4', NULL);
+INSERT OVERWRITE instants PARTITION (at = TIMESTAMP'{LATER}') VALUES ('5'), ('6');
 CREATE TABLE clocks (k INT, at TIMESTAMP_NTZ, d DATE, x STRING) PARTITIONED BY (at, d, x);
 INSERT INTO clocks VALUES (1, TIMESTAMP_NTZ'2026-03-08 02:30:00', DATE'2026-07-01', 'a, b'),
   (2, TIMESTAMP_NTZ'2026-11-01 01:30:00.25', NULL, 'c/d+ %é'), (3, NULL, DATE'1969-12-31', 'null');
@@ -139,6 +139,12 @@ def test_partitions_that_are_named_can_be_pasted_into_a_statement(lake: Session,
             assert found.num_rows == 1, name
             taken = lake.preview(f"TRUNCATE TABLE {table} PARTITION (at = '{at}')").data
             assert taken.num_rows == 1, name
+
+
+def test_guard_rails_name_partitions_in_the_zone(lake: Session, zone: str) -> None:
+    with pytest.raises(UnconfirmedError, match="'tea'") as raised:
+        lake.check_confirmed("ALTER TABLE instants ALTER COLUMN k TYPE INT")
+    assert NAMES[zone]["instants"][1].replace(":", "%3A") in raised.value.message
 
 
 def test_files_are_told_when_they_were_made(lake: Session, zone: str) -> None:
