@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from urllib.parse import unquote
 
@@ -116,16 +117,20 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
 
 
 def _known_name(files: pa.Table, partition: str, definition: TableDefinition) -> str:
-    """The partition as it is named here, also where it is given as SHOW PARTITIONS names it."""
-    if _within(files, partition).num_rows:
-        return partition
-    pairs = (pair.partition("=") for pair in partition.split("/"))
-    return "/".join(
-        f"{unquote(key)}={definition.partition_default_name if value == 'null' else unquote(value)}"
-        if sign
-        else key
+    """The partition as it is named here, also where it is given as SHOW PARTITIONS names it: with
+    `%3A` for a colon, and `null` for NULL."""
+    pairs = [pair.partition("=") for pair in partition.split("/")]
+    meant = (
+        [f"{unquote(key)}{sign}{unquote(value)}", *_if_null(key, value, definition)]
         for key, sign, value in pairs
     )
+    # Of a text `null` SHOW PARTITIONS says the same.
+    names = ("/".join(one) for one in itertools.product(*meant))
+    return next((name for name in (partition, *names) if _within(files, name).num_rows), partition)
+
+
+def _if_null(key: str, value: str, definition: TableDefinition) -> list[str]:
+    return [f"{unquote(key)}={definition.partition_default_name}"] if value == "null" else []
 
 
 def _within(files: pa.Table, partition: str) -> pa.Table:

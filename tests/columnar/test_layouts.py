@@ -15,7 +15,7 @@ from paimon_magics.columnar.layouts import (
     sorted_runs,
 )
 
-DAY = datetime.datetime(2026, 11, 20)
+DAY = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
 
 
 def files(*rows: tuple[str, int, int, int, int]) -> pa.Table:
