@@ -75,6 +75,11 @@ class PartitionNames:
             tuple(twice),
         )
 
+    def told_in(self, zone: str) -> str:
+        """What stands behind a view's line: "; `at` in Europe/Berlin", "" without such columns."""
+        names = ", ".join(f"`{key}`" for key, kind in self.keys if kind is KeyKind.INSTANT)
+        return f"; {names} in {zone}" if names else ""
+
     def of_files(self) -> str:
         """The name, of the columns of `$files`."""
         return self._joined([self._of_file(place) for place in range(len(self.keys))])

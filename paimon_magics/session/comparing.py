@@ -96,6 +96,7 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
         f"{f'rows {rows_said}' if rows_said else 'the same rows'}; "
         f"{count_text(new.num_rows, 'file')} added, {gone.num_rows:,} removed; "
         f"{'another schema' if schema.num_rows else 'the same schema'}"
+        f"{names.told_in(connection.zone)}"
     )
     return Report("DIFFERENCE", summary, tuple(sections))
 

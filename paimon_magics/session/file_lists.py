@@ -49,6 +49,7 @@ def files_of(
     named = named_files(view, connection.zone)
     files = named.files
     definition = connection.catalog.load(name).definition
+    names = PartitionNames.of(definition, process_zone(), named.twice)
     if partition is not None:
         partition = _known_name(files, partition.strip("/"), definition)
         files = _of_partition(files, partition, shown, definition.partition_keys)
@@ -62,10 +63,10 @@ def files_of(
     summary = (
         f"{shown}{where}: {count_text(files.num_rows, 'file')}, {size_text(total)}; "
         f"{small or 0:,} small (below {size_text(rules.small_below_bytes)})"
+        f"{names.told_in(connection.zone)}"
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
     hidden = () if definition.partition_keys else ("partition",)
-    names = PartitionNames.of(definition, process_zone(), named.twice)
     query = files_sql(table_text(name, "files"), names)
     if partition is not None:
         literal = text_literal(partition)

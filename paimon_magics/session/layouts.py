@@ -126,6 +126,7 @@ class Layout:
             f"{rows}, {size_text(f.total_bytes)}; "
             f"{count_text(f.small_files, 'small file')} "
             f"(below {size_text(self.rules.small_below_bytes)})"
+            f"{self.partition_names.told_in(self.data.schema.field('last_update_time').type.tz)}"
         )
 
     def skew(self) -> str:

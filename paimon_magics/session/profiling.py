@@ -101,6 +101,9 @@ def profile_of(
     if None in found.column(5).to_pylist() and effort is not Effort.DISTINCT:
         notes.append(f"Different values of all columns are counted by %paimon profile {shown} "
                      "--distinct.")  # fmt: skip
+    moments = ", ".join(f"`{one.name}`" for one in columns if to_spark_sql(one.type) == "TIMESTAMP")
+    if moments:
+        notes.append(f"{moments} in {connection.zone}")
     # Where files do not say all of it and no job was asked for, the query would say more.
     query = f"{_query(columns, names, is_exact=is_exact)} FROM {table_text(name)})"
     text = query if wants_job or not lacking else ""

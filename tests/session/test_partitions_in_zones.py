@@ -100,7 +100,11 @@ def test_every_view_names_partitions_in_the_zone(lake: Session, zone: str) -> No
         assert names_of(lake.layout(name).data) == sorted(wanted)
         assert names_of(lake.health(name).partitions) == sorted(wanted)
         assert names_of(lake.reports.partitions(name).data) == sorted(wanted)
-        assert names_of(lake.reports.files(name).data) == sorted(wanted)
+        files = lake.reports.files(name)
+        assert names_of(files.data) == sorted(wanted)
+        for line in (lake.layout(name).summary(), files.summary):
+            assert line.endswith(f"; `at` in {zone}") != (name == "clocks"), line
+    assert f"`at` in {zone}" in lake.reports.profile("instants").notes
 
 
 def test_the_sql_beside_a_view_names_them_alike(lake: Session, zone: str) -> None:
