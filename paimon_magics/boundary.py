@@ -7,8 +7,9 @@ cause, `full_trace` the whole trace, and `show_full_tracebacks`, or PAIMON_FULL_
 environment, leaves errors as they are.
 
 An entry also checks arguments whose annotation is a plain type (`_PLAIN`): a wrong one is an error
-that names it, before anything has begun. Errors of Python's own, such as a keyword that an entry
-does not take, stay Python's. Errors that nobody raised on purpose keep their trace, which belongs
+that names it, before anything has begun. Errors of Python's own, for a keyword that an entry does
+not take and a member that a class does not have, stay Python's, and say what there is
+(`knows_other_words`). Errors that nobody raised on purpose keep their trace, which belongs
 in a report of the defect.
 """
 
@@ -18,20 +19,28 @@ import functools
 import inspect
 import linecache
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Integral, Real
 from types import FrameType, FunctionType, GeneratorType, TracebackType
 from typing import Any, TypeVar, cast
 
-from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    likely_meant,
+    value_text,
+)
 from paimon_magics.redaction import redacted, scrub
 
 __all__ = [
     "FULL_TRACEBACKS",
     "full_trace",
     "is_entry",
+    "knows_other_words",
     "short_errors",
+    "show_as",
     "show_full_tracebacks",
     "shows_full_tracebacks",
 ]
@@ -52,13 +61,45 @@ _PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
     "str | os.PathLike[str]": ((str, os.PathLike), "a path"),
 }
 
+_KEYWORD = re.compile(r"keyword argument '(\w+)'")
+# What other libraries call an argument of ours.
+_OTHER_KEYWORDS = {
+    "params": "parameters",
+    "args": "parameters",
+    "if_exists": "mode",
+    "partitionBy": "partition_by",
+    "partition_cols": "partition_by",
+    "partition_keys": "partition_by",
+    "primary_keys": "primary_key",
+    "table": "name",
+    "table_name": "name",
+    "df": "frame",
+    "data": "frame",
+    "sql": "text",
+    "query": "text",
+    "path": "warehouse",
+    "n": "limit",
+}
+
 # What IPython asks an exception for instead of drawing its traceback.
 _RENDERER = "_render_traceback_"
-_STOPPED = (
-    "KeyboardInterrupt: the call was stopped, and its Spark jobs with it.\n"
+_STOPPED = "KeyboardInterrupt: the call was stopped, and its Spark jobs with it."
+_STATEMENT_STOPPED = (
     "A statement that ran left nothing behind unless it was committed already; "
     "session.history(TABLE) shows what was."
 )
+_INSERT_STOPPED = (
+    "Rows that were sent may have been acknowledged. With a label it is safe to insert them again: "
+    "session.insert(…, label='…')."
+)
+# What is so when a call of that name was stopped.
+_WHEN_STOPPED = {
+    "run": _STATEMENT_STOPPED,
+    "write": _STATEMENT_STOPPED,
+    "insert": _INSERT_STOPPED,
+    "insert_async": _INSERT_STOPPED,
+    "flush": "What was acknowledged is loaded all the same.",
+}
 _NOT_THE_USERS = ("IPython", "ipykernel", "asyncio", "paimon_magics", "traitlets")
 _PLACES_MAX = 4
 
@@ -89,6 +130,36 @@ def short_errors(entry: Decorated) -> Decorated:
         return cast(Decorated, entry)
     function: Any = entry
     return cast(Decorated, _function(function))
+
+
+def knows_other_words(words: Mapping[str, str]) -> Callable[[Decorated], Decorated]:
+    """A decorator of a class: who asks it for a member that it does not have, as other libraries
+    call one, is told what `words` say of that name, else of the member with the likest name."""
+
+    def decorate(entry: Decorated) -> Decorated:
+        def no_member(self: object, name: str) -> object:
+            kind = type(self)
+            if hasattr(kind, name) or name.startswith("_"):
+                return object.__getattribute__(self, name)  # the error of the member itself
+            public = [one for one in dir(kind) if not one.startswith("_")]
+            meant = f"Use {words[name]}." if name in words else likely_meant(name, public)
+            meant = meant or f"dir({kind.__name__}) lists what there is."
+            try:
+                raise AttributeError(f"{value_text(self, begins=True)} has no `{name}`. {meant}")
+            except AttributeError as error:
+                error.__traceback__ = None
+                raise
+
+        cast(Any, entry).__getattr__ = no_member
+        return entry
+
+    return decorate
+
+
+def show_as(error: BaseException, lines: Callable[[], list[str]]) -> None:
+    """Have a notebook show these lines in place of the trace, unless whole traces are wanted."""
+    if not _full:
+        setattr(error, _RENDERER, lines)
 
 
 def is_entry(member: object) -> bool:
@@ -139,7 +210,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
                 check(args, kwargs)
                 return await function(*args, **kwargs)
             except _SHORT as error:
-                _shorten(error)
+                _shorten(error, function.__name__)
                 raise  # as it is: a bare `raise` adds no frame of this function's
             except BaseException as error:
                 scrub(error)
@@ -154,32 +225,45 @@ def _function(function: FunctionType) -> Callable[..., Any]:
             check(args, kwargs)
             made = function(*args, **kwargs)
         except _SHORT as error:
-            _shorten(error)
+            _shorten(error, function.__name__)
             raise
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 error.__traceback__ = None  # of the call itself: an argument too many
+                error.args = (f"{error}. {_taken(function, str(error))}",)
             scrub(error)
             raise
         except BaseException as error:
             scrub(error)
             raise
-        return _each(made) if isinstance(made, GeneratorType) else made
+        return _each(made, function.__name__) if isinstance(made, GeneratorType) else made
 
     setattr(calls, _ENTRY, True)
     return calls
 
 
-def _each(items: Iterator[Any]) -> Iterator[Any]:
+def _taken(function: FunctionType, said: str) -> str:
+    """What a function takes, for a call that was wrong in what it gave."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    unknown = _KEYWORD.search(said)
+    meant = unknown and (_OTHER_KEYWORDS.get(unknown[1]) or likely_meant(unknown[1], names))
+    if meant in names:
+        return f"Did you mean `{meant}`?"
+    if meant and meant.startswith("Did"):
+        return meant
+    return f"It takes {', '.join(names) or 'nothing'}."
+
+
+def _each(items: Iterator[Any], entry: str) -> Iterator[Any]:
     try:
         yield from items
     except _SHORT as error:
-        _shorten(error)
+        _shorten(error, entry)
         raise
 
 
-def _shorten(error: BaseException) -> None:
-    """Take what is inside away from an error that is about to leave an entry."""
+def _shorten(error: BaseException, entry: str) -> None:
+    """Take what is inside away from an error that is about to leave the entry of that name."""
     scrub(error)
     if _full:
         return
@@ -196,13 +280,16 @@ def _shorten(error: BaseException) -> None:
     else:
         error.__context__ = error.__context__ or error.__cause__
         error.__cause__ = None  # and with it, Python prints no context
-    setattr(error, _RENDERER, functools.partial(_rendered, error))
+    show_as(error, functools.partial(_rendered, error, entry))
 
 
-def _rendered(error: BaseException) -> list[str]:
+def _rendered(error: BaseException, entry: str) -> list[str]:
     """What a notebook shows of an error of the Python API: what a cell shows, and where it was
     called, unless the cell has no other line."""
-    text = error.text() if isinstance(error, PaimonMagicsError) else _STOPPED
+    if isinstance(error, PaimonMagicsError):
+        text = error.text()
+    else:
+        text = f"{_STOPPED}\n{_WHEN_STOPPED.get(entry, '')}"
     frames = [
         (frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -249,16 +336,8 @@ def _checks(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]
             if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
                 called = function.__name__
                 raise InvalidValueError(
-                    f"`{name}` of {called}() is {_shown(value)}, but it must be {words}.",
+                    f"`{name}` of {called}() is {value_text(value)}, but it must be {words}.",
                     hint=f"help({function.__qualname__}) tells what {called}() takes.",
                 )
 
     return check
-
-
-def _shown(value: object) -> str:
-    if value is None or isinstance(value, str | int | float | bool):
-        text = repr(value)
-        return text if len(text) <= 40 else text[:39] + "…"
-    kind = type(value).__name__
-    return f"{'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}"

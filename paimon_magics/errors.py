@@ -54,10 +54,12 @@ __all__ = [
     "likely_meant",
     "nearest",
     "sent_to_driver",
+    "value_text",
 ]
 
 _CAUSE: Any = BaseException.__dict__["__cause__"]
 _PLACE = "  line "
+_VALUE_MAX = 40
 _SENT = re.compile(r"^\[paimon_magics\.errors\.(\w+)\] (\[.*\])$", re.MULTILINE)
 _TOLD = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
 
@@ -234,6 +236,17 @@ def nearest(name: str, candidates: Iterable[str], *, what: str) -> str:
     shown = ", ".join(f"`{n}`" for n in names[:10])
     rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return f"The {what} are {shown}{rest}."
+
+
+def value_text(value: object, *, begins: bool = False) -> str:
+    """A value of a caller's as a message names it: `5`, `'a text'`, `a list`, `an object`; with a
+    capital where it `begins` the message."""
+    if value is None or isinstance(value, str | int | float | bool):
+        text = repr(value)
+        return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"
+    kind = type(value).__name__
+    article = "an" if kind[0] in "AEIOaeio" else "a"
+    return f"{article.capitalize() if begins else article} {kind}"
 
 
 def _caret(statement: str, position: int) -> list[str]:

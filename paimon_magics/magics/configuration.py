@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import Bool, Dict, Enum, Int, Unicode, observe
 
-from paimon_magics.boundary import show_full_tracebacks, shows_full_tracebacks
+from paimon_magics.boundary import show_as, show_full_tracebacks
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.magics.cell import run_cell
 from paimon_magics.magics.completion import Completer
@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["PaimonMagics"]
 
 _DEFAULTS = Settings()
-# What IPython asks an exception for instead of drawing its traceback.
-_RENDERER = "_render_traceback_"
 _INTERRUPTED = (
     "KeyboardInterrupt: the cell was stopped, and its Spark jobs with it.\n"
     "The statement that ran left nothing behind unless it was committed already; "
     "%paimon history TABLE shows what was."
 )
+
+
+def _whole_number(name: str, *, least: int, help: str) -> Int[int, int]:
+    """The setting of that name as a field of the configuration."""
+    return Int(getattr(_DEFAULTS, name), min=least, help=help).tag(config=True)
 
 
 @magics_class
@@ -77,9 +80,11 @@ class PaimonMagics(Magics):
         help="Ask for --yes before a cell takes much away (INSERT OVERWRITE without PARTITION, "
         "TRUNCATE, DROP), where somebody runs it.",
     ).tag(config=True)
-    display_rows = Int(
-        _DEFAULTS.display_rows, min=0, help="Rows that a displayed query shows."
-    ).tag(config=True)
+    display_rows = _whole_number(
+        "display_rows",
+        least=0,
+        help="Rows that a displayed query shows.",
+    )
     catalog_name = Unicode(
         _DEFAULTS.catalog_name, help="The first part of a table's name of three parts."
     ).tag(config=True)
@@ -92,9 +97,11 @@ class PaimonMagics(Magics):
     driver_memory = Unicode(
         _DEFAULTS.driver_memory, help="The heap of that session's JVM, in Spark's notation."
     ).tag(config=True)
-    batch_rows = Int(
-        _DEFAULTS.batch_rows, min=1, help="Rows of an Arrow batch between the JVM and Python."
-    ).tag(config=True)
+    batch_rows = _whole_number(
+        "batch_rows",
+        least=1,
+        help="Rows of an Arrow batch between the JVM and Python.",
+    )
     overwrite_swallows_newer = Bool(
         False,
         help="Whether an overwrite replaces rows that others committed after it was planned; "
@@ -106,52 +113,52 @@ class PaimonMagics(Magics):
         help="`exact` refuses given values of which a column would cut something off, `ansi` casts "
         "them as Spark does.",
     ).tag(config=True)
-    alter_check_rows_max = Int(
-        _DEFAULTS.alter_check_rows_max,
-        min=0,
+    alter_check_rows_max = _whole_number(
+        "alter_check_rows_max",
+        least=0,
         help="Rows that are looked at before a column's type is changed.",
-    ).tag(config=True)
-    kept_views_max = Int(
-        _DEFAULTS.kept_views_max,
-        min=0,
+    )
+    kept_views_max = _whole_number(
+        "kept_views_max",
+        least=0,
         help="Tables whose frame is kept for the next query on the same snapshot.",
-    ).tag(config=True)
-    attempt_wait_ms_max = Int(
-        _DEFAULTS.attempt_wait_ms_max,
-        min=0,
+    )
+    attempt_wait_ms_max = _whole_number(
+        "attempt_wait_ms_max",
+        least=0,
         help="How long, in ms, the end of a failed statement waits for its tasks to stop writing.",
-    ).tag(config=True)
-    cross_partition_rows_max = Int(
-        _DEFAULTS.cross_partition_rows_max,
-        min=1,
+    )
+    cross_partition_rows_max = _whole_number(
+        "cross_partition_rows_max",
+        least=1,
         help="Rows up to which a table is written whose keys can move between partitions.",
-    ).tag(config=True)
+    )
     coordinator = Unicode(
         "",
         help="What commits: `embedded`, a process that a user's notebooks share; `in-process`; or "
         "the address of a coordinator. Empty: what PAIMON_COORDINATOR says, else `embedded`.",
     ).tag(config=True)
-    coordinator_idle_ms = Int(
-        _DEFAULTS.coordinator_idle_ms,
-        min=0,
+    coordinator_idle_ms = _whole_number(
+        "coordinator_idle_ms",
+        least=0,
         help="How long, in ms, a coordinator that is started here lives with nothing to do.",
-    ).tag(config=True)
-    exclusive_wait_ms = Int(
-        _DEFAULTS.exclusive_wait_ms,
-        min=0,
+    )
+    exclusive_wait_ms = _whole_number(
+        "exclusive_wait_ms",
+        least=0,
         help="How long, in ms, a statement waits for others that write its table with "
         "dynamic buckets.",
-    ).tag(config=True)
-    conflict_reruns_max = Int(
-        _DEFAULTS.conflict_reruns_max,
-        min=0,
+    )
+    conflict_reruns_max = _whole_number(
+        "conflict_reruns_max",
+        least=0,
         help="How often a statement that adds rows is run again because of others that wrote.",
-    ).tag(config=True)
-    read_lease_ms_max = Int(
-        _DEFAULTS.read_lease_ms_max,
-        min=0,
+    )
+    read_lease_ms_max = _whole_number(
+        "read_lease_ms_max",
+        least=0,
         help="How long, in ms, a snapshot that a query reads is kept from expiring at most.",
-    ).tag(config=True)
+    )
 
     def __init__(self, shell: Any = None, **options: Any) -> None:
         super().__init__(shell, **options)
@@ -216,13 +223,10 @@ class PaimonMagics(Magics):
             return run_line(self, line) if cell is None else run_cell(self, line, cell)
         except PaimonMagicsError as error:
             scrub(error)
-            if not shows_full_tracebacks():
-                text = error.text()
-                setattr(error, _RENDERER, text.splitlines)
+            show_as(error, error.text().splitlines)
             raise
         except KeyboardInterrupt as stop:
-            if not shows_full_tracebacks():
-                setattr(stop, _RENDERER, _INTERRUPTED.splitlines)
+            show_as(stop, _INTERRUPTED.splitlines)
             raise
         except BaseException as error:
             scrub(error)

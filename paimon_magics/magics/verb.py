@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.errors import StatementSyntaxError, UnknownNameError
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -39,10 +39,17 @@ def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]
 
 
 def one_name(argument: str, verb: str, what: str) -> str:
-    """The argument, where it is the name of something. Raises StatementSyntaxError."""
+    """The argument, where it is the name of something. Raises StatementSyntaxError, and
+    UnknownNameError for an option."""
     if not argument:
         raise StatementSyntaxError(
             f"`%paimon {verb}` lacks the name of {what}.",
+            hint=f"`%paimon help {verb}` shows how it is used.",
+        )
+    option = next((word for word in argument.split() if word.startswith("--")), "")
+    if option:
+        raise UnknownNameError(
+            f"`%paimon {verb}` has no option `{option}`.",
             hint=f"`%paimon help {verb}` shows how it is used.",
         )
     if _NAME.fullmatch(argument) is None:

@@ -67,6 +67,12 @@ INSTEAD: dict[str, str] = {
     "CREATE": "CREATE TEMPORARY VIEW v AS SELECT … names a query for this Spark session.",
     "COMMENT": "Write ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
     "RESTORE": "CALL sys.rollback(table => 't', version => '3') takes a table back.",
+    "CREATE INDEX": "Tables have no indexes: the primary key and partitions help to find rows, and "
+    "so does the option 'file-index.bloom-filter.columns'.",
+    "DROP INDEX": "Tables have no indexes.",
+    "CREATE TABLE … STORED AS": "Leave it out; TBLPROPERTIES ('file.format' = 'orc') chooses "
+    "another format than Parquet.",
+    "CREATE TABLE … CLUSTERED BY": "Write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id').",
     "CREATE TABLE … LIKE": "SHOW CREATE TABLE shows the other table's definition, to be changed.",
     "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables lie in the warehouse. Files elsewhere are "
     "read as parquet.`path`.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -40,9 +41,7 @@ class Connection:
     once. `view_frames` are the frames of the temporary views that statements made: while they are
     there, what they read does not expire. `reads` and `folders` are plans and manifests that the
     next query may need again, `inserted` the tables that small inserts went to, each with the time
-    of this process at which it was looked at. `frames` are Python's variables, of which a query may
-    name frames, and `told` what a reader should know of what names came to mean; both are those of
-    the statement at hand. `opened` are the stores that Spark was tried on.
+    of this process at which it was looked at. `opened` are the stores that Spark was tried on.
     """
 
     spark: SparkSession
@@ -58,9 +57,8 @@ class Connection:
     reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
     folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
-    frames: Mapping[str, object] | None = None
-    told: list[str] = field(default_factory=list)
     opened: OpenedStores = field(init=False)
+    _at_hand: _AtHand = field(default_factory=lambda: _AtHand(), repr=False)
     closed: bool = False
 
     def __post_init__(self) -> None:
@@ -68,14 +66,25 @@ class Connection:
 
     @contextmanager
     def naming(self, frames: Mapping[str, object] | None) -> Iterator[list[str]]:
-        """Statements of the body may name `frames`; gives what they tell of their names."""
+        """Statements of the body, which are those of this thread, may name `frames`; gives what
+        they tell of their names."""
         before = self.frames, self.told
-        self.frames, self.told = frames, []
+        self._at_hand.frames, self._at_hand.told = frames, []
         try:
             with self.telling():
                 yield self.told
         finally:
-            self.frames, self.told = before
+            self._at_hand.frames, self._at_hand.told = before
+
+    @property
+    def frames(self) -> Mapping[str, object] | None:
+        """Python's variables, of which a query of this thread may name frames."""
+        return self._at_hand.frames
+
+    @property
+    def told(self) -> list[str]:
+        """What a reader of this thread's statement should know of what names came to mean."""
+        return self._at_hand.told
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -129,6 +138,14 @@ class Connection:
             return self.catalog.load(self.full_name(name))
         except PaimonMagicsError as error:
             raise located(error, statement, position) from None
+
+
+class _AtHand(threading.local):
+    """What belongs to the statement that a thread runs: several may run at a time."""
+
+    def __init__(self) -> None:
+        self.frames: Mapping[str, object] | None = None
+        self.told: list[str] = []
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:

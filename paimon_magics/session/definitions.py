@@ -363,13 +363,25 @@ def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
     )
 
 
+# DESCRIBE HISTORY t and DESCRIBE DETAIL t are Delta Lake's.
+_OF_DELTA = ("HISTORY", "DETAIL")
+
+
 def _describe(connection: Connection, statement: Describe) -> Outcome:
     full = connection.full_name(statement.name)
     if is_metadata(full):
         schema = metadata_table(connection.catalog, full).schema
         rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
     else:
-        table = connection.load(statement.name, statement.text, _position(statement, full))
+        try:
+            table = connection.load(statement.name, statement.text, _position(statement, full))
+        except UnknownNameError as error:
+            if statement.column is not None and statement.name.object_name.upper() in _OF_DELTA:
+                error.hint = (
+                    f"%paimon history {statement.column} lists a table's snapshots, DESCRIBE "
+                    f"EXTENDED {statement.column} shows where it lies."
+                )
+            raise
         if statement.column is not None:
             shown = descriptions.describe_column(table, statement.column)
             return _listing(

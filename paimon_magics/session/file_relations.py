@@ -22,18 +22,23 @@ from paimon_magics.errors import (
     likely_meant,
 )
 from paimon_magics.session.connection import Connection
+from paimon_magics.session.csv_quoting import quoting
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.files import file_frame
 from paimon_magics.spark.sessions import runs_here
-from paimon_magics.statements.statement import TableReference
+from paimon_magics.statements.statement import TableName, TableReference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FileRelation", "file_relation", "frame_of_files"]
+__all__ = ["FileRelation", "file_meant", "file_relation", "frame_of_files"]
 
 _FORMATS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile")
 _GUESSED = {"header": "true", "inferSchema": "true"}
+_OF_ENDING = {
+    **{"csv": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "avro": "avro"},
+    **{"json": "json", "jsonl": "json", "ndjson": "json", "txt": "text"},
+}
 _SEPARATORS = (";", "\t", "|")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _PATTERN = re.compile(r"[*?\[{]")
@@ -57,6 +62,15 @@ def file_relation(reference: TableReference) -> FileRelation | None:
     return FileRelation(kind, name.table, reference.options)
 
 
+def file_meant(name: TableName) -> str:
+    """What to write where a file was named without its format; empty where it is none."""
+    path = str(name).replace("`", "")
+    kind = _OF_ENDING.get(path.removesuffix(".gz").rpartition(".")[2].lower())
+    if kind is None or not os.path.exists(os.path.expanduser(path)):
+        return ""
+    return f"There is a file of that name, which is read as {kind}.`{path}`."
+
+
 def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
     """The rows of the files as a lazy frame; how a CSV file was read is told to the connection.
 
@@ -71,20 +85,28 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
             connection.tell(_told(files.path, guessed))
     is_here = not _SCHEME.match(files.path) and runs_here(connection.spark)
     path = _found_here(files.path) if is_here else files.path
+    if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
+        found = quoting(path.removeprefix("file://"), options.get("sep", ","))
+        found = {key: value for key, value in found.items() if key.lower() not in given}
+        if "multiLine" in found:
+            connection.tell(
+                "Texts in it have line ends: it was read as a whole, by one task for each file."
+            )
+        options |= found
     if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
         options["multiLine"] = "true"
     try:
         frame = file_frame(connection.spark, files.format, path, options)
     except Exception as error:
-        found = translate(error)
+        told = translate(error)
         if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
             raise _missing(files.path) from error
-        if isinstance(found, TableDamagedError):  # by footers, which hold the columns
+        if isinstance(told, TableDamagedError):  # by footers, which hold the columns
             raise InvalidValueError(
-                f"`{files.path}` can't be read as {files.format}: {found.message}",
+                f"`{files.path}` can't be read as {files.format}: {told.message}",
                 hint="Before the dot stands the format that the file has, as in csv.`my.csv`.",
             ) from error
-        raise found from error
+        raise told from error
     if files.format == "csv" and "sep" not in given and len(frame.columns) == 1:
         found_in = next((one for one in _SEPARATORS if one in frame.columns[0]), None)
         if found_in is not None:

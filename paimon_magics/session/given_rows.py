@@ -11,17 +11,41 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.session.given_times import columns_in_zone, value_in_zone
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+)
 from paimon_magics.statements.type_text import to_spark_sql
 from paimon_magics.tables.types import arrow_schema
 
 __all__ = ["given_table"]
 
 _SHOWN_MAX = 40
+_CUT = "something in it would be cut off"
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_TAKEN = {
+    "BOOLEAN": "True or False",
+    "FLOAT": "a number of at most 3.4e38",
+    "DOUBLE": "a number that a float of Python's holds",
+    "STRING": "a text",
+    "CHAR": "a text",
+    "VARCHAR": "a text",
+    "BINARY": "bytes",
+    "VARBINARY": "bytes",
+    "BYTES": "bytes",
+    "DATE": "a datetime.date",
+    "TIME": "a datetime.time of whole milliseconds",
+    "TIMESTAMP": "a datetime.datetime",
+    "TIMESTAMP_LTZ": "a datetime.datetime",
+}
 _FLOAT_MAX = 3.4028234663852886e38
 
 
@@ -46,7 +70,7 @@ def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
         rows = [rows]
     if not _is_row(rows):
         raise InvalidValueError(
-            f"A {type(rows).__name__} can't be inserted.",
+            f"{value_text(rows, begins=True)} can't be inserted.",
             hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
             "pandas or polars.",
         )
@@ -82,8 +106,8 @@ def _check_widths(rows: Sequence[Any], definition: TableDefinition) -> None:
         if not _is_row(row):
             raise InvalidValueError(
                 f"Row {number} is no tuple of {count_text(wanted, 'value')}: {_shown(row)}",
-                hint=f"The columns are {_wanted(definition)}. All rows are tuples, or all are "
-                "dictionaries.",
+                hint=f"The columns are {_wanted(definition)}. Give a list of rows; all are tuples, "
+                "or all are dictionaries.",
             )
         if len(row) != wanted:
             raise InvalidValueError(
@@ -99,31 +123,53 @@ def _array(values: list[Any], field: Any, definition: TableDefinition) -> Any:
     try:
         array = pa.array(values, type=field.type)
         if any(_is_cut(value, field.type) for value in values):
-            raise ValueError("something in it would be cut off")
+            raise ValueError(_CUT)
         return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        number, why = _unfit(values, field.type) or (0, str(error))
-        kind = to_spark_sql(definition.column(field.name).type)
+        number, why = _unfit(values, field.type) or (0, "")
+        data_type = definition.column(field.name).type
+        wanted = to_spark_sql(data_type)
         where = f"of row {number} " if number else ""
         value = f"{_shown(values[number - 1])} " if number else "a value "
         raise InvalidValueError(
-            f"Column `{field.name}` takes {kind}; {value}{where}does not fit: {why}.",
-            hint=f"The columns are {_wanted(definition)}.",
+            f"Column `{field.name}` takes {wanted}; {value}{where}does not fit{why}.",
+            hint=f"Nothing was written. Give {_taken(data_type)}.",
         ) from error
 
 
 def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
-    """The number of the first value that is not of that type, and what is wrong with it."""
+    """The number of the first value that is not of that type, and what is lost of it, if only
+    something is."""
     import pyarrow as pa
 
     for number, value in enumerate(values, 1):
         try:
             pa.array([value], type=kind)
             if _is_cut(value, kind):
-                return number, "something in it would be cut off"
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            return number, str(error).rstrip(".")
+                return number, f": {_CUT}"
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return number, ""
     return None
+
+
+def _taken(data_type: DataType) -> str:
+    """What a column of that type takes, in words, of Python's types."""
+    match data_type:
+        case AtomicType(name=name) if name in _BITS:
+            most = 2 ** (_BITS[name] - 1)
+            return f"a whole number from {-most} to {most - 1}"
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
+            before = count_text(precision - scale, "digit")
+            return f"a Decimal of at most {before} before the point and {scale} behind it"
+        case AtomicType(name=name):
+            return _TAKEN.get(name, f"a value of the type {name}")
+        case ArrayType(element=element):
+            return f"a list of {to_spark_sql(element)}"
+        case MapType(key=key, value=value):
+            return f"a dictionary from {to_spark_sql(key)} to {to_spark_sql(value)}"
+        case RowType(fields=fields):
+            inner = ", ".join(f"'{one.name}' ({to_spark_sql(one.type)})" for one in fields)
+            return f"a dictionary with the keys {inner}"
 
 
 def _is_cut(value: Any, kind: Any) -> bool:
@@ -143,6 +189,9 @@ def _is_cut(value: Any, kind: Any) -> bool:
         case datetime.datetime() | datetime.time() if pa.types.is_temporal(kind):
             return value.microsecond % {"s": 1_000_000, "ms": 1_000}.get(_unit(kind), 1) != 0
         case Mapping() if pa.types.is_struct(kind):
+            # Arrow passes over keys that the struct has not.
+            if not value.keys() <= {field.name for field in kind}:
+                return True
             return any(_is_cut(value.get(field.name), field.type) for field in kind)
         case _ if pa.types.is_map(kind) and value is not None:
             pairs = value.items() if isinstance(value, Mapping) else value

@@ -91,7 +91,8 @@ def insert_rows(
                 f"`{name}` takes no small inserts here, and labels belong to them.",
                 hint=f"This is why: {_why_not(connection, table)}",
             )
-        outcome = write_frame_to(connection, given, name, "append")
+        with connection.naming(None):
+            outcome = write_frame_to(connection, given, name, "append")
         outcome.notes = (*outcome.notes, _at_once(connection, table))
         return outcome
     mode = "async_mode" if wait is not None else None

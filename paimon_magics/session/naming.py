@@ -11,11 +11,16 @@ from paimon_magics.statements.statement import TableName
 __all__ = ["named"]
 
 _PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
+_STATEMENT = re.compile(r"\s*(SELECT|WITH|INSERT|VALUES)\s", re.IGNORECASE)
 _NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 
 
 def named(name: str) -> TableName:
     """The name in a text as `shop.orders`; raises UnsupportedStatementError for none."""
+    if _STATEMENT.match(name):
+        raise UnsupportedStatementError(
+            "A statement stands where a table's name is taken.", hint="session.run(text) runs it."
+        )
     parts = _parts(name)
     found = table_name_of(parts) if parts else None
     if found is None:

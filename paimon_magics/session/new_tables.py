@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.errors import InvalidTableError, InvalidValueError, StatementError
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    StatementError,
+    value_text,
+)
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.planning.writes import check_writable
@@ -25,7 +30,7 @@ from paimon_magics.spark.types import columns_of
 from paimon_magics.statements.data_types import RowField
 from paimon_magics.statements.statement import CreateTable, TableName
 
-__all__ = ["WantedTable", "write_to_new"]
+__all__ = ["WantedTable", "option_text", "write_to_new"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,10 @@ class WantedTable:
         """
         if options is not None and not isinstance(options, Mapping):
             raise InvalidValueError(
-                f"`options` is a {type(options).__name__}.",
+                f"`options` is {value_text(options)}.",
                 hint="Give a dictionary of Paimon's table options: options={'bucket': '4'}.",
             )
-        texts = ((str(key), _text(value)) for key, value in (options or {}).items())
+        texts = ((str(key), option_text(value)) for key, value in (options or {}).items())
         return cls(
             _names("primary_key", primary_key), _names("partition_by", partition_by), tuple(texts)
         )
@@ -148,7 +153,8 @@ def _names(argument: str, value: object) -> tuple[str, ...] | None:
     )
 
 
-def _text(value: object) -> str:
+def option_text(value: object) -> str:
+    """A value of an option as Paimon writes it: `true`, `4`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -182,7 +182,7 @@ def check_usable(configured: PlaceWords | None = None) -> None:
         end = "" if _failed.error.endswith((".", "!", "?")) else "."
         raise SetupError(
             f"Nothing ran: the last connect{where} failed. {_failed.error}{end}",
-            hint=f"{_failed.hint} {_way_on(back)}".strip(),
+            hint=f"{_failed.hint}\n{_way_on(back)}".strip(),
         )
     if back is not None or _active is None or _active_words is None:
         return

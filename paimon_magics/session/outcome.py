@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from paimon_magics.boundary import short_errors
+from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import StatementError
@@ -33,8 +33,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome"]
 
+# What other libraries call it.
+_OTHER_WORDS = {
+    **dict.fromkeys(("toPandas", "to_df", "df", "pandas", "fetch_df", "fetchdf"), "to_pandas()"),
+    **dict.fromkeys(("toArrow", "arrow", "fetch_arrow_table"), "to_arrow()"),
+    **dict.fromkeys(("pl", "polars"), "to_polars()"),
+    **dict.fromkeys(("collect", "fetchall", "fetch_all", "rows"), "to_arrow().to_pylist()"),
+    **dict.fromkeys(
+        ("show", "display", "head", "filter", "select", "columns", "write", "schema", "count"),
+        "dataframe, a frame of Spark's",
+    ),
+}
+
 
 @short_errors
+@knows_other_words(_OTHER_WORDS)
 @dataclass
 class Outcome:
     """The outcome of a statement.

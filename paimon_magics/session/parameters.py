@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant
+from paimon_magics.errors import InvalidValueError, UnknownNameError, likely_meant, value_text
 from paimon_magics.session.given_times import instant
 
 __all__ = ["bind"]
@@ -49,7 +49,7 @@ def bind(
             "ndarray",
         ):
             raise InvalidValueError(
-                f"The parameter `:{name}` is a {type(value).__name__}, not a value.",
+                f"The parameter `:{name}` is {value_text(value)}, not a value.",
                 hint="Bind numbers, texts, dates or lists; read a DataFrame through a temporary "
                 "view.",
                 statement=statement,

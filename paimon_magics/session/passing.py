@@ -17,23 +17,15 @@ from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to
 from paimon_magics.statements.statement import (
     AlterTable,
     CreateTable,
-    Describe,
-    DropTable,
     Insert,
     PassThrough,
     QueryText,
-    Refused,
     RenameTable,
-    ShowColumns,
-    ShowCreateTable,
-    ShowOptions,
-    ShowPartitions,
     Statement,
     TableName,
     TextRange,
-    TruncateTable,
 )
-from paimon_magics.statements.version_changes import AlterTags, ShowTags
+from paimon_magics.statements.subjects import table_of
 
 __all__ = ["is_for_spark", "pass_to_spark"]
 
@@ -43,27 +35,11 @@ def is_for_spark(connection: Connection, statement: Statement) -> bool:
     match statement:
         case CreateTable(using=using):
             return using not in (None, "paimon")
-        case Insert(target=name):
-            return _is_sparks(connection, name)
-        case (
-            AlterTable(name=name)
-            | AlterTags(name=name)
-            | Describe(name=name)
-            | DropTable(name=name)
-            | ShowColumns(name=name)
-            | ShowCreateTable(name=name)
-            | ShowOptions(name=name)
-            | ShowPartitions(name=name)
-            | ShowTags(name=name)
-            | TruncateTable(name=name)
-        ):
-            return _is_sparks(connection, name)
-        case Refused(name=name) if name is not None:
-            return _is_sparks(connection, name)
         case PassThrough():
             return True
         case _:
-            return False
+            name = table_of(statement)
+            return name is not None and _is_sparks(connection, name)
 
 
 def pass_to_spark(

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from paimon_magics.errors import InvalidValueError
+from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.spark.rows import frame_of_rows
@@ -33,6 +33,10 @@ __all__ = [
 _HINT = (
     "Give a DataFrame of Spark, pandas or polars, Arrow data, or a list of dictionaries with a key "
     "for each column."
+)
+_FILE_HINT = (
+    "A file is read by a query: CREATE TABLE t AS SELECT * FROM csv.`my.csv`, or "
+    "session.write(session.run('SELECT * FROM csv.`my.csv`'), 't', create=True)."
 )
 _SHOWN_MAX = 40
 _UINT64_DIGITS = 20
@@ -124,15 +128,29 @@ def arrow_of(value: Any) -> pa.Table:
         case "pandas":
             return _arrow_of_pandas(value)
         case "polars":
-            return (value.collect() if hasattr(value, "collect") else value).to_arrow()
+            frame = value.collect() if hasattr(value, "collect") else value
+            for name, kind in frame.schema.items():
+                if "Object" in str(kind):  # of which Arrow would get addresses in memory
+                    raise _no_type(name, str(kind))
+            return frame.to_arrow()
         case "Arrow":
             if isinstance(value, pa.RecordBatch):
                 return pa.Table.from_batches([value])
             return value if isinstance(value, pa.Table) else value.read_all()
         case None | "Spark" | "pandas-on-Spark" | "Outcome":
-            raise InvalidValueError(f"A {type(value).__name__} can't be written.", hint=_HINT)
+            raise InvalidValueError(
+                f"{value_text(value, begins=True)} can't be written.",
+                hint=_HINT if not isinstance(value, str) else _FILE_HINT,
+            )
         case _:
             return pa.table(value)
+
+
+def _no_type(column: str, kind: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"Column `{column}` is of the type {kind}, which neither Spark nor Paimon has.",
+        hint=f"Convert `{column}` before: to numbers, or to texts.",
+    )
 
 
 def notes_on(value: Any) -> tuple[str, ...]:
@@ -194,6 +212,11 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
             if str(column.dtype) == "object":
                 missing = column.isna()
                 _array([None if m else v for v, m in zip(column, missing, strict=True)], name)
+                continue
+            try:
+                pa.array(column, from_pandas=True)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                raise _no_type(name, str(column.dtype)) from error
         raise
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from paimon_magics.errors import UnknownNameError, likely_meant
+from paimon_magics.errors import UnknownNameError, likely_meant, value_text
 from paimon_magics.session.connection import Connection, located
-from paimon_magics.session.file_relations import FileRelation, file_relation
+from paimon_magics.session.file_relations import FileRelation, file_meant, file_relation
 from paimon_magics.session.python_frames import frame_kind, frame_text
 from paimon_magics.spark.queries import kind_in_spark
 from paimon_magics.statements.statement import TableName, TableReference
@@ -73,10 +73,29 @@ def resolve(connection: Connection, reference: TableReference, statement: str) -
     try:
         connection.catalog.load(replace(full, system_table=None))
     except UnknownNameError as error:
+        beside = _system_table_meant(connection, name) or file_meant(name)
+        if beside:
+            error.hint = beside
         if name.database is None and not error.hint.startswith("Did you mean"):
             error.hint = f"{_frame_meant(connection, name)} {error.hint}".strip()
         raise located(error, statement, reference.range.start) from None
     return full
+
+
+def _system_table_meant(connection: Connection, name: TableName) -> str:
+    """What to write where a system table was named as a table of a database."""
+    if (
+        name.database is None
+        or name.catalog is not None
+        or connection.catalog.database_exists(name.database)
+    ):
+        return ""
+    if not is_paimon_table(connection, connection.full_name(TableName(name.database))):
+        return ""
+    return (
+        f"`{name.database}` is a table. Its system tables are named with `$`: "
+        f"{name.database}${name.object_name}"
+    )
 
 
 def is_paimon_table(connection: Connection, name: TableName) -> bool:
@@ -117,5 +136,8 @@ def _frame_meant(connection: Connection, name: TableName) -> str:
     """What to say of frames where nobody has the name."""
     if connection.frames is None:
         return f"A DataFrame is given by frames={{'{name.object_name}': …}}."
+    if name.object_name in connection.frames:
+        value = value_text(connection.frames[name.object_name])
+        return f"Python's variable `{name.object_name}` is {value}, and no DataFrame."
     frames = [one for one, value in connection.frames.items() if frame_kind(value) is not None]
     return likely_meant(name.object_name, frames)

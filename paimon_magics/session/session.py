@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from paimon_magics.boundary import short_errors
+from paimon_magics.boundary import knows_other_words, short_errors
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import (
     InvalidValueError,
@@ -39,7 +39,7 @@ from paimon_magics.session.inserting import (
 from paimon_magics.session.known_names import KnownNames
 from paimon_magics.session.layouts import Layout, layout_of
 from paimon_magics.session.naming import named
-from paimon_magics.session.new_tables import WantedTable, write_to_new
+from paimon_magics.session.new_tables import WantedTable, option_text, write_to_new
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.passing import is_for_spark, pass_to_spark
@@ -78,10 +78,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+# What other libraries call it.
+_OTHER_WORDS = {
+    **dict.fromkeys(("sql", "query", "execute", "exec", "read_sql", "run_sql"), "run(text)"),
+    **dict.fromkeys(("read", "load", "scan", "read_table", "to_pandas"), "table(name)"),
+    **dict.fromkeys(("save", "append", "overwrite", "upsert", "to_table"), "write(frame, name)"),
+    **dict.fromkeys(("create_table", "createDataFrame"), "write(frame, name, create=True)"),
+    **dict.fromkeys(("tables", "list_tables", "show_tables"), "run('SHOW TABLES')"),
+    **dict.fromkeys(("snapshots", "log"), "history(name)"),
+    **dict.fromkeys(("delete", "update", "merge"), "run(text)"),
+    **dict.fromkeys(("stop", "disconnect", "shutdown"), "close()"),
+    "commit": "run(text), whose statements are committed by themselves",
+}
+
 
 @short_errors
+@knows_other_words(_OTHER_WORDS)
 class Session:
-    """Runs statements on one warehouse. Made by `opening.connect`; for one thread at a time."""
+    """Runs statements on one warehouse. Made by `connect`.
+
+    Several threads may use one, each with frames of its own. They share what USE says.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -168,6 +185,10 @@ class Session:
         """
         self._check_open()
         check_wait(wait)
+        if limit is not None and limit < 0:
+            raise InvalidValueError(
+                f"`limit` of run() is {limit}.", hint="It is a number of rows: 0 or more."
+            )
         statements = parse_cell(text)
         if not statements:
             return Outcome(statement="", kind="nothing", message="There is no statement.")
@@ -240,7 +261,7 @@ class Session:
             with self._connection.naming(frames):
                 check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
 
-    def table(self, name: str, *, include_buffer: bool = False, **options: str) -> DataFrame:
+    def table(self, name: str, *, include_buffer: bool = False, **options: object) -> DataFrame:
         """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
 
         `options` are Paimon's read options, such as `**{"incremental-between": "3,7"}`. With
@@ -250,8 +271,11 @@ class Session:
         options that contradict each other.
         """
         self._check_open()
-        full = self._connection.full_name(named(name))
-        return frame_of_table(self._connection, full, options, include_buffer=include_buffer)
+        connection = self._connection
+        given = {key: option_text(value) for key, value in options.items()}
+        with connection.naming(None):
+            full = connection.full_name(named(name))
+            return frame_of_table(connection, full, given, include_buffer=include_buffer)
 
     def changes(
         self,

@@ -27,24 +27,16 @@ from paimon_magics.statements.statement import (
     AlterTable,
     CreateTable,
     CreateTemporaryView,
-    Describe,
-    DropTable,
     Explain,
     Insert,
     PassThrough,
     Query,
     QueryText,
-    Refused,
     RenameTable,
-    ShowColumns,
-    ShowCreateTable,
-    ShowOptions,
-    ShowPartitions,
     Statement,
     TableName,
-    TruncateTable,
 )
-from paimon_magics.statements.version_changes import AlterTags, ShowTags
+from paimon_magics.statements.subjects import only_tells, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,24 +201,12 @@ def _parsed(text: str) -> Statement | None:
 def _changed(statement: Statement) -> Iterable[TableName]:
     """The tables that a statement changes, makes or, being Spark's own business, names."""
     match statement:
-        case Insert(target=name):
-            return (name,)
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
             return (name, replace(new_name, database=new_name.database or name.database))
-        case (
-            AlterTable(name=name)
-            | AlterTags(name=name)
-            | CreateTable(name=name)
-            | DropTable(name=name)
-            | TruncateTable(name=name)
-        ):
-            return (name,)
-        case Refused(name=name) if name is not None:
-            return (name,)
         case PassThrough(names=names):
             return tuple(name for name, _ in names)
         case _:
-            return ()
+            return () if only_tells(statement) else _about(statement)
 
 
 def _read(statement: Statement) -> Iterable[TableName]:
@@ -237,17 +217,13 @@ def _read(statement: Statement) -> Iterable[TableName]:
             return _in_query(query)
         case Explain(inner=inner):
             return (*_read(inner), *_changed(inner))
-        case (
-            Describe(name=name)
-            | ShowColumns(name=name)
-            | ShowCreateTable(name=name)
-            | ShowOptions(name=name)
-            | ShowPartitions(name=name)
-            | ShowTags(name=name)
-        ):
-            return (name,)
         case _:
-            return ()
+            return _about(statement) if only_tells(statement) else ()
+
+
+def _about(statement: Statement) -> Iterable[TableName]:
+    name = table_of(statement)
+    return () if name is None else (name,)
 
 
 def _in_query(query: QueryText) -> Iterable[TableName]:

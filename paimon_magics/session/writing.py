@@ -62,6 +62,7 @@ from paimon_magics.spark.fetching import fetched
 from paimon_magics.spark.progress import doing
 from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.sizes import estimated_bytes
+from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.spark.writing import JobWritten, write_frame
 from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.queries import bind_parameters
@@ -223,7 +224,10 @@ def prepare_insert(
         for column, source in zip(definition.columns, sources, strict=True)
         if isinstance(source, Constant)
     }
+    taken = _taken_by(frame, definition, sources)
     try:
+        if insert.by_name:
+            frame = with_fields_by_name(frame, taken)
         projection = partial(
             project, connection.spark, frame, definition.columns, sources, constants
         )
@@ -247,27 +251,31 @@ def prepare_insert(
             mode=mode,
             own_rows=own_rows,
         ),
-        check=_exactness(
-            connection, frame, definition, sources, is_given=own_rows or insert.source.is_values
-        ),
+        check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
     )
+
+
+def _taken_by(
+    frame: DataFrame, definition: TableDefinition, sources: Sequence[Source]
+) -> Sequence[Column | None]:
+    """The table's columns that those of `frame` go into, None for none."""
+    columns: list[Column | None] = [None] * len(frame.columns)
+    for column, source in zip(definition.columns, sources, strict=True):
+        if isinstance(source, FromInput):
+            columns[source.position] = column
+    return columns
 
 
 def _exactness(
     connection: Connection,
     frame: DataFrame,
-    definition: TableDefinition,
-    sources: Sequence[Source],
+    columns: Sequence[Column | None],
     *,
     is_given: bool,
 ) -> Callable[[], None]:
     """What raises InvalidValueError for rows that the table's columns would change."""
     if connection.settings.store_assignment == "ansi":
         return lambda: None
-    columns: list[Column | None] = [None] * len(frame.columns)
-    for column, source in zip(definition.columns, sources, strict=True):
-        if isinstance(source, FromInput):
-            columns[source.position] = column
     if is_given:
         return lambda: check_exact(frame, columns)
     return lambda: check_policy(connection.spark, frame, columns)

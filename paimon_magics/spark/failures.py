@@ -58,12 +58,15 @@ _HINTS = {
     "and CAST(value AS TYPE) converts.",
     "INVALID_TYPED_LITERAL": "Dates are written DATE '2026-01-31', times TIMESTAMP "
     "'2026-01-31 12:00:00'.",
-    "INVALID_INLINE_TABLE": "Correct the expression, or write INSERT INTO … SELECT.",
+    "INVALID_INLINE_TABLE": "Each row stands in brackets, and all have the same columns: "
+    "VALUES (1, 'tea'), (2, 'milk').",
     "NUM_COLUMNS_MISMATCH": "Name the columns on both sides instead of `*`.",
     "INVALID_LIMIT_LIKE_EXPRESSION": "Write a whole number that is not negative.",
 }
 _SQLSTATE = re.compile(r"\s*SQLSTATE: \w+")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+# How Spark writes numbers of types that are not INT: 300L, 5.5BD.
+_TYPED_NUMBER = re.compile(r"(-?[\d.]+(?:E-?\d+)?)(?:BD|[LSYDF])")
 _CAST_OF_COLUMN = re.compile(r"CAST\(`((?:[^`]|``)*)` AS ")
 _PLACE = re.compile(r"\(line (\d+), pos (\d+)\)")
 _UNREAD = re.compile(
@@ -147,6 +150,9 @@ def _wrong_name(
             said = f"There is no function `{name}`."
             listed = f"SHOW FUNCTIONS LIKE '{name[:2]}*' lists those that begin so."
             hint = foreign_function_hint(name) or listed
+        case "REQUIRES_SINGLE_PART_NAMESPACE":
+            said = f"There is no catalog for {parameters.get('identifier', message)}."
+            hint = "Name a table as `table`, or `database.table`."
         case "TABLE_OR_VIEW_NOT_FOUND":
             said, hint = message, "Check the name."
         case "INVALID_CONF_VALUE":
@@ -229,6 +235,8 @@ def _misfit(error: BaseException, condition: str, parameters: dict[str, str], me
         wanted = f"DECIMAL({parameters.get('precision')}, {parameters.get('scale')})"
     if value is None or not wanted:
         return message
+    number = _TYPED_NUMBER.fullmatch(value)
+    value = value if number is None else number[1]
     column = _cast_column(error)
     if column is None:
         return f"The value {value} can't be cast to {wanted}."

@@ -20,7 +20,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from paimon_magics.errors import SetupError
+from paimon_magics.errors import SetupError, value_text
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java, newest_java, prepare_environment
 from paimon_magics.spark.progress import doing
@@ -135,7 +135,7 @@ def adopt(spark: Any) -> SparkSession:
     """Prepare a session, ours or the user's, for our jobs; raises SetupError for anything else."""
     if not hasattr(spark, "sql") or not hasattr(spark, "createDataFrame"):
         raise SetupError(
-            f"`spark` is a {type(spark).__name__}, not a SparkSession.",
+            f"`spark` is {value_text(spark)}, not a SparkSession.",
             hint="Pass a SparkSession, or leave `spark` out to start one.",
         )
     # PySpark logs every exception that it raises; a notebook shows the exception itself.

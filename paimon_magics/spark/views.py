@@ -8,6 +8,7 @@ everything that we do for a query; the least recently used ones are dropped. The
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from contextlib import suppress
@@ -29,14 +30,21 @@ def temporary_views(spark: SparkSession) -> list[str]:
     )
 
 
+class _Passing(threading.local):
+    """The views that only the statement needs which a thread runs."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
 class Views:
-    """The views that one connection has made in its Spark session. For one thread at a time."""
+    """The views that one connection has made in its Spark session."""
 
     def __init__(self, spark: SparkSession, kept_max: int) -> None:
         self._spark = spark
         self._kept_max = kept_max
         self._kept: OrderedDict[Hashable, tuple[str, DataFrame]] = OrderedDict()
-        self._passing: list[str] = []
+        self._passing = _Passing()
 
     def find(self, key: Hashable) -> tuple[str, DataFrame] | None:
         """The name and frame of the view kept for `key`."""
@@ -61,22 +69,22 @@ class Views:
     def pass_by(self, frame: DataFrame) -> str:
         """A view's name for a frame that only the statement at hand needs."""
         name = self._create(frame)
-        self._passing.append(name)
+        self._passing.names.append(name)
         return name
 
     def drop_passing(self) -> None:
         """Drop the views of `pass_by`; frames that were analysed with them stay valid."""
         if type(self._spark).__module__.startswith("pyspark.sql.connect"):
             return  # analysed when they are run
-        for name in self._passing:
+        for name in self._passing.names:
             self._spark.catalog.dropTempView(name)
-        self._passing.clear()
+        self._passing.names.clear()
 
     def close(self) -> None:
         """Drop every view."""
-        names = [name for name, _ in self._kept.values()] + self._passing
+        names = [name for name, _ in self._kept.values()] + self._passing.names
         self._kept.clear()
-        self._passing.clear()
+        self._passing.names.clear()
         for name in names:
             with suppress(Exception):  # Spark may have been stopped
                 self._spark.catalog.dropTempView(name)

@@ -18,6 +18,7 @@ from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
 from paimon_magics.planning.distributions import Distribution, Gathered, InPlace, OneWriter
+from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
@@ -117,12 +118,12 @@ def _run(
     )
     try:
         with small_batches(spark, frame.schema):
-            return placed.mapInArrow(tasks, _WRITTEN).collect(), False
+            return map_in_arrow(placed, tasks, _WRITTEN).collect(), False
     except Exception as error:
         if not is_oversized(error):
             raise
         # A frame of its own: one that has run keeps the size of its batches.
-        return placed.mapInArrow(tasks, _WRITTEN).collect(), True
+        return map_in_arrow(placed, tasks, _WRITTEN).collect(), True
 
 
 def _place(
@@ -159,7 +160,7 @@ def _place(
     if dynamic is not None and dynamic.index:
         # A known key may live in a bucket of another assigner: once more to the bucket's owner.
         # Where there is no index yet, all that an assigner places is its own.
-        assigned = routed.mapInArrow(_AssignTasks(task, _HASH, _OWNER), routed.schema)
+        assigned = map_in_arrow(routed, _AssignTasks(task, _HASH, _OWNER), routed.schema)
         routed = _to_owners(assigned, spread, slots)
         bucket_column = _OWNER
     sorted_rows = routed.sortWithinPartitions(_ORDER) if _ORDER in routed.columns else routed
@@ -211,14 +212,14 @@ def _with_owners(frame: DataFrame, task: WriteTask) -> DataFrame:
         if hashed is not None:
             frame = frame.withColumn(_HASH, hashed)
         else:
-            frame = frame.mapInArrow(_OwnerTasks(task, _HASH), _with_column(frame, _HASH))
+            frame = map_in_arrow(frame, _OwnerTasks(task, _HASH), _with_column(frame, _HASH))
         return frame.withColumn(_OWNER, F.abs(F.col(_HASH) % F.lit(dynamic.assigners)))
     assert rule is not None
     if rule.function == "default" and not rule.by_partition:
         hashed = row_hash([schema.field(key) for key in rule.keys])
         if hashed is not None:
             return frame.withColumn(_OWNER, F.abs(hashed % F.lit(rule.buckets)))
-    return frame.mapInArrow(_OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
+    return map_in_arrow(frame, _OwnerTasks(task, _OWNER), _with_column(frame, _OWNER))
 
 
 def _to_owners(frame: DataFrame, spread: Column, slots: int) -> DataFrame:

@@ -90,7 +90,16 @@ def misread(
 
 
 def _meant(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | None:
-    for find in (_character, _idiom, _comment, _without_semicolon, _left_out, _comma, _misspelt):
+    for find in (
+        _character,
+        _idiom,
+        _comment,
+        _without_semicolon,
+        _left_out,
+        _comma,
+        _misspelt,
+        _no_comma,
+    ):
         meant = find(tokens, stopped, statement)
         if meant is not None:
             return meant
@@ -185,6 +194,18 @@ def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
     if not near or stopped == len(tokens):
         return None
     return _Meant("", f"Did you mean `{near[0]}` instead of `{token.text}`?", stopped)
+
+
+def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    """Three names in a row, among what a query selects: Spark takes the second for an alias."""
+    names = tokens[max(stopped - 2, 0) : stopped + 1]
+    before = {token.upper for token in tokens[:stopped]}
+    if len(names) < 3 or "SELECT" not in before or "FROM" in before:
+        return None
+    if any(one.kind not in IDENTIFIER_KINDS or one.upper in _CLAUSES for one in names):
+        return None
+    listed = ", ".join(one.text for one in names)
+    return _Meant("", f"Put commas between columns: {listed}.", stopped)
 
 
 def _about(tokens: tuple[Token, ...]) -> str:

@@ -47,6 +47,8 @@ _REFUSED: tuple[tuple[str, ...], ...] = (
     ("UPDATE",),
     ("MERGE", "INTO"),
     ("COPY", "INTO"),
+    ("CREATE", "INDEX"),
+    ("DROP", "INDEX"),
     ("ANALYZE", "TABLE"),
     ("ANALYZE", "TABLES"),
     ("SHOW", "BRANCHES"),

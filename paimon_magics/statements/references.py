@@ -102,14 +102,14 @@ def _time_travel(cursor: Cursor) -> TimeTravel:
     cursor.expect("AS", "OF")
     start = cursor.position
     if kind == "version":
-        _operand(cursor, "a version: a number or a tag's name in quotes")
+        _operand(cursor, "a snapshot's number or a tag's name in quotes, as 3 or 'monday',")
     else:
         _value(cursor)
     return TimeTravel(kind, cursor.text[start : cursor.last_end])
 
 
 def _value(cursor: Cursor) -> None:
-    wanted = "a timestamp in quotes"
+    wanted = "a time in quotes, as '2026-01-31 12:00:00',"
     _operand(cursor, wanted)
     while cursor.accept_any(*_OPERATORS):
         _operand(cursor, wanted)

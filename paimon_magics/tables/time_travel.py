@@ -79,6 +79,8 @@ class Difference:
 
 Target = State | Changes | Difference
 _TIME = re.compile(r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*")
+# 2026-01-31 without quotes is 1994, and 20260131 so many seconds: times of 1970.
+_HARDLY_MEANT_MS = 365 * 86_400_000
 _NOTHING = Changes((), ScanMode.DELTA)
 
 
@@ -211,6 +213,12 @@ class _Finder:
             return found
         earliest = self._earliest()
         since = "" if earliest is None else f"; its first snapshot is of {self._shown(earliest)}"
+        if 0 <= time_ms < _HARDLY_MEANT_MS:
+            raise UnknownNameError(
+                f"`{self._table.name}` has no snapshot of {self._time(time_ms)}.",
+                hint="Times stand in quotes: TIMESTAMP AS OF '2026-01-31'; without them it is a "
+                "subtraction, or a number of seconds since 1970.",
+            )
         return self._refuse(f"has no snapshot at or before {self._time(time_ms)}{since}")
 
     def between(self, point: Between) -> Target:

@@ -221,7 +221,7 @@ def test_what_is_no_value_is_not_bound(connected: InteractiveShell, run: Run, va
     run(f"value = {value}")
     failed = connected.run_cell("%%paimon\nSELECT :value").error_in_exec
     assert isinstance(failed, InvalidValueError)
-    assert "`:value` is a " in failed.message
+    assert "`:value` is a" in failed.message
 
 
 @pytest.mark.parametrize(

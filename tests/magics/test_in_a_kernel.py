@@ -44,6 +44,14 @@ INSERT = "%%paimon\nINSERT INTO t SELECT id, 'interrupted' FROM slow"
 SECONDS_MAX = 20
 TASKS = "0 of 2 tasks"
 SELECT = "%%paimon\nSELECT sum(id) FROM slow"
+WRITE = """session.write(session.spark.sql("SELECT id, 'interrupted' AS v FROM slow"), 't')"""
+FETCH = "session.run('SELECT sum(id) FROM slow').to_pandas()"
+STOPPED = {
+    INSERT: "KeyboardInterrupt: the cell was stopped",
+    SELECT: "KeyboardInterrupt: the cell was stopped",
+    WRITE: "KeyboardInterrupt: the call was stopped, and its Spark jobs with it.\nA statement that",
+    FETCH: "KeyboardInterrupt: the call was stopped, and its Spark jobs with it.",
+}
 
 
 @pytest.fixture(scope="module", params=CONNECT)
@@ -124,16 +132,19 @@ def test_times_are_those_of_the_zone_in_the_environment(kernel: Kernel) -> None:
     assert kernel.run(code).displays[-1]["text/plain"] == "True"
 
 
-@pytest.mark.parametrize("code", [INSERT, SELECT], ids=["INSERT", "SELECT"])
+@pytest.mark.parametrize("code", STOPPED, ids=["INSERT", "SELECT", "write", "to_pandas"])
 def test_one_interrupt_stops_a_cell_and_leaves_nothing_of_it(kernel: Kernel, code: str) -> None:
     before = files(kernel.folder / "lake")
     done, seconds, opened = interrupted(kernel, code)
     assert seconds < SECONDS_MAX
     if opened is not None:
-        assert len(opened) == (code == INSERT), "a statement that writes is listed while it runs"
+        assert len(opened) == (code in (INSERT, WRITE)), (
+            "a statement that writes is listed while it runs"
+        )
         assert unfinished(kernel) == [], "its transaction has ended at its coordinator, too"
     assert "Traceback" not in done.printed
-    assert done.error.startswith("KeyboardInterrupt: the cell was stopped"), done.error
+    assert done.error.startswith(STOPPED[code]), done.error
+    assert len(done.error.splitlines()) <= 2, done.error
     assert any(TASKS in text for text in told(done)), told(done)
     assert done.displays == [{}], "nothing of it is saved"
     assert files(kernel.folder / "lake") == before

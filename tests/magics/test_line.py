@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         ("coordinator drain soon", PaimonMagicsError, "a number of seconds, not `soon`"),
         ("coordinator drain nan", PaimonMagicsError, "a number of seconds, not `nan`"),
         ("coordinator resume a b", StatementSyntaxError, "takes the name of a table"),
+        ("tables --all", UnknownNameError, "has no option `--all`"),
         ("transactions all", StatementSyntaxError, "`all` is too much"),
         ("abort", StatementSyntaxError, "lacks the id of a transaction"),
         ("abort ../x", StatementSyntaxError, "not `../x`"),

@@ -170,6 +170,8 @@ def test_keys_partitions_and_options_are_said_in_the_same_line(session: Session)
         (pd.Series([1]), {}, InvalidValueError, "A Series can't be written"),
         ([1, 2], {}, InvalidValueError, "unless it holds dictionaries"),
         (pd.DataFrame(), {}, InvalidValueError, "has no columns"),
+        (pd.DataFrame({"a": [1 + 2j]}), {}, InvalidValueError, "`a` is of the type complex128"),
+        (pl.DataFrame({"a": [object()]}), {}, InvalidValueError, "`a` is of the type Object"),
         (pd.DataFrame({"id": [1]}), {"primary_key": 5}, InvalidValueError, "`primary_key` is 5"),
     ],
 )
@@ -185,6 +187,17 @@ def paimon_magics_name(name: str) -> Any:
     from paimon_magics.statements.statement import TableName
 
     return TableName(name, "default")
+
+
+def test_names_of_columns_may_have_dots(session: Session) -> None:
+    # pandas names a second column `amount` so.
+    frame = pd.DataFrame({"amount": [1], "amount.1": [2]})
+    session.write(frame, "dots", create=True)
+    session.run("INSERT INTO dots SELECT `amount.1`, amount + 2 FROM dots")
+    assert rows(session, "SELECT `amount.1`, amount FROM dots ORDER BY 1") == [(2, 1), (3, 2)]
+    keyed = {"primary_key": "amount.1", "options": {"bucket": 2}}
+    session.write(frame, "keyed_dots", create=True, **keyed)
+    assert rows(session, "SELECT `amount.1` FROM keyed_dots") == [(2,)]
 
 
 def test_definitions_belong_to_tables_that_are_made(session: Session) -> None:
@@ -272,6 +285,13 @@ def test_a_csv_file_has_the_names_and_types_of_its_content(session: Session, fol
         "SELECT * FROM csv.`my sales.csv` WITH ('header' = 'false', 'inferSchema' = 'false') AS s"
     )
     assert plain.to_arrow().num_rows == 3 and plain.notes == ()
+    (folder / "quotes.csv").write_text('id,text\n1,"one\n""two"", three"\n2,"x"\n')
+    quoted = session.run("SELECT id, text FROM csv.`quotes.csv`")
+    assert quoted.to_arrow()["text"].to_pylist() == ['one\n"two", three', "x"]
+    assert "line ends" in quoted.notes[1]
+    with pytest.raises(UnknownNameError) as raised:
+        session.run("SELECT * FROM `quotes.csv`")
+    assert "csv.`quotes.csv`" in raised.value.hint
     (folder / "semicolons.csv").write_text("a;b\n1;2\n")
     assert "('sep' = ';')" in session.run("SELECT * FROM csv.`semicolons.csv`").notes[1]
     session.run(f"CREATE TABLE sales AS SELECT * FROM csv.`{folder}/my sales.csv`")

@@ -80,13 +80,14 @@ ROWS: list[tuple[dict[str, Any], str | None]] = [
     ({"i": 5.7}, "Column `i` takes INT; 5.7 of row 2 does not fit: something in it would be cut"),
     ({"i": 5.0, "f": 1.1, "d": D("1.50")}, None),
     ({"i": D("5.5")}, "Decimal('5.5') of row 2"),
-    ({"d": D("1.239")}, "of row 2 does not fit"),
+    ({"d": D("1.239")}, "of row 2 does not fit."),
     ({"x": 2**53 + 1}, "of row 2 does not fit"),
     ({"f": 1e300}, "1e+300 of row 2"),
     ({"day": datetime.datetime(2020, 1, 1, 5)}, "of row 2 does not fit"),
     ({"t": datetime.datetime(2020, 1, 1, 0, 0, 0, 123456)}, "of row 2 does not fit"),
     ({"a": [1, 2.5]}, "[1, 2.5] of row 2"),
     ({"s": {"y": "a", "z": D("1.25")}}, "of row 2 does not fit"),
+    ({"s": {"y": "a", "zz": 1}}, "of row 2 does not fit: something in it would be cut"),
     ({"m": {"a": 1.5}}, "[('a', 1.5)] of row 2"),
 ]
 

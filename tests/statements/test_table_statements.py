@@ -515,7 +515,7 @@ def test_statements_of_a_cell_know_their_places():
         ("INSERT INTO t (a, 1) VALUES (1)", "1) V", "a column's name"),
         ("INSERT INTO t PARTITION dt SELECT 1", "dt", "`(`"),
         ("INSERT INTO t PARTITION (a = 1, a = 2) SELECT 1", "a = 2", "occurs twice"),
-        ("SHOW COLUMNS t", "t", "FROM or IN"),
+        ("SHOW COLUMNS t", "t", "FROM is missing"),
         ("SHOW COLUMNS FROM db.t FROM other", "other", "`db`"),
         ("EXPLAIN", None, "a statement to explain"),
         ("EXPLAIN SELECT FROM WHERE", "WHERE", "a table's name"),

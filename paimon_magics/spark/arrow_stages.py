@@ -1,0 +1,41 @@
+"""Python stages over a frame whose columns have any names.
+
+`DataFrame.mapInArrow` asks its frame for each column by its name as an expression, in which a dot
+means a field of a struct: `a.b` is not found, or is another value. Such frames go to their tasks
+under other names, and get theirs back there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["map_in_arrow"]
+
+Work = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+
+
+def map_in_arrow(frame: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
+    """`frame.mapInArrow(work, schema)`, for columns of any names."""
+    names = frame.columns
+    if not any("." in name or "`" in name for name in names):
+        return frame.mapInArrow(work, schema)
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(names))))
+    return numbered.mapInArrow(_UnderNames(work, tuple(names)), schema)
+
+
+@dataclass(frozen=True)
+class _UnderNames:
+    """The work on batches whose columns get these names back."""
+
+    work: Work
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.work(batch.rename_columns(list(self.names)) for batch in batches)
