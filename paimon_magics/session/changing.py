@@ -63,11 +63,12 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
     counts = Counter(rows.column("rowkind").to_pylist())
     said = ", ".join(f"{counts[one]:,} {word}" for one, word in _KINDS.items() if counts[one])
     note = f"These are the first {_ROWS_MAX:,} rows; more follow." if follow else ""
-    if definition.is_primary_key_table and definition.changelog_producer == "none":
+    first = _first_state(connection, name, start)
+    has_updates_only = definition.is_primary_key_table and definition.changelog_producer == "none"
+    if has_updates_only and first != end:  # before the first snapshot there was nothing
         notes.append(
             "The table has no changelog-producer: an update is stored as the row after it alone. "
-            f"%paimon diff {table_text(table.name)} "
-            f"{_first_state(connection, name, start)}..{end} shows what was before."
+            f"%paimon diff {table_text(table.name)} {first}..{end} shows what was before."
         )
     field = definition.option("rowkind.field")  # has the kind once more, which is no change
     changed = tuple(tuple(one for one in names if one != field) for names in changed_columns(rows))
