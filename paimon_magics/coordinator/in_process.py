@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.administering import Administration
 from paimon_magics.coordinator.lines import Lines
-from paimon_magics.coordinator.opening import open_transaction
+from paimon_magics.coordinator.opening import open_on
 from paimon_magics.coordinator.rest_context import Context, Turns
 from paimon_magics.coordinator.versions import change_versions
 from paimon_magics.errors import (
@@ -69,13 +69,13 @@ class InProcessCommitter:
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """
         ticket = uuid.uuid4().hex
-        if waits is not None:
-            found = self._catalog.load(table)
-            if takes_one_at_a_time(found.definition):
+        found = self._catalog.load(table)
+        try:
+            if waits is not None and takes_one_at_a_time(found.definition):
                 wait_ms = self._settings.exclusive_wait_ms
                 self._lines.wait(found.location, ticket, wait_ms, waits)
-        try:
-            transaction = open_transaction(self._catalog, table, base_snapshot_id)[1]
+                found = self._catalog.load(table)  # others may have changed it meanwhile
+            transaction = open_on(found, base_snapshot_id)
         except BaseException:
             self._lines.leave(ticket)
             raise

@@ -13,31 +13,37 @@ from paimon_magics.tables.cleaning import attempts_of
 from paimon_magics.tables.committing import check_can_publish, latest_snapshot_id
 from paimon_magics.tables.stores import told
 
-__all__ = ["open_transaction"]
+__all__ = ["open_on", "open_transaction"]
 
 
 def open_transaction(
     catalog: Catalog, name: TableName, base_snapshot_id: int | None
 ) -> tuple[Table, Transaction]:
-    """The table, and a transaction on it whose commit user and file prefix nobody else has.
+    """The table, and a transaction on it; see `open_on`. Raises errors of ours for a table that is
+    not there."""
+    table = catalog.load(name)
+    return table, open_on(table, base_snapshot_id)
 
-    Raises errors of ours for a table that is not there, or that can't be committed to safely. A
-    process that dies after this leaves a note in the table's folder `.attempts` behind.
+
+def open_on(table: Table, base_snapshot_id: int | None) -> Transaction:
+    """A transaction on a loaded table, whose commit user and file prefix nobody else has.
+
+    Raises errors of ours for a table that can't be committed to safely. A process that dies after
+    this leaves a note in the table's folder `.attempts` behind.
     """
     if base_snapshot_id is not None and base_snapshot_id < 0:
         raise InvalidValueError(f"No snapshot has the id {base_snapshot_id}.")
-    table = catalog.load(name)
     check_can_publish(table)
     identity = uuid.uuid4()
     prefix = f"pm-{identity.hex}-"
     folder = attempts_of(table, prefix)
-    with told(f"Opening a transaction on `{name}`"):
+    with told(f"Opening a transaction on `{table.name}`"):
         if base_snapshot_id is None:
             base_snapshot_id = latest_snapshot_id(table)
         if folder is not None:
             open_attempts(table.store, folder)
-    return table, Transaction(
-        table=name,
+    return Transaction(
+        table=table.name,
         commit_user=f"paimon-magics-{identity}",
         file_prefix=prefix,
         base_snapshot_id=base_snapshot_id,

@@ -211,12 +211,12 @@ def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ..
 
 
 def _partition_text(value: object, type: DataType) -> str:
-    from paimon_magics.statements.type_text import to_spark_sql
+    from paimon_magics.planning.partition_names import KeyKind, key_kind
     from paimon_magics.tables.partitions import partition_value_text
 
     text = partition_value_text(value, type)
     # An instant says that it is in UTC: the session's zone is not known here.
-    return f"{text}Z" if to_spark_sql(type) == "TIMESTAMP" else text
+    return f"{text}Z" if key_kind(type) is KeyKind.INSTANT else text
 
 
 def _tags(catalog: Catalog, name: TableName) -> tuple[str, ...]:

@@ -90,12 +90,12 @@ def _instants(clocks: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArra
     does it. A file of ours tells by its name that the native writer made it."""
     as_utc = pc.assume_timezone(clocks, UTC)
     zone = process_zone()
-    if zone == UTC:
+    is_native = pc.match_substring_regex(names, f"^{NATIVE_NAME}")
+    if zone == UTC or pc.all(is_native).as_py():
         return as_utc
     rules = rules_of(zone)
     local = [
         None if value is None else value.replace(tzinfo=rules).astimezone(datetime.UTC)
         for value in clocks.to_pylist()
     ]
-    is_native = pc.match_substring_regex(names, f"^{NATIVE_NAME}")
     return pc.if_else(is_native, as_utc, pa.chunked_array([pa.array(local, as_utc.type)]))
