@@ -20,12 +20,12 @@ import httpx
 from bench_commits import append, create, started
 from measure import cpu_ms, resident_mb
 
-from paimon_magics.coordinator.documents import table_document
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.protocol.documents import table_document
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 
 _WRITERS = int(os.environ.get("WRITERS", "50"))
 _COMMITS = int(os.environ.get("COMMITS", "100"))

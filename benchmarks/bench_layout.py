@@ -19,9 +19,9 @@ from typing import Any
 
 from bench_system_tables import FILES, NAME, fill, seconds
 
-from paimon_magics.session.healths import Health
-from paimon_magics.session.layouts import Layout, layout_of
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.session.reports.health import Health
+from paimon_magics.session.reports.layout import Layout, layout_of
+from paimon_magics.tables.catalog.catalog import Catalog
 
 _RUNS = 5
 _BROWSERS = ("chromium", "google-chrome")

@@ -16,9 +16,9 @@ from measure import median_ms, report, resident_mb
 
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.data_reads import plan_data_read
-from paimon_magics.tables.live_files import ManifestFolder
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.reading.data_read import plan_data_read
 
 
 def main() -> None:

@@ -58,9 +58,9 @@ def read(source: str) -> str:
     from paimon_magics.planning.views import view_named
     from paimon_magics.settings import Settings
     from paimon_magics.statements.statement import TableName
-    from paimon_magics.tables.catalog import Catalog
-    from paimon_magics.tables.data_reads import plan_data_read
-    from paimon_magics.tables.reading import spark_batches
+    from paimon_magics.tables.catalog.catalog import Catalog
+    from paimon_magics.tables.reading.data_read import plan_data_read
+    from paimon_magics.tables.reading.spark_batches import spark_batches
 
     folder, _, kind = source.rpartition(":")
     view = view_named("" if kind == "table" else kind)

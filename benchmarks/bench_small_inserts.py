@@ -31,7 +31,7 @@ from measure import cpu_ms, resident_mb
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 
 _SECONDS = int(os.environ.get("SECONDS", "8"))
 _TABLE = TableName("events", "default")

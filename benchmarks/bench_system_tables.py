@@ -20,17 +20,17 @@ import fastavro
 import pyarrow as pa
 from pypaimon.table.system import system_table_loader
 
-from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.settings import Settings
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.system_tables import metadata_table
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.system_tables.registry import metadata_table
+from paimon_magics.tables.writing.native_writer import native_table
+from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
 
 FILES = int(os.environ.get("FILES", "100000"))
 _RUNS = 5

@@ -47,9 +47,9 @@ def write(folder: str, rows: int) -> int:
     from pypaimon.schema.schema import Schema
 
     from paimon_magics.statements.statement import TableName
-    from paimon_magics.tables.catalog import Catalog
-    from paimon_magics.tables.native import buffer_options, native_table
-    from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+    from paimon_magics.tables.catalog.catalog import Catalog
+    from paimon_magics.tables.writing.native_writer import buffer_options, native_table
+    from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
 
     pypaimon = CatalogFactory.create({"warehouse": folder})
     pypaimon.create_database("default", True)

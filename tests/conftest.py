@@ -121,7 +121,7 @@ def errors_are_short() -> Iterator[None]:
 @pytest.fixture
 def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where coordinators that this test starts keep their state; none of them outlives it."""
-    from paimon_magics.coordinator.state_folder import StateFolder
+    from paimon_magics.coordinator.ownership.state_folder import StateFolder
 
     home = tmp_path / "state-home"
     monkeypatch.setenv("XDG_STATE_HOME", str(home))

@@ -23,36 +23,36 @@ import uvicorn
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from paimon_magics import __version__
-from paimon_magics.coordinator.app import application
-from paimon_magics.coordinator.authorisation import TokenFile
-from paimon_magics.coordinator.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
-from paimon_magics.coordinator.catalog_options import catalog_options
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.insert_routes import InsertRoutes
-from paimon_magics.coordinator.group.logs import Log
-from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.queue_values import Thresholds
-from paimon_magics.coordinator.group.room import Room
-from paimon_magics.coordinator.group.service import GroupCommit
-from paimon_magics.coordinator.group.streaming import InsertStream
-from paimon_magics.coordinator.group.witness import Witness
-from paimon_magics.coordinator.hub import HUB_CACHE_MS, hub_service
-from paimon_magics.coordinator.idling import Idling
-from paimon_magics.coordinator.ownership import Ownership
-from paimon_magics.coordinator.redacted_log import keep_secrets_out_of_logs
-from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
-from paimon_magics.coordinator.state_folder import Running, StateFolder
-from paimon_magics.coordinator.store import Store, open_store, store_address
-from paimon_magics.coordinator.store_options import StoreOptions
+from paimon_magics.coordinator.http.authorisation import TokenFile
+from paimon_magics.coordinator.http.hub import HUB_CACHE_MS, hub_service
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
+from paimon_magics.coordinator.ownership.catalog_options import catalog_options
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
+from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
+from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.insert_stream import InsertStream
+from paimon_magics.coordinator.routes.inserts import InsertRoutes
+from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.idling import Idling
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.store import Store, open_store, store_address
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.fencing import DeposedError
-from paimon_magics.tables.object_store import ENVIRONMENT_KEYS, with_credentials
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.stores.s3 import ENVIRONMENT_KEYS, with_credentials
 
 __all__ = ["main"]
 

@@ -31,7 +31,7 @@ from paimon_magics.statements.names import quoted, text_literal
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
-    from paimon_magics.session.known_names import KnownNames
+    from paimon_magics.session.name_cache import KnownNames
     from paimon_magics.session.session import Session
     from paimon_magics.statements.completing import Expected, Want
     from paimon_magics.statements.scopes import Seen
@@ -491,7 +491,7 @@ def _system_tables() -> list[str]:
 
     if _open_session() is None:
         return []
-    from paimon_magics.tables.system_tables import METADATA_TABLES
+    from paimon_magics.tables.system_tables.registry import METADATA_TABLES
 
     return sorted([*METADATA_TABLES, *(kind.value for kind in ViewKind if kind.value)])
 

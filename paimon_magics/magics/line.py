@@ -31,7 +31,7 @@ from paimon_magics.redaction import masked
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
-    from paimon_magics.session.healths import Health
+    from paimon_magics.session.reports.health import Health
 
 __all__ = ["VERBS", "Verb", "run_line"]
 

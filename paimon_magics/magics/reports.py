@@ -1,4 +1,4 @@
-"""The verbs that show things to look at: lines are read here, `session.reports` does the rest."""
+"""The verbs that show things to look at: lines are read here, `session.reports.report` does the rest."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _partitions(magics: PaimonMagics, argument: str) -> object:
 
 
 def _profile(magics: PaimonMagics, argument: str) -> object:
-    from paimon_magics.session.profiling import Effort
+    from paimon_magics.session.reports.profile import Effort
 
     known = {effort.value: effort for effort in Effort if effort.value}
     words = split_words(argument)

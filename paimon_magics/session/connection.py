@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.client import CoordinatorClient
+from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
 from paimon_magics.session.told_times import tell_moments
 from paimon_magics.settings import Settings
@@ -17,14 +17,14 @@ from paimon_magics.spark.stores import OpenedStores
 from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.store_probes import StoreReport
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.stores.probes import StoreReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from paimon_magics.tables.data_reads import DataRead
-    from paimon_magics.tables.live_files import ManifestFolder
+    from paimon_magics.tables.manifests.live_files import ManifestFolder
+    from paimon_magics.tables.reading.data_read import DataRead
 
 __all__ = ["Connection"]
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.coordinator.starting import state_at
+from paimon_magics.coordinator.client.starting import state_at
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.redaction import MASK, is_secret_name, masked, redacted
 from paimon_magics.session.opening import active_session, failed_connect
 from paimon_magics.settings import Settings
 from paimon_magics.spark.java import find_java
 from paimon_magics.spark.sessions import log_file
-from paimon_magics.tables.store_probes import probe_store
+from paimon_magics.tables.stores.probes import probe_store
 
 if TYPE_CHECKING:
     from paimon_magics.session.session import Session

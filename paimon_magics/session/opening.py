@@ -257,8 +257,8 @@ def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -
 
 def _ready(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Session]:
     """What makes the session, once there is a Spark to make it on."""
+    from paimon_magics.session.connect_target import committer_of, found_place
     from paimon_magics.session.connection import Connection
-    from paimon_magics.session.places import committer_of, found_place
     from paimon_magics.session.session import Session
     from paimon_magics.spark.views import Views
 
@@ -306,7 +306,7 @@ def _check_same(
 
 
 def _check_same_place(opened: Session, words: PlaceWords, wanted: Settings) -> None:
-    from paimon_magics.session.places import found_place
+    from paimon_magics.session.connect_target import found_place
 
     place = found_place(words, wanted)
     before, now = opened.catalog_options, place.catalog.options

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from paimon_magics.coordinator.origin import notebook_name, user_name
-from paimon_magics.tables.provenance import PREFIX
+from paimon_magics.coordinator.protocol.origin import notebook_name, user_name
+from paimon_magics.tables.snapshots.provenance import PREFIX
 
 __all__ = ["engine_name", "provenance"]
 

@@ -168,7 +168,7 @@ def notes_on(value: Any) -> tuple[str, ...]:
 
 def paimon_columns(table: pa.Table) -> tuple[RowField, ...]:
     """The columns that a Paimon table for these rows has. Raises InvalidValueError."""
-    from paimon_magics.tables.types import from_arrow_type
+    from paimon_magics.tables.schema.types import from_arrow_type
 
     return tuple(
         RowField(

@@ -20,37 +20,37 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.looks import limited_sql
 from paimon_magics.planning.view_queries import HISTORY_IN_SQL, history_sql
-from paimon_magics.session.administration import Administration
-from paimon_magics.session.bound_texts import with_values
+from paimon_magics.session.bound_values import with_values
 from paimon_magics.session.connection import Connection, located
-from paimon_magics.session.definitions import run_definition
-from paimon_magics.session.explaining import dry_run_of, explain_statement, explanation_of
-from paimon_magics.session.following import SnapshotChanges, follow
-from paimon_magics.session.frames import WriteMode, write_frame_to
-from paimon_magics.session.guarding import check_confirmed, may_take_away
-from paimon_magics.session.healths import Health, tables_of
-from paimon_magics.session.inserting import (
+from paimon_magics.session.name_cache import KnownNames
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.queries.follow import SnapshotChanges, follow
+from paimon_magics.session.queries.frames import frame_of_query, frame_of_table
+from paimon_magics.session.queries.planned_work import note_reads, reads_of
+from paimon_magics.session.queries.spark_calls import SparkCalls
+from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
+from paimon_magics.session.reports.administration import Administration
+from paimon_magics.session.reports.health import Health, tables_of
+from paimon_magics.session.reports.layout import Layout, layout_of
+from paimon_magics.session.reports.surface import Reporting
+from paimon_magics.session.statements.ddl import run_definition
+from paimon_magics.session.statements.explain import dry_run_of, explain_statement, explanation_of
+from paimon_magics.session.statements.refusals import refused
+from paimon_magics.session.statements.tags_and_branches import run_version_statement
+from paimon_magics.session.table_names import named
+from paimon_magics.session.writes.frames import WriteMode, write_frame_to
+from paimon_magics.session.writes.guard_rails import check_confirmed, may_take_away
+from paimon_magics.session.writes.insert import remove_partitions, truncate_specs
+from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
+from paimon_magics.session.writes.preview import preview_of
+from paimon_magics.session.writes.small_inserts import (
     check_wait,
     flush_table,
     in_order,
     insert_rows,
     run_insert_statement,
 )
-from paimon_magics.session.known_names import KnownNames
-from paimon_magics.session.layouts import Layout, layout_of
-from paimon_magics.session.naming import named
-from paimon_magics.session.new_tables import WantedTable, option_text, write_to_new
-from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
-from paimon_magics.session.passing import is_for_spark, pass_to_spark
-from paimon_magics.session.planned_work import note_reads, reads_of
-from paimon_magics.session.previewing import preview_of
-from paimon_magics.session.reading import frame_of_query, frame_of_table
-from paimon_magics.session.refusals import refused
-from paimon_magics.session.reporting import Reporting
-from paimon_magics.session.spark_calls import SparkCalls
-from paimon_magics.session.versions import run_version_statement
-from paimon_magics.session.writing import remove_partitions, truncate_specs
 from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
@@ -67,14 +67,14 @@ from paimon_magics.statements.statement import (
     TruncateTable,
 )
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.provenance import history
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.snapshots.provenance import history
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from paimon_magics.session.doctor import Diagnosis
-    from paimon_magics.tables.store_probes import StoreReport
+    from paimon_magics.tables.stores.probes import StoreReport
 
 __all__ = ["Session"]
 

@@ -23,7 +23,7 @@ from paimon_magics.statements.foreign_functions import foreign_function_hint
 from paimon_magics.statements.foreign_types import foreign_type_hint
 from paimon_magics.statements.misreadings import misread
 from paimon_magics.statements.tokens import tokenize
-from paimon_magics.tables.damage import damaged
+from paimon_magics.tables.stores.corruption import damaged
 
 __all__ = ["translate"]
 

@@ -25,8 +25,8 @@ from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
 from paimon_magics.statements.data_types import AtomicType, contains_type
 from paimon_magics.statements.names import quoted
-from paimon_magics.tables.damage import check_stored
-from paimon_magics.tables.split_reading import SplitReader
+from paimon_magics.tables.reading.split_reader import SplitReader
+from paimon_magics.tables.stores.corruption import check_stored
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,8 +176,8 @@ class _ReadTasks:
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.tables.reading import spark_batches
-        from paimon_magics.tables.worker_memory import keep_modules
+        from paimon_magics.spark.python_workers import keep_modules
+        from paimon_magics.tables.reading.spark_batches import spark_batches
 
         reporter = Reporter(self.reports, writes=False)
         with sent_to_driver():

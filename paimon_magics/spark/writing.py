@@ -23,7 +23,7 @@ from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.names import quoted
-from paimon_magics.tables.writing import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
+from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -265,8 +265,8 @@ class _OwnerTasks:
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.tables.worker_memory import keep_modules
-        from paimon_magics.tables.writing import with_owners
+        from paimon_magics.spark.python_workers import keep_modules
+        from paimon_magics.tables.writing.writer import with_owners
 
         with sent_to_driver():
             yield from with_owners(batches, self.task, self.name)
@@ -282,8 +282,8 @@ class _AssignTasks:
     owner_column: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from paimon_magics.tables.worker_memory import keep_modules
-        from paimon_magics.tables.writing import with_assigned_buckets
+        from paimon_magics.spark.python_workers import keep_modules
+        from paimon_magics.tables.writing.writer import with_assigned_buckets
 
         hashed, owner = self.hash_column, self.owner_column
         with sent_to_driver():
@@ -305,8 +305,12 @@ class _WriteTasks:
         import pyarrow as pa
         from pyspark import TaskContext
 
-        from paimon_magics.tables.worker_memory import keep_modules
-        from paimon_magics.tables.writing import TooManyPartitionsError, Written, write_batches
+        from paimon_magics.spark.python_workers import keep_modules
+        from paimon_magics.tables.writing.writer import (
+            TooManyPartitionsError,
+            Written,
+            write_batches,
+        )
 
         context = TaskContext.get()
         assert context is not None

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 REPORT = """%load_ext paimon_magics
 import pyarrow as pa
-from paimon_magics.session.reports import Report, Section
+from paimon_magics.session.reports.report import Report, Section
 Report("THING", "all is well", (Section("", pa.table({"item": ["tea"]}), "shop.items"),))"""
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.browser]
 TABLE = """%load_ext paimon_magics
 %paimon connect warehouse=lake master=local[1]
 import paimon_magics
-from paimon_magics.session.reports import Report
+from paimon_magics.session.reports.report import Report
 session = paimon_magics.active_session()
 session.run(
     "CREATE TABLE orders (day STRING NOT NULL, id INT NOT NULL, item STRING) "

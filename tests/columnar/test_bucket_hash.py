@@ -19,7 +19,7 @@ from paimon_magics.columnar.bucket_hash import binary_row_hash, default_bucket, 
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.type_text import from_paimon
-from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.schema.types import arrow_schema
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]

@@ -28,14 +28,14 @@ FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         "__main__",
-        "paimon_magics.coordinator.app",
-        "paimon_magics.coordinator.hub",
-        "paimon_magics.coordinator.rest_catalog",
-        "paimon_magics.coordinator.remote",
-        "paimon_magics.coordinator.sqlite_database",
-        "paimon_magics.tables.native",
-        "paimon_magics.tables.object_store",
-        "paimon_magics.tables.writing",
+        "paimon_magics.coordinator.routes.app",
+        "paimon_magics.coordinator.http.hub",
+        "paimon_magics.coordinator.rest.catalog",
+        "paimon_magics.coordinator.client.remote",
+        "paimon_magics.coordinator.store.sqlite",
+        "paimon_magics.tables.writing.native_writer",
+        "paimon_magics.tables.stores.s3",
+        "paimon_magics.tables.writing.writer",
         "uvicorn",
         "uvicorn.protocols.http.h11_impl",
     ]

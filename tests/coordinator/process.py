@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.planning.commits import Transaction
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.native_writer import native_table
+from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
 from tests.coordinator.forking import Forked
 
 TABLE = TableName("t", database="default")

@@ -12,14 +12,14 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from paimon_magics.coordinator.authorisation import Authoriser, TokenFile
-from paimon_magics.coordinator.guard import Guard, guarded
-from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.store import Store
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.publishing import publish_local_file
-from paimon_magics.tables.snapshot_publishers import Publish
+from paimon_magics.coordinator.http.authorisation import Authoriser, TokenFile
+from paimon_magics.coordinator.http.guard import Guard, guarded
+from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.store import Store
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.publishers import Publish
+from paimon_magics.tables.stores.local import publish_local_file
 
 TOKEN = "a-token-of-the-test's"
 

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 from pypaimon import CatalogFactory
 
-from paimon_magics.coordinator.choosing import local_committer
+from paimon_magics.coordinator.client.choosing import local_committer
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.core import Phase
-from paimon_magics.coordinator.origin import user_name
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.protocol.origin import user_name
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.coordinator.rest_server import client_options
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.adopting import adopted_transaction
-from paimon_magics.coordinator.documents import request_document, transaction_document
+from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
+from paimon_magics.coordinator.service.adopting import adopted_transaction
 from paimon_magics.errors import CommitConflictError, InvalidValueError, UnknownNameError
 from paimon_magics.planning.commits import Append, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import (
     TABLE,
     Process,

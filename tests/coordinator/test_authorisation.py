@@ -16,8 +16,9 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.app import application
-from paimon_magics.coordinator.authorisation import (
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.http.authorisation import (
     PUBLIC,
     SCOPES,
     Principal,
@@ -25,26 +26,25 @@ from paimon_magics.coordinator.authorisation import (
     bearer_token,
     unauthorised,
 )
-from paimon_magics.coordinator.documents import request_document, table_document
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.insert_routes import InsertRoutes
-from paimon_magics.coordinator.group.queue_values import Thresholds
-from paimon_magics.coordinator.group.room import Room
-from paimon_magics.coordinator.group.service import GroupCommit
-from paimon_magics.coordinator.group.witness import Witness
-from paimon_magics.coordinator.guard import Guard, guarded
-from paimon_magics.coordinator.remote import RemoteCoordinator
-from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
-from paimon_magics.coordinator.store import open_store
-from paimon_magics.coordinator.store_options import StoreOptions
+from paimon_magics.coordinator.http.guard import Guard, guarded
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.protocol.documents import request_document, table_document
+from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.inserts import InsertRoutes
+from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.provenance import history
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.snapshots.provenance import history
 from tests.coordinator.process import TABLE, create_table, write
 from tests.coordinator.rest_server import serving
 from tests.repository.test_documentation import read, table_rows

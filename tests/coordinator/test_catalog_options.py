@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.catalog_options import ENVIRONMENT, catalog_options
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT, catalog_options
 from paimon_magics.errors import SetupError
 
 

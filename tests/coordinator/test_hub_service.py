@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.hub import hub_service
+from paimon_magics.coordinator.http.hub import hub_service
 from paimon_magics.errors import SetupError
 from tests.coordinator.process import Process
 

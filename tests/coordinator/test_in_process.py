@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import JobError, UnknownNameError, UnknownOutcomeError
 from paimon_magics.planning.commits import Append, CommitRequest, Waiting
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.attempts import Attempt
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.writing.attempts import Attempt
 from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
 from tests.session.evidence import files
 

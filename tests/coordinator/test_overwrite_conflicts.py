@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import paimon_magics
-from paimon_magics.coordinator.client import CoordinatorClient
-from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import (
     Append,
@@ -18,9 +18,9 @@ from paimon_magics.planning.commits import (
     Transaction,
 )
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import WriteTask, write_batches
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.native_writer import native_table
+from paimon_magics.tables.writing.writer import WriteTask, write_batches
 
 pytestmark = pytest.mark.spark
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.claims import Claims, Fate
-from paimon_magics.coordinator.lease import Home, Lease, Watched, epoch_in, lease_of
-from paimon_magics.coordinator.ownership import Ownership, current_lease
+from paimon_magics.coordinator.ownership.claims import Claims, Fate
+from paimon_magics.coordinator.ownership.lease import Home, Lease, Watched, epoch_in, lease_of
+from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.fencing import DeposedError
-from paimon_magics.tables.stores import LocalStore, Store, open_store
+from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.stores.store import LocalStore, Store, open_store
 from tests.backends.s3 import S3Server, s3_server
 
 LEASE = Lease(3, "i", Home("h", "/s", "x"), "http://127.0.0.1:1", "ada", 7, 1000, 50_000)

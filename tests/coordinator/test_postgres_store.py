@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.core import Held, Phase
-from paimon_magics.coordinator.database import Change, StoreLostError, StoreUnavailableError
-from paimon_magics.coordinator.postgres_database import PostgresDatabase
-from paimon_magics.coordinator.store import Store, open_store, store_address
+from paimon_magics.coordinator.store.database import Change, StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.store.postgres import PostgresDatabase
+from paimon_magics.coordinator.store.store import Store, open_store, store_address
 from paimon_magics.errors import SetupError
 from tests.coordinator.postgres import Line, PostgresServer
 

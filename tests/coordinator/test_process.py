@@ -14,8 +14,8 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -24,9 +24,9 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.committing import commit
-from paimon_magics.tables.fencing import EPOCH
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.fencing import EPOCH
 from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
 

@@ -20,7 +20,7 @@ from pypaimon.schema.schema_change import Move, SchemaChange
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 from pypaimon.table.instant import Instant
 
-from paimon_magics.tables.publishing import publish_local_file
+from paimon_magics.tables.stores.local import publish_local_file
 from tests.coordinator.rest_server import TOKEN, client_options, served
 
 ARROW = pa.schema([("k", pa.int64()), ("v", pa.string()), ("p", pa.string())])

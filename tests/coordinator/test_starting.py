@@ -12,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.finding import At, Place, living_lease
-from paimon_magics.coordinator.remote import RemoteCoordinator
-from paimon_magics.coordinator.starting import Embedded, state_path
-from paimon_magics.coordinator.state_folder import Running, StateFolder, network_file_system
+from paimon_magics.coordinator.client.finding import At, Place, living_lease
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import Embedded, state_path
+from paimon_magics.coordinator.ownership.state_folder import (
+    Running,
+    StateFolder,
+    network_file_system,
+)
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import s3_server
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
@@ -57,8 +61,8 @@ def keys(catalog: Catalog) -> list[int]:
 
 STARTER = """
 import sys
-from paimon_magics.coordinator.starting import Embedded
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.coordinator.client.starting import Embedded
+from paimon_magics.tables.catalog.catalog import Catalog
 finder = Embedded(Catalog.open({"warehouse": sys.argv[1]}), idle_ms=60_000)
 print("ready", flush=True)
 sys.stdin.readline()

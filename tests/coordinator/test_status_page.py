@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.core import Origin, Stopped
-from paimon_magics.coordinator.metrics import Metrics
-from paimon_magics.coordinator.pages import HEADERS
-from paimon_magics.coordinator.recent_errors import RecentErrors
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.status_page import status_page
-from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.http.pages import HEADERS
+from paimon_magics.coordinator.routes.metrics import Metrics
+from paimon_magics.coordinator.routes.status_page import status_page
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.recent_errors import RecentErrors
+from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.planning.publications import Publication
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, create_table, write
 
 EVIL = "<script>alert('1')</script>\"&"

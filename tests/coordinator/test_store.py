@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.core import Held, Pause, Phase
-from paimon_magics.coordinator.database import StoreUnavailableError
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
-from paimon_magics.coordinator.store import Store, open_store
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.store import Store, open_store
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import CommitReceipt
 

@@ -13,20 +13,20 @@ import pytest
 from pypaimon import CatalogFactory
 from starlette.applications import Starlette
 
-from paimon_magics.coordinator.authorisation import TokenFile
 from paimon_magics.coordinator.core import Committed, Limits, Opened, Phase
-from paimon_magics.coordinator.database import StoreUnavailableError
-from paimon_magics.coordinator.documents import request_document, table_document
-from paimon_magics.coordinator.guard import Guard, guarded
-from paimon_magics.coordinator.postgres_database import PostgresDatabase
-from paimon_magics.coordinator.rest_catalog import rest_catalog_routes
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
-from paimon_magics.coordinator.store import Store
+from paimon_magics.coordinator.http.authorisation import TokenFile
+from paimon_magics.coordinator.http.guard import Guard, guarded
+from paimon_magics.coordinator.protocol.documents import request_document, table_document
+from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.postgres import PostgresDatabase
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.store import Store
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.postgres import Line, PostgresServer
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.coordinator.rest_server import TOKEN, client_options, serving

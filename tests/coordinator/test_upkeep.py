@@ -15,14 +15,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.read_leases import ReadLeases
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.read_leases import ReadLeases
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import CreateBranch
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.owner import until
 from tests.tables.reachability import missing, unreachable

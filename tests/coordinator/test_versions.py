@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from paimon_magics.coordinator.in_process import InProcessCommitter
-from paimon_magics.coordinator.remote import RemoteCoordinator
-from paimon_magics.coordinator.version_documents import (
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.protocol.version_documents import (
     change_document,
     change_of,
     version_receipt_document,
@@ -44,10 +44,10 @@ from paimon_magics.statements.version_changes import (
     RollBackToWatermark,
     VersionChange,
 )
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.snapshot_chain import list_snapshots, list_tags, load_tag
-from paimon_magics.tables.stored_tables import load_stored
-from paimon_magics.tables.version_changes import VersionReceipt
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.snapshots.chain import list_snapshots, list_tags, load_tag
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 
 CHANGES: list[VersionChange] = [

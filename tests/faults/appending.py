@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from paimon_magics.coordinator.catalog_options import ENVIRONMENT
-from paimon_magics.coordinator.client import CoordinatorClient
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.in_process import InProcessCommitter
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import WriteTask, write_batches
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.native_writer import native_table
+from paimon_magics.tables.writing.writer import WriteTask, write_batches
 
 TABLE = TableName("t", "default")
 

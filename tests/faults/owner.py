@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from paimon_magics.coordinator.core import Committed, Limits
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.planning.commits import Append, Change, CommitReceipt, CommitRequest
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, read, write
 
 Rows = Sequence[Mapping[str, object]]

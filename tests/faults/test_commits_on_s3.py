@@ -17,13 +17,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.catalog_options import ENVIRONMENT
-from paimon_magics.coordinator.documents import request_document
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
+from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import Bucket, S3Server, new_bucket, s3_server
 from tests.coordinator.process import Process
 from tests.faults.appending import TABLE, append, committer_of, written

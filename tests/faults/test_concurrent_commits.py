@@ -8,8 +8,8 @@ from pathlib import Path
 
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.committing import commit
-from paimon_magics.tables.publishing import publish_local_file
+from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.stores.local import publish_local_file
 from tests.coordinator.forking import Forked
 from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
 

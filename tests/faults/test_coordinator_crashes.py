@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from paimon_magics.coordinator.documents import request_document
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError, SetupError
 from paimon_magics.planning.commits import (
     Append,
@@ -26,7 +26,7 @@ from paimon_magics.planning.commits import (
     Transaction,
 )
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.faults.appending import committer_of
 from tests.tables.reachability import unreachable

@@ -14,7 +14,7 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import Process, read
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import httpx
 import pytest
 
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import Process, create_table, read, wait_until
 from tests.faults.cluster import Cluster, DriverDiedError
 from tests.tables.reachability import missing, unreachable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from paimon_magics.coordinator.catalog_options import ENVIRONMENT
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
 from tests.backends.maven import fetched_jar
 from tests.backends.s3 import new_bucket
 from tests.coordinator.forking import FORKING

@@ -9,12 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.logs import Appended, Keyed
-from paimon_magics.coordinator.group.queue_values import Thresholds
-from paimon_magics.coordinator.group.records import Format, Record, read_segments, seal
-from paimon_magics.coordinator.group.recovery import recovered, stored_name
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed
+from paimon_magics.coordinator.inserts.log.records import Format, Record, read_segments, seal
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.statements.statement import TableName
 
 PLACE = "/warehouse/default.db/t"

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 import pytest
 
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.queue_items import Insert
-from paimon_magics.coordinator.group.queue_values import Accepted, Answer, Mode
-from paimon_magics.coordinator.group.witness import Witness
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
-from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.settings import Settings
 from tests.coordinator.group.kept import group_commit
 from tests.coordinator.group.serving import TABLE

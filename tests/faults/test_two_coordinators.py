@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import (
     Append,
@@ -19,8 +19,8 @@ from paimon_magics.planning.commits import (
     CommitRequest,
     OverwritePartitions,
 )
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.fencing import epoch_of
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.fencing import epoch_of
 from tests.backends.s3 import s3_server
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 

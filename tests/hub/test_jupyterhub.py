@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.provenance import history
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.snapshots.provenance import history
 from tests.coordinator.process import TABLE, create_table, read
 from tests.hub.hub import SERVICE, Hub, User, install_proxy
 
 COMMIT_TEN = """
 import os
-from paimon_magics.coordinator.finding import At
-from paimon_magics.coordinator.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.finding import At
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.planning.commits import Append, CommitRequest
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, write
 
 at = At(os.environ["PAIMON_COORDINATOR"], os.environ["PAIMON_COORDINATOR_TOKEN"])

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from paimon_magics.coordinator.core.values import FINISHED
-from paimon_magics.coordinator.state_folder import StateFolder
+from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from tests.magics.kernel import Done, Kernel
 from tests.session.evidence import files
 

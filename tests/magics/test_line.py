@@ -19,10 +19,10 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.magics.line import VERBS
-from paimon_magics.session.healths import Health
-from paimon_magics.session.layouts import Layout
 from paimon_magics.session.opening import active_session, connect
-from paimon_magics.session.reports import Report
+from paimon_magics.session.reports.health import Health
+from paimon_magics.session.reports.layout import Layout
+from paimon_magics.session.reports.report import Report
 from paimon_magics.session.session import Session
 from tests.magics.conftest import Run
 

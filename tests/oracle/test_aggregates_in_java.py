@@ -14,8 +14,8 @@ from paimon_magics.columnar.long_bitmaps import long_bitmap, numbers_of
 from paimon_magics.errors import JobError
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.data_reads import plan_data_read
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.reading.data_read import plan_data_read
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]

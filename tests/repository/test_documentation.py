@@ -125,7 +125,7 @@ def test_every_kind_of_statement_and_change_has_an_example() -> None:
 
 
 def test_every_metadata_table_is_documented() -> None:
-    from paimon_magics.tables.system_tables import METADATA_TABLES
+    from paimon_magics.tables.system_tables.registry import METADATA_TABLES
 
     offered = offered_and_refused()[0]
     assert [name for name in METADATA_TABLES if f"`{name}`" not in offered] == []

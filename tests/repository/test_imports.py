@@ -64,7 +64,7 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
         ("statements", "import paimon_magics.planning"),
         ("planning", "import time"),
         ("coordinator/core", "import uuid"),
-        ("coordinator/group/queueing.py", "import time"),
+        ("coordinator/inserts/queue/step.py", "import time"),
         ("planning", "def f() -> None:\n    import pyarrow"),
         ("session", "import pyspark"),
         ("spark", "import pypaimon"),

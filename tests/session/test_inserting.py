@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.inserting import SmallInserts
+from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, TableName

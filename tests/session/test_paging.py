@@ -14,7 +14,7 @@ from paimon_magics.errors import StatementError
 from paimon_magics.planning.looks import Condition, Look, Order
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.paging import ArrowRows, QueryRows, Rows, rows_of
+from paimon_magics.session.reports.paging import ArrowRows, QueryRows, Rows, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.planning.reads import ReadPlan
-from paimon_magics.session.reading import Relation, read_plan
+from paimon_magics.session.queries.frames import Relation, read_plan
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.evidence import jobs

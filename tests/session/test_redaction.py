@@ -14,7 +14,7 @@ from obstore.store import S3Store
 from paimon_magics.boundary import full_trace, short_errors
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal, conceal_options, is_secret_name, masked, redacted
-from paimon_magics.tables.object_store import ObjectStore
+from paimon_magics.tables.stores.s3 import ObjectStore
 
 SECRET = "9dK/8fh+known=to-nobody"
 
@@ -117,7 +117,7 @@ def test_a_panic_of_a_library_is_an_error_like_others(monkeypatch: pytest.Monkey
 
 LOGGED = """
 import logging, threading
-from paimon_magics.coordinator.redacted_log import keep_secrets_out_of_logs
+from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.redaction import conceal
 conceal("known-to-nobody")
 keep_secrets_out_of_logs()

@@ -19,9 +19,9 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.looks import Look, Order
 from paimon_magics.session.opening import connect
-from paimon_magics.session.paging import rows_of
-from paimon_magics.session.profiling import Effort
-from paimon_magics.session.reports import Report
+from paimon_magics.session.reports.paging import rows_of
+from paimon_magics.session.reports.profile import Effort
+from paimon_magics.session.reports.report import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

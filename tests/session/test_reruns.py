@@ -13,7 +13,7 @@ import pytest
 
 import paimon_magics
 from paimon_magics import Session
-from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.held_writes import write_while

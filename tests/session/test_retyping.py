@@ -18,7 +18,7 @@ from paimon_magics.errors import (
 )
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.retyping import harm_of
+from paimon_magics.tables.reading.retyping import harm_of
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]

@@ -16,10 +16,10 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError
-from paimon_magics.session.writing import prepare_insert, run_prepared
+from paimon_magics.session.writes.insert import prepare_insert, run_prepared
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, Insert, TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.evidence import files
 

@@ -14,10 +14,10 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.looks import Condition, Look, Order
-from paimon_magics.session.naming import named
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.paging import QueryRows, rows_of
+from paimon_magics.session.reports.paging import QueryRows, rows_of
+from paimon_magics.session.table_names import named
 from paimon_widgets.report_view import ReportView, outcome_bundle
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from paimon_magics.errors import (
     UnknownNameError,
     sent_to_driver,
 )
-from paimon_magics.session.administration import Administration
-from paimon_magics.session.healths import Health
-from paimon_magics.session.layouts import Layout
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.reporting import Reporting
-from paimon_magics.session.reports import Report
+from paimon_magics.session.reports.administration import Administration
+from paimon_magics.session.reports.health import Health
+from paimon_magics.session.reports.layout import Layout
+from paimon_magics.session.reports.report import Report
+from paimon_magics.session.reports.surface import Reporting
 from tests.magics.conftest import make_shell  # noqa: F401  (a fixture)
 
 if TYPE_CHECKING:

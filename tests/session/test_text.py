@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from paimon_magics.session.text import render_html, render_text, shown_value
+from paimon_magics.session.rendering import render_html, render_text, shown_value
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

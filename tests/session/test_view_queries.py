@@ -19,15 +19,15 @@ from paimon_magics import Session
 from paimon_magics.columnar.looking import kinds_of
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.planning.looks import Condition, Look, Order
-from paimon_magics.session.administration import Administration
-from paimon_magics.session.healths import Health
-from paimon_magics.session.layouts import Layout
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.paging import ArrowRows, rows_of
-from paimon_magics.session.profiling import Effort
-from paimon_magics.session.reporting import Reporting
-from paimon_magics.session.reports import Report
+from paimon_magics.session.reports.administration import Administration
+from paimon_magics.session.reports.health import Health
+from paimon_magics.session.reports.layout import Layout
+from paimon_magics.session.reports.paging import ArrowRows, rows_of
+from paimon_magics.session.reports.profile import Effort
+from paimon_magics.session.reports.report import Report
+from paimon_magics.session.reports.surface import Reporting
 from paimon_widgets.health_view import HealthView
 from paimon_widgets.layout_view import LayoutView
 from paimon_widgets.report_view import ReportView

@@ -13,19 +13,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import JobError
 from paimon_magics.planning.commits import Append, CommitRequest, Transaction
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.settings import Settings
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables import attempts
-from paimon_magics.tables.attempts import Attempt
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing import attempts
+from paimon_magics.tables.writing.attempts import Attempt
+from paimon_magics.tables.writing.native_writer import native_table
+from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
 from tests.backends.s3 import Reply, S3Server, s3_server
 
 TABLE = TableName("t", "default")
@@ -178,7 +178,9 @@ def aborted_after_first(
 def test_an_attempt_that_outlives_its_transaction_removes_its_files(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paimon_magics.tables.writing._BATCH_ROWS", 1)  # each is written at once
+    monkeypatch.setattr(
+        "paimon_magics.tables.writing.writer._BATCH_ROWS", 1
+    )  # each is written at once
     place.create(PARTITIONED)
     before = place.files()
     same_folder = [[{"k": k, "p": "a"}] for k in range(4)]
@@ -230,8 +232,8 @@ def test_the_death_of_a_writer_is_noticed_on_a_local_disk(tmp_path: Path) -> Non
     assert stem is not None
     writer = """
 import sys, pyarrow as pa
-from paimon_magics.tables.attempts import Attempt
-from paimon_magics.tables.stores import LocalStore
+from paimon_magics.tables.writing.attempts import Attempt
+from paimon_magics.tables.stores.store import LocalStore
 attempt = Attempt(LocalStore(), sys.argv[1])
 attempt.note(pa.RecordBatch.from_pydict({"p": ["a"]}), pa.array([0]))
 print(attempt.id, flush=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from paimon_magics.tables.bucket_rules import row_groups, values_at
+from paimon_magics.tables.writing.bucket_assignment import row_groups, values_at
 
 ROWS = 70_000
 DAYS = pa.array([None if i % 5 == 0 else f"d{i * 7919 % 300}" for i in range(ROWS)])

@@ -19,7 +19,7 @@ from paimon_magics.errors import (
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, CreateTable, TableChange, TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 
 T = TableName("t", "default")
 NESTED = (

@@ -33,10 +33,10 @@ from paimon_magics.planning.commits import (
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.committing import check_can_publish, commit, remove_run
-from paimon_magics.tables.publishing import publish_local_file
-from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.commits.commit import check_can_publish, commit, remove_run
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.stores.local import publish_local_file
 from tests.tables.manifests import TABLE, create, stored
 
 Rows = Sequence[dict[str, Any]]

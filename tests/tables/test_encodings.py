@@ -12,10 +12,10 @@ from pypaimon import CatalogFactory
 from pypaimon.schema.schema import Schema
 
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.encodings import repeats_values
-from paimon_magics.tables.native import native_table
-from paimon_magics.tables.writing import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.writing.native_writer import native_table
+from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
+from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
 
 ROWS = 20_000
 UNIQUE = pa.array(range(ROWS), pa.int64())

@@ -15,17 +15,17 @@ from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.commits import Append, OverwritePartitions
 from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.branches import create_branch, forward_to_branch
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.expiring import Expiry, carry_out, decide
-from paimon_magics.tables.latest_snapshots import earliest_snapshot_id
-from paimon_magics.tables.snapshot_chain import (
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.expiry.expire_snapshots import Expiry, carry_out, decide
+from paimon_magics.tables.snapshots.branches import create_branch, forward_to_branch
+from paimon_magics.tables.snapshots.chain import (
     create_tag,
     list_snapshots,
     load_snapshot,
     roll_back,
 )
-from paimon_magics.tables.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
 from tests.tables.manifests import create
 from tests.tables.reachability import missing, unreachable
 from tests.tables.test_committing import keys, ours, rows_of, written

@@ -16,9 +16,9 @@ from pypaimon import Schema
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.data_reads import DataRead, plan_data_read
-from paimon_magics.tables.system_tables import metadata_table
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
+from paimon_magics.tables.system_tables.registry import metadata_table
 from tests.backends.s3 import Bucket, s3_server
 
 FIELDS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])

@@ -24,10 +24,10 @@ from paimon_magics.planning.float_bounds import has_true_bounds
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import ArrayType, AtomicType
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.commit_messages import read_messages
-from paimon_magics.tables.write_tasks import completed, write_task
-from paimon_magics.tables.writing import write_batches
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.writing.commit_messages import read_messages
+from paimon_magics.tables.writing.write_spec import completed, write_task
+from paimon_magics.tables.writing.writer import write_batches
 from tests.backends.s3 import s3_server
 
 FIELDS = pa.schema(

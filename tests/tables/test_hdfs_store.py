@@ -12,9 +12,9 @@ import pytest
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.hdfs_store import HdfsStore
-from paimon_magics.tables.stores import open_store
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.hdfs import HdfsStore
+from paimon_magics.tables.stores.store import open_store
 from tests.backends.hdfs_cluster import hdfs_cluster
 from tests.faults.appending import TABLE, append, committer_of, written
 from tests.faults.test_concurrent_commits import stored_rows

@@ -15,9 +15,9 @@ from pypaimon import Schema
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables import late_values
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.data_reads import DataRead, plan_data_read
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.reading import late_materialization as late_values
+from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
 
 FIELDS = pa.schema(
     [

@@ -7,7 +7,7 @@ import pytest
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
-from paimon_magics.tables.native import buffer_options
+from paimon_magics.tables.writing.native_writer import buffer_options
 
 MIB = 2**20
 

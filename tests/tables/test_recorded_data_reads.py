@@ -10,8 +10,8 @@ import pytest
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.data_reads import plan_data_read, shown_schema
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.reading.data_read import plan_data_read, shown_schema
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
 
 _VIEWS = {None: ViewKind.TABLE} | {kind.value: kind for kind in ViewKind if kind.value}

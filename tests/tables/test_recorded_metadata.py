@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.statements.names import table_name_of
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.system_tables import METADATA_TABLES, metadata_table
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.system_tables.registry import METADATA_TABLES, metadata_table
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
 
 READS = [read for read in recorded_reads() if read.system_table in METADATA_TABLES]

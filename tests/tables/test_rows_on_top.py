@@ -8,8 +8,8 @@ import pytest
 from paimon_magics.planning.definitions import TableDefinition, plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
-from paimon_magics.tables.rows_on_top import merged_on_top, needs_rows_below
-from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
+from paimon_magics.tables.schema.types import arrow_schema
 
 
 def definition(

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.errors import SetupError
-from paimon_magics.session.places import _compared
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.store_probes import probe_store
+from paimon_magics.session.connect_target import _compared
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.probes import probe_store
 from tests.backends.s3 import Between, Bucket, Reply, S3Server, s3_server
 
 SECONDS_MAX = 12

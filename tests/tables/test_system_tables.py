@@ -14,17 +14,17 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables.catalog import Catalog, Table
-from paimon_magics.tables.descriptions import (
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.manifests.partitions import list_partitions
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.system_tables.describe import (
     create_statement,
     describe_column,
     describe_rows,
     option_rows,
     partition_rows,
 )
-from paimon_magics.tables.partitions import list_partitions
-from paimon_magics.tables.system_tables import METADATA_TABLES, metadata_table
-from paimon_magics.tables.types import arrow_schema
+from paimon_magics.tables.system_tables.registry import METADATA_TABLES, metadata_table
 
 ORDERS = (
     "CREATE TABLE orders (k INT COMMENT 'the key', dt DATE, p STRING, "

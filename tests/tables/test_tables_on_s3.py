@@ -14,16 +14,16 @@ from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, TableChange, TableName
-from paimon_magics.tables.branches import (
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.snapshots.branches import (
     branch_exists,
     create_branch,
     drop_branch,
     list_branches,
     rename_branch,
 )
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.snapshot_chain import create_tag, latest_snapshot, load_tag, roll_back
-from paimon_magics.tables.stored_tables import load_stored
+from paimon_magics.tables.snapshots.chain import create_tag, latest_snapshot, load_tag, roll_back
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 from tests.faults.appending import TABLE, append, committer_of
 
@@ -147,7 +147,7 @@ def test_tags_and_branches_are_created_once(bucket: Bucket, catalog: Catalog) ->
 
 
 def latest_of(catalog: Catalog, snapshot_id: int) -> object:
-    from paimon_magics.tables.snapshot_chain import snapshot_by_id
+    from paimon_magics.tables.snapshots.chain import snapshot_by_id
 
     return snapshot_by_id(load_stored(catalog, TABLE), snapshot_id)
 

@@ -9,7 +9,7 @@ from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFie
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.planning.definitions import Column
 from paimon_magics.statements.type_text import from_sql
-from paimon_magics.tables.types import (
+from paimon_magics.tables.schema.types import (
     arrow_schema,
     arrow_type,
     column_from_field,

@@ -34,19 +34,19 @@ from paimon_magics.statements.version_changes import (
     RollBackToWatermark,
     VersionChange,
 )
-from paimon_magics.tables.branches import list_branches
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.snapshot_chain import (
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.snapshots.branches import list_branches
+from paimon_magics.tables.snapshots.chain import (
     latest_snapshot,
     list_snapshots,
     list_tags,
     load_tag,
     snapshot_by_id,
 )
-from paimon_magics.tables.stored_tables import StoredTable, load_stored
-from paimon_magics.tables.tag_deletion import remove_tag
-from paimon_magics.tables.types import arrow_schema
-from paimon_magics.tables.version_changes import VersionReceipt, change_version
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
 
 NAME = TableName("t", "default")
 

@@ -19,7 +19,7 @@ def pack(*names):
 pack("one")
 sys.path.insert(0, archive)
 import one
-from paimon_magics.tables import worker_memory
+from paimon_magics.spark import python_workers as worker_memory
 worker_memory.keep_modules()
 assert gc.get_freeze_count() > 1000, gc.get_freeze_count()
 read = []

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.planning.commits import Append
-from paimon_magics.session.layouts import Layout, layout_of
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.session.reports.layout import Layout, layout_of
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.tables.manifests import TABLE, create
 from tests.tables.test_committing import ours, written
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from paimon_magics.planning.health import Figures
-from paimon_magics.session.healths import Health, sizes_of, worst_partitions
-from paimon_magics.session.layouts import Layout
+from paimon_magics.session.reports.health import Health, sizes_of, worst_partitions
+from paimon_magics.session.reports.layout import Layout
 from paimon_magics.statements.statement import TableName
 from paimon_widgets.assets import WIDGET
 from paimon_widgets.health_page import health_html

@@ -14,7 +14,7 @@ from jupyter_client.manager import start_new_kernel
 
 from paimon_widgets.assets import WIDGET
 
-REPORT = """from paimon_magics.session.reports import Report
+REPORT = """from paimon_magics.session.reports.report import Report
 %load_ext paimon_magics
 Report("THING", "all is well", ())"""
 

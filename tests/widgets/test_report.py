@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.reports import Action, Bar, Chart, Report, Section, Shape
+from paimon_magics.session.reports.report import Action, Bar, Chart, Report, Section, Shape
 from paimon_widgets.assets import WIDGET
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.report_view import ReportView, outcome_bundle, report_bundle

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["load", "progress_widget", "register", "unregister"]
 
 _VIEWS = {
-    "paimon_magics.session.layouts.Layout": "layout_view.layout_bundle",
-    "paimon_magics.session.healths.Health": "health_view.health_bundle",
+    "paimon_magics.session.reports.layout.Layout": "layout_view.layout_bundle",
+    "paimon_magics.session.reports.health.Health": "health_view.health_bundle",
     "paimon_magics.session.outcome.Outcome": "report_view.outcome_bundle",
-    "paimon_magics.session.reports.Report": "report_view.report_bundle",
+    "paimon_magics.session.reports.report.Report": "report_view.report_bundle",
 }
 """What is shown, and what shows it: named, so that neither is imported before it is there."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 
-from paimon_magics.session.reports import Bar, Chart, Shape
+from paimon_magics.session.reports.report import Bar, Chart, Shape
 
 __all__ = ["chart_svg"]
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.planning.health import Finding, Severity
-from paimon_magics.session.healths import rules_text, sizes_chart, worst_partitions
+from paimon_magics.session.reports.health import rules_text, sizes_chart, worst_partitions
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.static_pages import amount, code, paragraph, table
 
 if TYPE_CHECKING:
-    from paimon_magics.session.healths import Health
-    from paimon_magics.session.layouts import Layout
+    from paimon_magics.session.reports.health import Health
+    from paimon_magics.session.reports.layout import Layout
 
 __all__ = ["MARKS", "health_html"]
 

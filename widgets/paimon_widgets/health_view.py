@@ -18,14 +18,14 @@ import traitlets
 from paimon_magics.columnar.layouts import partition_sizes
 from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.health import Finding, worst
-from paimon_magics.session.healths import rules_text, sizes_chart, sizes_of, sizes_sql
+from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.health_page import MARKS, health_html
 
 if TYPE_CHECKING:
-    from paimon_magics.session.healths import Health
-    from paimon_magics.session.layouts import Layout
+    from paimon_magics.session.reports.health import Health
+    from paimon_magics.session.reports.layout import Layout
 
 __all__ = ["HealthView", "health_bundle"]
 

@@ -18,7 +18,7 @@ from paimon_magics.planning.amounts import age_text, size_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from paimon_magics.session.layouts import Layout
+    from paimon_magics.session.reports.layout import Layout
 
 __all__ = ["METRICS", "Metric", "PackedCells", "colour", "packed_cells"]
 

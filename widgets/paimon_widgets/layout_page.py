@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from paimon_magics.planning.amounts import size_text
-from paimon_magics.session.layouts import histogram_chart
+from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.heat_map import PackedCells, colour, packed_cells
 from paimon_widgets.static_pages import amount, paragraph, table
 
 if TYPE_CHECKING:
-    from paimon_magics.session.layouts import Layout
+    from paimon_magics.session.reports.layout import Layout
 
 __all__ = ["layout_html"]
 

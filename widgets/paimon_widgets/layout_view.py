@@ -16,14 +16,14 @@ import traitlets
 
 from paimon_magics.columnar.time_zones import clock_text
 from paimon_magics.planning.amounts import count_text, size_text
-from paimon_magics.session.layouts import histogram_chart
+from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.heat_map import METRICS, PackedCells, packed_cells
 from paimon_widgets.layout_page import layout_html
 
 if TYPE_CHECKING:
-    from paimon_magics.session.layouts import Layout
+    from paimon_magics.session.reports.layout import Layout
 
 __all__ = ["LayoutView", "layout_bundle"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 
-from paimon_magics.session.reports import Report, Section
-from paimon_magics.session.text import (
+from paimon_magics.session.rendering import (
     cut_text,
     is_number,
     shown_value,
     shown_values,
     zones_text,
 )
+from paimon_magics.session.reports.report import Report, Section
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.static_pages import Cell, code, paragraph, table
 

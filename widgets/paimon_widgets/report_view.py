@@ -17,9 +17,9 @@ import traitlets
 from paimon_magics.columnar.time_zones import zones_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.looks import Condition, Kind, Look, Order
-from paimon_magics.session.paging import ArrowRows, Page, Rows, rows_of
-from paimon_magics.session.reports import Action, Report, Section
-from paimon_magics.session.text import shown_value, shown_values, type_text
+from paimon_magics.session.rendering import shown_value, shown_values, type_text
+from paimon_magics.session.reports.paging import ArrowRows, Page, Rows, rows_of
+from paimon_magics.session.reports.report import Action, Report, Section
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.report_page import report_html

@@ -69,7 +69,7 @@ from paimon_magics.coordinator.core.state import (
     pending_commits,
     pending_transactions,
 )
-from paimon_magics.coordinator.core.stepping import (
+from paimon_magics.coordinator.core.step import (
     FORGET_EVERY_MS,
     STALL_MS,
     step,

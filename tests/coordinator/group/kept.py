@@ -8,21 +8,21 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from paimon_magics.coordinator.core import Limits
-from paimon_magics.coordinator.group.logs import Log
-from paimon_magics.coordinator.group.queue_items import Insert
-from paimon_magics.coordinator.group.queue_values import (
+from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.queue.values import (
     Answer,
     Mode,
     Thresholds,
 )
-from paimon_magics.coordinator.group.requests import digest_of
-from paimon_magics.coordinator.group.service import GroupCommit
-from paimon_magics.coordinator.group.witness import Witness
-from paimon_magics.coordinator.service import Coordinator
-from paimon_magics.coordinator.store import open_store
+from paimon_magics.coordinator.routes.insert_requests import digest_of
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog import Catalog
-from paimon_magics.tables.stores import LocalStore
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.group.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import create_table, read, wait_until
 

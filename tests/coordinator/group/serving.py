@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog import Catalog
+from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import Process, create_table, read
 
 TABLE = TableName("t", "default")

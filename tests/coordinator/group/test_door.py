@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from paimon_magics.coordinator.group.door import Admitted, Door
-from paimon_magics.coordinator.group.records import Format, Record
-from paimon_magics.coordinator.group.rows import batches_of, conformed_stream
+from paimon_magics.coordinator.inserts.admission.validator import Admitted, Door
+from paimon_magics.coordinator.inserts.loading.rows import batches_of, conformed_stream
+from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, StatementError
 from paimon_magics.planning.definitions import Column, TableDefinition, plan_create_table
 from paimon_magics.statements.parsing import parse_statement

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.group.facts import KnownTables, thresholds_of
-from paimon_magics.coordinator.group.queue_values import Thresholds
+from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, thresholds_of
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.definitions import TableDefinition
 from tests.coordinator.group.serving import table_sql

@@ -9,9 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from paimon_magics.coordinator.database import StoreUnavailableError
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.logs import (
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.interface import (
     Appended,
     DeadLetter,
     Keyed,
@@ -20,8 +19,8 @@ from paimon_magics.coordinator.group.logs import (
     StoredFlush,
     StoredTable,
 )
-from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.records import (
+from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.log.records import (
     DamagedError,
     Format,
     Record,
@@ -29,9 +28,10 @@ from paimon_magics.coordinator.group.records import (
     read_segments,
     seal,
 )
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.stores import LocalStore, open_store
+from paimon_magics.tables.stores.store import LocalStore, open_store
 from tests.backends.s3 import Bucket, s3_server
 
 PLACE = "/warehouse/default.db/t"
@@ -56,7 +56,7 @@ def open_log(
         case "sqlite":
             return lambda: DatabaseLog(SqliteDatabase(tmp_path / "log.sqlite"))
         case "postgres":
-            from paimon_magics.coordinator.postgres_database import PostgresDatabase
+            from paimon_magics.coordinator.store.postgres import PostgresDatabase
 
             server = request.getfixturevalue("postgres")
             for name, value in server.environment.items():

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.database import Change
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.queue_values import (
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
     Mode,
     Reason,
     Refused,
 )
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.coordinator.store.database import Change
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
-from paimon_magics.tables.stores import LocalStore
+from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.group.kept import Kept
 from tests.coordinator.postgres import PostgresServer
 
@@ -95,7 +95,7 @@ def backup(
             warehouse = str(tmp_path / "warehouse")
             made = ObjectsBackup(Kept(tmp_path, lambda: ObjectLog(LocalStore(), warehouse, "me")))
         case _:
-            from paimon_magics.coordinator.postgres_database import PostgresDatabase
+            from paimon_magics.coordinator.store.postgres import PostgresDatabase
 
             server: PostgresServer = request.getfixturevalue("postgres")
             for name, value in server.environment.items():

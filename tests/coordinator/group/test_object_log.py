@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import paimon_magics.coordinator.group.object_log as module
-from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
-from paimon_magics.coordinator.group.log_objects import (
+import paimon_magics.coordinator.inserts.log.objects as module
+from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name
+from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, StoredTable
+from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
     DamagedObjectError,
     open_checkpoint,
@@ -17,14 +18,13 @@ from paimon_magics.coordinator.group.log_objects import (
     seal_checkpoint,
     seal_entry,
 )
-from paimon_magics.coordinator.group.logs import Appended, Keyed, StoredTable
-from paimon_magics.coordinator.group.object_log import ObjectLog
-from paimon_magics.coordinator.group.queue_values import Thresholds
-from paimon_magics.coordinator.group.records import DamagedError, read_segments
-from paimon_magics.coordinator.group.recovery import recovered, stored_name
+from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.stores import LocalStore
+from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.group.test_logs import OTHER, PLACE, fill, lsns, segment
 
 NAME = stored_name(TableName("t", "default"))

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 from pypaimon import CatalogFactory
 
-from paimon_magics.coordinator.group.records import read_segments
-from paimon_magics.coordinator.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.coordinator.inserts.log.records import read_segments
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import RollBackToSnapshot
-from paimon_magics.tables.log_positions import log_properties
-from paimon_magics.tables.schema_history import identity_of
+from paimon_magics.tables.commits.log_positions import log_properties
+from paimon_magics.tables.schema.identity import identity_of
 from tests.coordinator.group.serving import SLOW, Served, table_sql
 from tests.coordinator.process import wait_until, write
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.database import StoreLostError, StoreUnavailableError
-from paimon_magics.coordinator.group.database_log import DatabaseLog
-from paimon_magics.coordinator.group.logs import Remembered
-from paimon_magics.coordinator.group.queue_values import Accepted, Mode
-from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.interface import Remembered
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Mode
+from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
 from tests.coordinator.group.kept import Kept
 

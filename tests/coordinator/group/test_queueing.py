@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paimon_magics.coordinator.group.queue_events import (
+from paimon_magics.coordinator.inserts.queue.events import (
     Append,
     Arrived,
     BeginFlush,
@@ -24,7 +24,8 @@ from paimon_magics.coordinator.group.queue_events import (
     Reply,
     Ticked,
 )
-from paimon_magics.coordinator.group.queue_values import (
+from paimon_magics.coordinator.inserts.queue.step import step
+from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
     Answer,
     Arrival,
@@ -39,7 +40,6 @@ from paimon_magics.coordinator.group.queue_values import (
     Thresholds,
     backlog,
 )
-from paimon_magics.coordinator.group.queueing import step
 
 THRESHOLDS = Thresholds(rows=10, data_bytes=1_000, interval_ms=100, soft_bytes=600, hard_bytes=900)
 EMPTY = Queue(THRESHOLDS)

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from paimon_magics.coordinator.group.records import (
+from paimon_magics.coordinator.inserts.log.records import (
     DamagedError,
     Format,
     Record,

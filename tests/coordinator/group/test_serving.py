@@ -16,7 +16,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from paimon_magics.coordinator.group.dead_letter_table import NAME
+from paimon_magics.coordinator.inserts.loading.dead_letter_table import NAME
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable
@@ -502,8 +502,8 @@ class TestLostLogs:
             assert served.ids() == [1, 2]
 
     def test_a_damaged_record_closes_the_table_with_the_reason(self, tmp_path: Path) -> None:
-        from paimon_magics.coordinator.database import Change
-        from paimon_magics.coordinator.sqlite_database import SqliteDatabase
+        from paimon_magics.coordinator.store.database import Change
+        from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 
         with Served(tmp_path, table_sql(options=SLOW)) as served:
             for number in range(3):

@@ -1,0 +1,1 @@
+"""How sessions reach a coordinator, in their own process or by HTTP."""

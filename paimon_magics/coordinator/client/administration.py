@@ -1,0 +1,210 @@
+"""Looking at a coordinator and acting on it, from a client: status, pause, resume, drain, abort.
+
+Every request is made once: what it does shows when one looks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paimon_magics.coordinator.client.queue_administration import QueueAdministration
+from paimon_magics.coordinator.core import Origin, Pause, Phase
+from paimon_magics.coordinator.protocol.documents import member, origin_of, table_document
+from paimon_magics.coordinator.protocol.origin import user_name
+from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["Administration", "Status", "StoppedTable", "Transactions", "UnfinishedTransaction"]
+
+_LOOK_SECONDS = 0.1
+_LOOK_SECONDS_MAX = 1.0
+_PENDING = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
+_UNFINISHED = (*_PENDING, Phase.ABORTING)
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedTable:
+    """A table that takes no commits: where it lies, why, and since when."""
+
+    location: str
+    reason: str
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A coordinator as it is: where and whose it is, and whether it takes something new.
+
+    `problem` says why it takes nothing at all. `pending_commits` are those of engines that are
+    being published, each told in words. `store` is how it reaches the warehouse, `store_trouble`
+    why it could not the last time, and `waiting` the tables whose small inserts can't be loaded,
+    each told in words.
+    """
+
+    address: str
+    warehouse: str
+    version: str
+    user: str
+    host: str
+    process: int
+    started_at_ms: int
+    problem: str | None
+    pause: Pause | None
+    pending_transactions: int
+    pending_commits: tuple[str, ...]
+    stopped_tables: tuple[StoppedTable, ...]
+    store: Mapping[str, str]
+    store_trouble: str
+    waiting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedTransaction:
+    """A transaction that is open or being ended. Times are in milliseconds of the epoch."""
+
+    id: str
+    table: str
+    phase: Phase
+    owner: str
+    origin: Origin
+    begun_at_ms: int
+    expires_at_ms: int
+    reason: str
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it may still be committed."""
+        return self.phase in _PENDING
+
+
+Transactions = tuple[UnfinishedTransaction, ...]
+
+
+class Ask(Protocol):
+    """Sends one request to the coordinator; its address and the answer's document."""
+
+    def __call__(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
+        """Raises errors of ours for answers that are errors."""
+
+
+class Administration:
+    """What one may ask of a coordinator beside transactions of one's own."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    @property
+    def queues(self) -> QueueAdministration:
+        """The queues of small inserts."""
+        return QueueAdministration(self._ask)
+
+    def status(self) -> Status:
+        """How the coordinator is now."""
+        address, found = self._ask("GET", "/v1/coordinator")
+        pause = found["pause"]
+        return Status(
+            address=address,
+            warehouse=member(found, "warehouse", str),
+            version=member(found, "version", str),
+            user=member(found, "user", str),
+            host=member(found, "host", str),
+            process=member(found, "process", int),
+            started_at_ms=member(found, "started_at_ms", int),
+            problem=found["problem"],
+            pause=None if pause is None else Pause(str(pause["by"]), int(pause["since_ms"])),
+            pending_transactions=member(found, "pending_transactions", int),
+            pending_commits=tuple(
+                f"snapshot {one['snapshot_id']} of `{one['name']}` by {one['commit_user']}"
+                for one in found["pending_commits"]
+            ),
+            stopped_tables=tuple(
+                StoppedTable(one["location"], one["reason"], one["since_ms"])
+                for one in found["stopped_tables"]
+            ),
+            # One of an earlier version tells less.
+            store=found.get("store", {}),
+            store_trouble=found.get("store_trouble", ""),
+            waiting=tuple(
+                f"{one['rows']:,} rows of `{one['table']}`: {one['why']}"
+                for one in found.get("waiting", ())
+            ),
+        )
+
+    def transactions(self) -> Transactions:
+        """The transactions that are not finished, the oldest first."""
+        _, found = self._ask("GET", "/v1/transactions")
+        held = (_transaction(one) for one in found["transactions"])
+        unfinished = (one for one in held if one.phase in _UNFINISHED)
+        return tuple(sorted(unfinished, key=lambda one: (one.begun_at_ms, one.id)))
+
+    def abort(self, id: str) -> None:
+        """End a transaction that is open; its files are removed.
+
+        Raises UnknownNameError where there is none, CommitConflictError for one whose commit is
+        under way or done.
+        """
+        document = {"reason": f"{user_name() or 'somebody'} ended it"}
+        self._ask("POST", f"/v1/transactions/{id}/abort", document)
+
+    def pause(self) -> Pause:
+        """Let nothing new begin; who has done so."""
+        _, found = self._ask("POST", "/v1/coordinator/pause", {"owner": user_name()})
+        return Pause(member(found, "by", str), member(found, "since_ms", int))
+
+    def resume(self) -> None:
+        """Let new things begin again."""
+        self._ask("POST", "/v1/coordinator/resume")
+
+    def resume_table(self, name: TableName) -> None:
+        """Let a stopped table take commits again, as it is."""
+        self._ask("POST", "/v1/tables/resume", {"table": table_document(name)})
+
+    def drain(self, wait_ms: int, waits: Callable[[int], None]) -> tuple[Transactions, Status]:
+        """Let nothing new begin, and wait until nothing is pending: what still is after `wait_ms`.
+        Small inserts that wait are loaded then.
+
+        `waits` is told once how many there are to be waited for. Whatever happens meanwhile, the
+        coordinator stays paused.
+        """
+        self.pause()
+        deadline = time.monotonic() + wait_ms / 1000
+        pause_seconds = _LOOK_SECONDS
+        told = False
+        while True:
+            status = self.status()
+            count = status.pending_transactions + len(status.pending_commits)
+            if not count:
+                self._load_inserts(deadline)
+            if not count or time.monotonic() >= deadline:
+                return tuple(one for one in self.transactions() if one.is_pending), status
+            if not told:
+                waits(count)
+                told = True
+            time.sleep(min(pause_seconds, max(0.0, deadline - time.monotonic())))
+            pause_seconds = min(pause_seconds * 2, _LOOK_SECONDS_MAX)
+
+    def _load_inserts(self, deadline: float) -> None:
+        """Load what waits in all queues, as far as there is time."""
+        with contextlib.suppress(UnknownNameError):  # behind a REST catalog there are no queues
+            for queue in self.queues.queues():
+                left_ms = int((deadline - time.monotonic()) * 1000)
+                if queue.waiting_rows and not queue.closed and left_ms > 0:
+                    with contextlib.suppress(SetupError):  # `queues` still shows it
+                        self.queues.flush(queue.table, left_ms)
+
+
+def _transaction(document: Any) -> UnfinishedTransaction:
+    return UnfinishedTransaction(
+        id=member(document, "id", str),
+        table=member(document, "name", str) or member(document, "table", str),
+        phase=Phase(member(document, "phase", str)),
+        owner=member(document, "owner", str),
+        origin=origin_of(document.get("origin")),
+        begun_at_ms=member(document, "begun_at_ms", int),
+        expires_at_ms=member(document, "expires_at_ms", int),
+        reason=member(document, "reason", str),
+    )

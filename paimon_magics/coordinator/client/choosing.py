@@ -1,0 +1,94 @@
+"""Which committer a session gets: what it was told, what the environment says, the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from paimon_magics.coordinator.client.finding import At, Finder
+from paimon_magics.coordinator.client.in_process import InProcessCommitter
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.client.starting import Embedded, can_start
+from paimon_magics.errors import SetupError, nearest
+from paimon_magics.redaction import conceal
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Catalog
+
+__all__ = [
+    "EMBEDDED",
+    "IN_PROCESS",
+    "chosen_coordinator",
+    "default_coordinator",
+    "found_at",
+    "is_address",
+    "local_committer",
+    "remote_coordinator",
+]
+
+EMBEDDED = "embedded"
+IN_PROCESS = "in-process"
+_WORDS = (EMBEDDED, IN_PROCESS)
+
+
+def chosen_coordinator(
+    given: str | None, environment: Mapping[str, str], *, warehouse_is_named: bool
+) -> str:
+    """An address, EMBEDDED, IN_PROCESS, or "" for the default.
+
+    PAIMON_COORDINATOR counts where nothing is given; an address there only for who names no
+    warehouse, since it has one. Raises SetupError for anything else.
+    """
+    chosen = given or environment.get("PAIMON_COORDINATOR") or ""
+    if not given and is_address(chosen) and warehouse_is_named:
+        return ""
+    if chosen and not is_address(chosen) and chosen not in _WORDS:
+        raise SetupError(
+            f"`{chosen}` is no coordinator.",
+            hint=f"Give an address as http://127.0.0.1:8123, or one of {', '.join(_WORDS)}. "
+            + nearest(chosen, _WORDS, what="words"),
+        )
+    return chosen
+
+
+def is_address(chosen: str) -> bool:
+    """Whether a choice names a coordinator by its address."""
+    return chosen.startswith(("http://", "https://"))
+
+
+def found_at(address: str, token: str | None, environment: Mapping[str, str]) -> At:
+    """The coordinator at an address. Raises SetupError without a token."""
+    token = token or environment.get("PAIMON_COORDINATOR_TOKEN")
+    if not token:
+        raise SetupError(
+            f"The coordinator at {address} asks for a token, and none is given.",
+            hint="Pass token=…, or set PAIMON_COORDINATOR_TOKEN; the coordinator prints the file "
+            "that holds it when it starts.",
+        )
+    conceal(token)
+    return At(address, token)
+
+
+def remote_coordinator(finder: Finder, settings: Settings) -> RemoteCoordinator:
+    """The client of the coordinator that `finder` finds."""
+    return RemoteCoordinator(
+        finder,
+        exclusive_wait_ms=settings.exclusive_wait_ms,
+        read_lease_ms_max=settings.read_lease_ms_max,
+    )
+
+
+def default_coordinator(catalog: Catalog) -> str:
+    """What commits to a catalog when nobody says anything: EMBEDDED, where that can be."""
+    # A REST catalog compares and publishes by itself: there is nothing to own.
+    return EMBEDDED if can_start() and catalog.metastore != "rest" else IN_PROCESS
+
+
+def local_committer(chosen: str, catalog: Catalog, settings: Settings) -> CoordinatorClient:
+    """The committer of a choice that is no address. One that has to be started begins at once, in
+    the background; what is in its way is told when something is to be committed."""
+    if (chosen or default_coordinator(catalog)) == IN_PROCESS:
+        return InProcessCommitter(catalog, settings)
+    finder = Embedded(catalog, idle_ms=settings.coordinator_idle_ms)
+    remote = remote_coordinator(finder, settings)
+    remote.look_ahead()
+    return remote

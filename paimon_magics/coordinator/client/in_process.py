@@ -1,0 +1,185 @@
+"""The committer inside the session's own process.
+
+Any number of processes may commit to one table this way: the snapshot file is created only if it
+does not exist (`publish`), so that of two commits racing for one snapshot id one wins and the
+other is planned again on top of it. A commit is idempotent by its commit user and identifier,
+which stand in the snapshot.
+
+If the process dies before the snapshot is published, the table is unchanged and files of the
+transaction stay behind, unreferenced; if it dies after, the commit happened.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+
+from paimon_magics.coordinator.client.administration import Administration
+from paimon_magics.coordinator.client.lines import Lines
+from paimon_magics.coordinator.rest.endpoints import Context, Turns
+from paimon_magics.coordinator.service.opening import open_on
+from paimon_magics.coordinator.service.tags_and_branches import change_versions
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
+from paimon_magics.planning.writes import takes_one_at_a_time
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import VersionChange
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.commits.commit import commit, committed_files, find_commit
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
+from paimon_magics.tables.stores.store import told
+from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
+
+__all__ = ["InProcessCommitter"]
+
+
+class InProcessCommitter:
+    """A `CoordinatorClient` that commits in this process, for the tables of `catalog`.
+
+    Safe for several threads; commits of one process take turns.
+    """
+
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._turn = threading.Lock()
+        self._lines = Lines()
+        self._context = Context(catalog, catalog.publish, Turns(), prefix="")
+        # The commit users of which it is certain, without a look, that they have no snapshot.
+        self._uncommitted: set[str] = set()
+        self._tickets: dict[str, str] = {}
+
+    def begin(
+        self,
+        table: TableName,
+        base_snapshot_id: int | None = None,
+        engine: str = "",
+        waits: Callable[[Waiting], None] | None = None,
+    ) -> Transaction:
+        """See `CoordinatorClient.begin`: who says what `waits` takes turns with others of this
+        process.
+
+        Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
+        """
+        ticket = uuid.uuid4().hex
+        found = self._catalog.load(table)
+        try:
+            if waits is not None and takes_one_at_a_time(found.definition):
+                wait_ms = self._settings.exclusive_wait_ms
+                self._lines.wait(found.location, ticket, wait_ms, waits)
+                found = self._catalog.load(table)  # others may have changed it meanwhile
+            transaction = open_on(found, base_snapshot_id)
+        except BaseException:
+            self._lines.leave(ticket)
+            raise
+        self._tickets[transaction.commit_user] = ticket
+        self._uncommitted.add(transaction.commit_user)
+        return transaction
+
+    def commit(self, request: CommitRequest) -> CommitReceipt:
+        """See `CoordinatorClient.commit`."""
+        loaded = self._catalog.load(request.transaction.table)
+        try:
+            with self._turn:
+                receipt = self._commit(loaded, request)
+        finally:
+            self._leave(request.transaction)
+        tidy_up(loaded, request.transaction, committed_files(loaded, request.messages))
+        return receipt
+
+    def abort(self, transaction: Transaction) -> int:
+        """See `CoordinatorClient.abort`."""
+        self._leave(transaction)
+        loaded = self._catalog.load(transaction.table)
+        is_certain = transaction.commit_user in self._uncommitted
+        self._uncommitted.discard(transaction.commit_user)
+        with told(f"Looking for the outcome of a statement on `{transaction.table}`"):
+            is_committed = not is_certain and find_commit(loaded, transaction) is not None
+        if is_committed:
+            raise UnknownOutcomeError(
+                f"The files of `{transaction.table}` can't be removed: they were committed after "
+                "all.",
+                hint=f"Look at `{transaction.table}$snapshots` before running the statement again.",
+            )
+        return self._remove(loaded, transaction, keep=frozenset())
+
+    def sweep(self, request: CommitRequest) -> int:
+        """See `CoordinatorClient.sweep`."""
+        loaded = self._catalog.load(request.transaction.table)
+        keep = committed_files(loaded, request.messages)
+        return self._remove(loaded, request.transaction, keep)
+
+    def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
+        """See `CoordinatorClient.change_versions`."""
+        with self._turn:
+            return change_versions(self._context, table, change)
+
+    def create_database(
+        self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
+    ) -> bool:
+        """See `CoordinatorClient.create_database`: there is nobody to keep properties."""
+        raise UnsupportedStatementError(
+            f"Nobody keeps properties of the database `{name}` for a session that commits in its "
+            f"own process: {', '.join(sorted(properties))}.",
+            hint="Leave COMMENT and DBPROPERTIES out, or connect with coordinator='embedded' or "
+            "the address of a coordinator, which keeps them.",
+        )
+
+    def database_properties(self, name: str) -> dict[str, str]:
+        """See `CoordinatorClient.database_properties`: raises SetupError."""
+        raise SetupError(
+            f"A coordinator keeps the properties of the database `{name}`, and this session "
+            "commits in its own process.",
+            hint="Connect with coordinator='embedded' or the address of a coordinator.",
+        )
+
+    def lease(self, table: TableName, snapshot_id: int) -> bool:
+        """See `CoordinatorClient.lease`: sessions without a coordinator expire nothing."""
+        return True
+
+    def release(self, table: TableName, snapshot_id: int) -> None:
+        """See `CoordinatorClient.release`."""
+
+    def inserts(self) -> None:
+        """See `CoordinatorClient.inserts`: without a coordinator nobody takes any."""
+
+    def administration(self) -> Administration:
+        """See `CoordinatorClient.administration`: raises SetupError."""
+        raise SetupError(
+            "This session commits in its own process: there is no coordinator to ask.",
+            hint="Its transactions last as long as its statements. To have a coordinator, connect "
+            "with coordinator='embedded', which all your notebooks share, or with the address of "
+            "one: `%paimon connect --close coordinator=embedded`.",
+        )
+
+    def close(self) -> None:
+        """See `CoordinatorClient.close`: nothing is held open."""
+
+    def _commit(self, table: Table, request: CommitRequest) -> CommitReceipt:
+        user = request.transaction.commit_user
+        is_first_run = user in self._uncommitted
+        self._uncommitted.discard(user)
+        try:
+            return commit(table, request, self._catalog.publish, is_first_run=is_first_run)
+        except UnknownOutcomeError:
+            raise
+        except PaimonMagicsError:
+            self._uncommitted.add(user)
+            raise
+
+    def _leave(self, transaction: Transaction) -> None:
+        """The next who waits may begin."""
+        ticket = self._tickets.pop(transaction.commit_user, None)
+        if ticket is not None:
+            self._lines.leave(ticket)
+
+    def _remove(self, table: Table, transaction: Transaction, keep: frozenset[str]) -> int:
+        wait_ms_max = self._settings.attempt_wait_ms_max
+        return remove_uncommitted(table, transaction, keep, wait_ms_max)

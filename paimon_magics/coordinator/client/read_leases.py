@@ -1,0 +1,128 @@
+"""The read leases of one client of a coordinator: taken, counted, renewed, given up.
+
+One snapshot may be read by several queries at once: its lease lasts until the last of them is done.
+A thread renews all of them together while there are any. If the process dies, they end by their
+time. A lease that nobody gives up (a notebook keeps the outcome of every cell) ends some time after
+it was taken last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from paimon_magics.coordinator.protocol.documents import member, table_document, table_of
+from paimon_magics.errors import SetupError
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["ReadLeases"]
+
+_RENEWALS_PER_LEASE = 4
+_SECONDS_MIN = 0.05
+
+Post = Callable[[Any], Any]
+"""Sends a document to the coordinator's `/v1/leases`, once, and returns its answer. Raises
+SetupError where none comes."""
+
+
+class ReadLeases:
+    """Leases of one holder, none of which lasts longer than `longest_ms`. Safe for several
+    threads."""
+
+    def __init__(self, post: Post, longest_ms: int) -> None:
+        self._post = post
+        self._longest_seconds = longest_ms / 1000
+        self._holder = uuid.uuid4().hex
+        self._held: Counter[tuple[TableName, int]] = Counter()
+        self._taken: dict[tuple[TableName, int], float] = {}  # when last, in monotonic seconds
+        self._guard = threading.Lock()
+        self._sending = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pause_seconds = 1.0
+        self._closed = False
+
+    def take(self, table: TableName, snapshot_id: int) -> bool:
+        """Lease a snapshot; False when it has expired."""
+        lease = table, snapshot_id
+        with self._guard:
+            is_held = lease in self._wanted()
+            self._held[lease] += 1
+            self._taken[lease] = time.monotonic()
+            if is_held:
+                return True
+        try:
+            is_gone = lease in self._send()
+        except SetupError:
+            # It can't be reached, so it expires nothing; when it comes back it waits for renewals.
+            is_gone = False
+            self._keep_renewing()
+        except BaseException:
+            self.give_up(table, snapshot_id)
+            raise
+        if is_gone:
+            self.give_up(table, snapshot_id)
+        return not is_gone
+
+    def give_up(self, table: TableName, snapshot_id: int) -> None:
+        """Give one lease of a snapshot up. The coordinator hears of it with the next renewal."""
+        with self._guard:
+            self._held[table, snapshot_id] -= 1
+            if self._held[table, snapshot_id] <= 0:
+                del self._held[table, snapshot_id]
+                self._taken.pop((table, snapshot_id), None)
+
+    def close(self) -> None:
+        """Give everything up."""
+        with self._guard:
+            self._closed = True
+            had_any = self._thread is not None
+            self._held.clear()
+            self._taken.clear()
+        self._wake.set()
+        if had_any:
+            with contextlib.suppress(Exception):
+                self._send()
+
+    def _send(self) -> set[tuple[TableName, int]]:
+        # One at a time: an older list that arrives later would take leases away.
+        with self._sending:
+            with self._guard:
+                wanted = self._wanted()
+            answer = self._post(
+                {
+                    "holder": self._holder,
+                    "leases": [
+                        {"table": table_document(table), "snapshot_id": snapshot_id}
+                        for table, snapshot_id in wanted
+                    ],
+                }
+            )
+            lease_ms = int(member(answer, "expires_at_ms", int)) - int(time.time() * 1000)
+            self._pause_seconds = max(lease_ms / 1000 / _RENEWALS_PER_LEASE, _SECONDS_MIN)
+        self._keep_renewing()
+        return {(table_of(one["table"]), int(one["snapshot_id"])) for one in answer["gone"]}
+
+    def _wanted(self) -> list[tuple[TableName, int]]:
+        since = time.monotonic() - self._longest_seconds
+        return [lease for lease, taken in self._taken.items() if taken > since]
+
+    def _keep_renewing(self) -> None:
+        with self._guard:
+            if self._thread is None and self._wanted() and not self._closed:
+                self._thread = threading.Thread(target=self._renew, name="leases", daemon=True)
+                self._thread.start()
+
+    def _renew(self) -> None:
+        while not self._wake.wait(self._pause_seconds):
+            with contextlib.suppress(Exception):  # it is tried again soon enough
+                self._send()
+            with self._guard:
+                if not self._wanted():
+                    self._thread = None
+                    return

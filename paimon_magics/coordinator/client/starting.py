@@ -1,0 +1,250 @@
+"""The coordinator that a notebook starts for itself and its user's other ones: found, or started.
+
+It runs in a process of its own, in a session of its own, so that it outlives the kernel and is not
+interrupted with it; it ends by itself when it has had nothing to do for a while. Its state folder
+is the user's, one for each warehouse; whoever holds a lock on it runs, and one process at a time
+may start one there. The catalog's options, credentials among them, go through the environment; one
+that runs already is told them, since those it has may be old (`store_options`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import httpx
+
+import paimon_magics
+from paimon_magics.coordinator.client.finding import Place, is_loopback, living_lease
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
+from paimon_magics.coordinator.ownership.lease import Lease
+from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder, token_of
+from paimon_magics.coordinator.routes.store_options import OPTIONS_PATH
+from paimon_magics.errors import SetupError
+from paimon_magics.redaction import redacted
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.s3 import with_credentials
+
+__all__ = ["Embedded", "can_start", "state_at", "state_path"]
+
+_START_SECONDS_MAX = 60.0
+_LOOK_SECONDS = 0.02
+# Longer than a store is tried for.
+_TELL_SECONDS_MAX = 30.0
+_LOG_BYTES_MAX = 1024 * 1024
+_SAID_CHARACTERS_MAX = 600
+_ELSE = (
+    "Connect with coordinator='in-process' to go on without one, or with the address of another."
+)
+# What tells one warehouse from another, among the options of catalogs.
+_IDENTITY = re.compile(r"metastore|uri|warehouse|catalog-key|.*endpoint")
+
+
+def can_start() -> bool:
+    """Whether this system has what it takes: sessions and locks of POSIX."""
+    return os.name == "posix"
+
+
+def state_path(options: Mapping[str, str], environment: Mapping[str, str]) -> Path:
+    """The state folder of a user's coordinator for the warehouse with these catalog options."""
+    base = environment.get("XDG_STATE_HOME") or ""
+    # The specification of XDG folders says so: a relative one counts as not set.
+    root = Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()
+    identity = {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    name = re.sub(r"[^\w.-]+", "-", options.get("warehouse", "").rstrip("/").rpartition("/")[2])
+    return root / "paimon-magics" / f"{name[:40] or 'warehouse'}-{digest}"
+
+
+def state_at(
+    options: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[Path, Running | None]:
+    """The state folder of the user's coordinator, and the process that holds it, if one does.
+    Nothing is made."""
+    path = state_path(options, environment)
+    if not path.is_dir():
+        return path, None
+    folder = StateFolder(path)
+    return path, folder.running() if folder.is_held() else None
+
+
+class Embedded:
+    """A `Finder` of the user's own coordinator for a warehouse; starts it when there is none.
+
+    `idle_ms` is how long it lives with nothing to do. `problem` is why one that was found has not
+    taken the catalog's options, "" where it has.
+    """
+
+    def __init__(self, catalog: Catalog, *, idle_ms: int) -> None:
+        self._catalog = catalog
+        self._idle_ms = idle_ms
+        self._path = state_path(catalog.options, os.environ)
+        self._options = with_credentials(catalog.options)
+        self._told: Place | None = None
+        self.problem = ""
+
+    def find(
+        self, failed: Place | None = None, address: str = "", *, start: bool = True
+    ) -> Place | None:
+        """See `Finder.find`."""
+        if address:
+            return self._at(address, failed)
+        try:
+            folder = StateFolder(self._path)
+            found = self._running(folder, failed) or self._owner(failed)
+            if found is not None:
+                self._tell(found)
+            return found or (self._start(folder) if start else None)
+        except SetupError as error:
+            raise SetupError(
+                f"No coordinator could be started: {error.message}", hint=f"{error.hint} {_ELSE}"
+            ) from error
+
+    def _tell(self, place: Place) -> None:
+        """Let one that runs already reach the store as this session does. One that does not take
+        the options goes on with its own: whether they work shows when it is asked for something."""
+        if place == self._told:
+            return
+        try:
+            answer = httpx.post(
+                place.address + OPTIONS_PATH,
+                json={"options": self._options},
+                headers={"Authorization": f"Bearer {place.token}"},
+                timeout=_TELL_SECONDS_MAX,
+                trust_env=False,
+            )
+            self.problem = "" if answer.is_success else str(answer.json()["error"]["message"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            self.problem = f"it could not be told them: {error!r}"
+            return
+        self._told = place
+
+    def _at(self, address: str, failed: Place | None) -> Place | None:
+        """The owner that another coordinator named, if it is this user's."""
+        lease = living_lease(self._catalog)
+        if lease is None or lease.address != address or not is_loopback(address):
+            return None
+        return _place(lease, failed)
+
+    def _running(self, folder: StateFolder, failed: Place | None) -> Place | None:
+        """The process that holds the state folder, if one does."""
+        running = folder.running() if folder.is_held() else None
+        if running is None:
+            return None
+        place = Place(running.address, folder.token())
+        if place == failed:
+            # It may be on its way out; only then is there another one to be found.
+            _wait_until(lambda: not folder.is_held(), seconds=_LOOK_SECONDS * 50)
+            if folder.is_held():
+                raise SetupError(
+                    f"The coordinator at {place.address} (process {running.pid}) holds "
+                    f"{folder.path} and does not answer.",
+                    hint="End that process.",
+                )
+            return None
+        return place
+
+    def _owner(self, failed: Place | None) -> Place | None:
+        """The coordinator that owns the warehouse, if it is this user's and answers."""
+        with contextlib.suppress(SetupError):  # another's: only who needs to commit is told
+            lease = living_lease(self._catalog)
+            return None if lease is None else _place(lease, failed)
+        return None
+
+    def _start(self, folder: StateFolder) -> Place:
+        with folder.turn("starting"):
+            running = folder.running() if folder.is_held() else None
+            if running is None:
+                _begin(folder, self._options, self._idle_ms)
+                running = folder.running()
+                assert running is not None
+                self._told = Place(running.address, folder.token())
+                return self._told
+            place = Place(running.address, folder.token())
+        self._tell(place)
+        return place
+
+
+def _place(lease: Lease, failed: Place | None) -> Place | None:
+    token = token_of(lease.home)
+    place = None if token is None else Place(lease.address, token)
+    return None if place == failed or not _is_alive(lease) else place
+
+
+def _is_alive(lease: Lease) -> bool:
+    """Whether the process that wrote a lease on this machine holds its state folder."""
+    try:
+        return StateFolder(Path(lease.home.folder)).is_held()
+    except SetupError:
+        return False
+
+
+def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> None:
+    """Start a process and wait until it answers; raises SetupError with what it said."""
+    folder.retract()
+    said_before = _cut(folder.log_file)
+    root = str(Path(paimon_magics.__file__).resolve().parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    with folder.log_file.open("ab") as log:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "paimon_magics.coordinator",
+                "--embedded",
+                f"--state={folder.path}",
+                f"--idle-ms={idle_ms}",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder.path,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(paths),
+                CATALOG_OPTIONS: json.dumps(dict(options)),
+            },
+            start_new_session=True,
+        )
+    # Whoever starts a process must ask for its end, or it stays in the system's table.
+    threading.Thread(target=process.wait, name="coordinator-process", daemon=True).start()
+    answers = _wait_until(
+        lambda: folder.running() is not None or process.poll() is not None, _START_SECONDS_MAX
+    )
+    if folder.running() is not None:
+        return
+    if not answers:
+        process.kill()
+    said = folder.log_file.read_bytes()[said_before:].decode(errors="replace").strip()
+    raise SetupError(
+        f"It has {'ended' if answers else 'not begun to answer'}. "
+        f"{' '.join(redacted(said)[-_SAID_CHARACTERS_MAX:].split())}",
+        hint=f"More may be in {folder.log_file}.",
+    )
+
+
+def _cut(log: Path) -> int:
+    """Begin a new log where it has grown large; how many bytes it has."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size < _LOG_BYTES_MAX:
+            return log.stat().st_size
+        log.replace(log.with_suffix(".log.old"))
+    return 0
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True

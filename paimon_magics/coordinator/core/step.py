@@ -1,0 +1,434 @@
+"""`step(state, event)`: the next state, and what must be done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_magics.coordinator.core import publications as watching
+from paimon_magics.coordinator.core.effects import (
+    Effect,
+    ForgetFinished,
+    LookUpCommit,
+    RemoveFiles,
+    Reply,
+    RunCommit,
+    Save,
+    SavePause,
+)
+from paimon_magics.coordinator.core.events import (
+    AbortAsked,
+    Adopted,
+    Begun,
+    ChainCut,
+    CheckAsked,
+    CheckFailed,
+    CheckFinished,
+    CommitAsked,
+    CommitPublished,
+    CommitRefused,
+    CommitUnclear,
+    CommitUndetermined,
+    Event,
+    FilesRemoved,
+    HeartbeatAsked,
+    Noted,
+    NotPublished,
+    PauseAsked,
+    Republished,
+    RepublishUnclear,
+    Restored,
+    ResumeAsked,
+    TableDropped,
+    TableMoved,
+    Ticked,
+    TurnAsked,
+    UnpauseAsked,
+)
+from paimon_magics.coordinator.core.lines import in_turn, leave, waits
+from paimon_magics.coordinator.core.state import (
+    State,
+    aborting,
+    answered,
+    next_job,
+    waiting,
+    with_held,
+    without_held,
+)
+from paimon_magics.coordinator.core.values import (
+    Aborted,
+    Answer,
+    Committed,
+    Done,
+    Gone,
+    Halted,
+    Held,
+    Mismatch,
+    NotCommitted,
+    Opened,
+    Overwritten,
+    Pause,
+    Phase,
+    Refusal,
+    Suspended,
+    Undetermined,
+    Unknown,
+)
+
+__all__ = ["FORGET_EVERY_MS", "step"]
+
+STALL_MS = 5_000
+"""Between two ticks, so much time does not pass: the process stood still, or the clock was set."""
+
+FORGET_EVERY_MS = 60_000
+"""How often finished transactions are looked through for those that need not be kept longer."""
+
+_BY_OWNER = "its owner ended it"
+
+
+def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
+    """The next state, and what must be done, in this order."""
+    match event:
+        case TurnAsked():
+            return _ask_turn(state, event)
+        case Begun():
+            return _begin(state, event)
+        case HeartbeatAsked():
+            return _heartbeat(state, event)
+        case CommitAsked():
+            return _ask_commit(state, event)
+        case Adopted():
+            return _adopt(state, event)
+        case CommitPublished():
+            return _published(state, event)
+        case CommitRefused():
+            return _refused(state, event)
+        case CommitUnclear(id=id):
+            return _unclear(state, id)
+        case CommitUndetermined():
+            return _undetermined(state, event)
+        case AbortAsked():
+            return _ask_abort(state, event)
+        case FilesRemoved():
+            return _files_removed(state, event)
+        case CheckAsked():
+            return watching.ask_check(state, event)
+        case CheckFinished():
+            return watching.check_finished(state, event)
+        case CheckFailed():
+            return watching.check_failed(state, event)
+        case Republished():
+            return watching.republished(state, event)
+        case RepublishUnclear():
+            return watching.republish_unclear(state, event)
+        case Noted():
+            return watching.note(state, event)
+        case NotPublished():
+            return watching.not_published(state, event)
+        case ChainCut():
+            return watching.cut_chain(state, event)
+        case TableDropped():
+            return watching.drop_table(state, event)
+        case TableMoved():
+            return watching.move_table(state, event)
+        case ResumeAsked():
+            return watching.resume(state, event)
+        case PauseAsked():
+            return _pause(state, event)
+        case UnpauseAsked(ask=ask):
+            return replace(state, pause=None), (SavePause(None), Reply(ask, Done()))
+        case Restored():
+            return _restored(state, event)
+        case Ticked(now_ms=now_ms):
+            return _ticked(state, now_ms)
+
+
+def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
+    if event.id in state.held:
+        return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
+    if state.pause is not None and not event.in_pause:
+        return state, (Reply(event.ask, Suspended(state.pause)),)
+    stopped = state.stopped.get(event.table)
+    if stopped is not None:
+        return state, (Reply(event.ask, Halted(stopped.reason)),)
+    if event.exclusive:
+        waiter = event.id if event.waits else ""
+        state, occupied = in_turn(state, event.table, waiter, event.now_ms)
+        if occupied is not None:
+            return state, (Reply(event.ask, occupied),)
+        state = leave(state, event.id)
+    opened = Held(
+        id=event.id,
+        table=event.table,
+        phase=Phase.ACTIVE,
+        owner=event.owner,
+        expires_at_ms=event.now_ms + state.limits.lease_ms,
+        exclusive=event.exclusive,
+        begun_at_ms=event.now_ms,
+        origin=event.origin,
+        name=event.name,
+    )
+    return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
+
+
+def _ask_turn(state: State, event: TurnAsked) -> tuple[State, tuple[Effect, ...]]:
+    """Granted, nobody else who waits comes before: the transaction is opened on what is there."""
+    state, occupied = in_turn(state, event.table, event.id, event.now_ms)
+    return state, (Reply(event.ask, Done() if occupied is None else occupied),)
+
+
+def _pause(state: State, event: PauseAsked) -> tuple[State, tuple[Effect, ...]]:
+    """What has begun may be committed; the first who has paused it is the one who is named."""
+    if state.pause is not None:
+        return state, (Reply(event.ask, Suspended(state.pause)),)
+    pause = Pause(event.by, event.now_ms)
+    return replace(state, pause=pause), (SavePause(pause), Reply(event.ask, Suspended(pause)))
+
+
+def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id, event.finished)
+    if held is None:
+        return state, (Reply(event.ask, Unknown()),)
+    if held.phase is not Phase.ACTIVE:
+        return state, (Reply(event.ask, _answer_about(held)),)
+    # Not saved: after a restart every open transaction gets a whole lease anyway.
+    renewed = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
+    return with_held(state, renewed), (Reply(event.ask, Opened(renewed.expires_at_ms)),)
+
+
+def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id, event.finished)
+    if held is None:
+        return state, (Reply(event.ask, Unknown()),)
+    if held.digest and held.digest != event.digest:
+        return state, (Reply(event.ask, Mismatch()),)
+    match held.phase:
+        case Phase.ACTIVE:
+            pass
+        case Phase.COMMITTING | Phase.UNCLEAR:
+            return waiting(state, event.id, event.ask), ()
+        case _:
+            return state, (Reply(event.ask, _answer_about(held)),)
+    stopped = state.stopped.get(held.table)
+    if stopped is not None:
+        return state, (Reply(event.ask, Halted(stopped.reason)),)
+    committing = replace(held, phase=Phase.COMMITTING, digest=event.digest, files=event.files)
+    state = waiting(with_held(state, committing), event.id, event.ask)
+    if held.table in state.running:
+        queue = (*state.queues.get(held.table, ()), event.id)
+        return replace(state, queues={**state.queues, held.table: queue}), (Save(committing),)
+    state = replace(state, running={**state.running, held.table: event.id})
+    return state, (Save(committing), RunCommit(event.id))
+
+
+def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
+    """Whoever opened it may have published it, or still do: it is looked up before it is run."""
+    id, table, now_ms, ask = event.id, event.table, event.now_ms, event.ask
+    if event.digest is None:
+        if id in state.held:
+            return _ask_abort(state, AbortAsked(id, _BY_OWNER, now_ms, ask))
+        ended = Held(
+            id,
+            table,
+            Phase.ABORTING,
+            now_ms,
+            event.owner,
+            reason=_BY_OWNER,
+            begun_at_ms=now_ms,
+            adopted=event.epoch,
+            origin=event.origin,
+            name=event.name,
+            ended_at_ms=now_ms,
+        )
+        state = with_held(state, ended)
+        return state, (Save(ended), Reply(ask, Aborted()), RemoveFiles(id))
+    if id in state.held:
+        return _ask_commit(state, CommitAsked(id, event.digest, ask, files=event.files))
+    stopped = state.stopped.get(table)
+    if stopped is not None:
+        return state, (Reply(ask, Halted(stopped.reason)),)
+    unclear = Held(
+        id,
+        table,
+        Phase.UNCLEAR,
+        now_ms,
+        event.owner,
+        event.digest,
+        exclusive=event.exclusive,
+        begun_at_ms=now_ms,
+        adopted=event.epoch,
+        origin=event.origin,
+        name=event.name,
+        files=event.files,
+    )
+    state = waiting(with_held(state, unclear), id, ask)
+    if table in state.running:
+        queue = (*state.queues.get(table, ()), id)
+        return replace(state, queues={**state.queues, table: queue}), (Save(unclear),)
+    state = replace(state, running={**state.running, table: id})
+    return state, (Save(unclear), LookUpCommit(id))
+
+
+def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held[event.id]
+    committed = replace(
+        held,
+        phase=Phase.COMMITTED,
+        receipt=event.receipt,
+        expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+        ended_at_ms=event.now_ms,
+    )
+    state, watched = watching.published(
+        state, held.table, event.publication, event.findings, event.now_ms
+    )
+    state, replies = answered(without_held(state, event.id), event.id, Committed(event.receipt))
+    if state.running.get(held.table) != event.id:
+        # Found in the table when its files were to be removed: another coordinator published it.
+        return state, (Save(committed), *watched, *replies)
+    state, following = next_job(state, held.table)
+    return state, (Save(committed), *watched, *replies, *following)
+
+
+def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held[event.id]
+    ended = aborting(held, event.reason, event.now_ms)
+    state, replies = answered(with_held(state, ended), event.id, Refusal(event.reason, event.cause))
+    state, following = next_job(state, held.table)
+    return state, (Save(ended), *replies, RemoveFiles(event.id), *following)
+
+
+def _unclear(state: State, id: str) -> tuple[State, tuple[Effect, ...]]:
+    # The table stays busy: nothing may be published before the outcome is known.
+    unclear = replace(state.held[id], phase=Phase.UNCLEAR)
+    return with_held(state, unclear), (Save(unclear), LookUpCommit(id))
+
+
+def _undetermined(state: State, event: CommitUndetermined) -> tuple[State, tuple[Effect, ...]]:
+    held = replace(
+        state.held[event.id],
+        phase=Phase.UNDETERMINED,
+        reason=event.reason,
+        expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+        ended_at_ms=event.now_ms,
+    )
+    answer = Undetermined(event.reason)
+    state, replies = answered(without_held(state, event.id), event.id, answer)
+    state, following = next_job(state, held.table)
+    return state, (Save(held), *replies, *following)
+
+
+def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id, event.finished)
+    if held is None:
+        answer = Aborted() if waits(state, event.id) else Unknown()
+        return leave(state, event.id), (Reply(event.ask, answer),)
+    match held.phase:
+        case Phase.ACTIVE:
+            ended = aborting(held, event.reason, event.now_ms)
+            state = with_held(state, ended)
+            return state, (Save(ended), Reply(event.ask, Aborted()), RemoveFiles(event.id))
+        case Phase.ABORTING | Phase.ABORTED:
+            return state, (Reply(event.ask, Aborted()),)
+        case Phase.UNDETERMINED:
+            return state, (Reply(event.ask, Undetermined(held.reason)),)
+        case phase:
+            return state, (Reply(event.ask, NotCommitted(phase)),)
+
+
+def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effect, ...]]:
+    held = state.held.get(event.id)
+    if held is None or held.phase is not Phase.ABORTING:
+        return state, ()  # removed twice: the second removal began before the first had ended
+    aborted = replace(
+        held,
+        phase=Phase.ABORTED,
+        expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
+    )
+    return without_held(state, event.id), (Save(aborted),)
+
+
+def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
+    effects: list[Effect] = []
+    state = replace(
+        state, stopped=dict(event.stopped), pause=event.pause, ticked_at_ms=event.now_ms
+    )
+    for p in event.watched:
+        watched = (*state.watched.get(p.location, ()), p)
+        state = replace(state, watched={**state.watched, p.location: watched})
+    for held in event.held:
+        match held.phase:
+            case Phase.ACTIVE:
+                # Its owner could not renew it while nobody was there to ask.
+                lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
+                state = with_held(state, lease)
+            case Phase.COMMITTING | Phase.UNCLEAR:
+                unclear = replace(held, phase=Phase.UNCLEAR)
+                state = with_held(state, unclear)
+                if held.table in state.running:
+                    queue = (*state.queues.get(held.table, ()), held.id)
+                    state = replace(state, queues={**state.queues, held.table: queue})
+                else:
+                    state = replace(state, running={**state.running, held.table: held.id})
+                    effects.append(LookUpCommit(held.id))
+            case Phase.ABORTING:
+                state = with_held(state, held)
+            case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
+                raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
+    return state, tuple(effects)
+
+
+def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
+    effects: list[Effect] = []
+    state = _without_stall(state, now_ms)
+    for held in tuple(state.held.values()):
+        if held.expires_at_ms > now_ms:
+            continue
+        match held.phase:
+            case Phase.ACTIVE:
+                grace_ms = state.limits.cleanup_grace_ms
+                expired = aborting(held, "its lease expired", now_ms, grace_ms)
+                state = with_held(state, expired)
+                effects.append(Save(expired))
+            case Phase.ABORTING:
+                # Again and again until it succeeds, once in a grace period.
+                later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
+                state = with_held(state, later)
+                effects.append(RemoveFiles(held.id))
+            case _:
+                pass
+    state, checks = watching.due_checks(state, now_ms)
+    effects += checks
+    if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:
+        state = replace(state, forgot_at_ms=now_ms)
+        effects.append(ForgetFinished(now_ms))
+    return state, tuple(effects)
+
+
+def _without_stall(state: State, now_ms: int) -> State:
+    """Nobody could renew a lease while the coordinator stood still: that time does not count. Nor
+    does what the clock was set forward or back by."""
+    passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
+    state = replace(state, ticked_at_ms=now_ms)
+    if abs(passed_ms) < STALL_MS:
+        return state
+    for held in tuple(state.held.values()):
+        if held.phase is Phase.ACTIVE:
+            later = replace(held, expires_at_ms=held.expires_at_ms + passed_ms)
+            state = with_held(state, later)
+    return state
+
+
+def _answer_about(held: Held) -> Answer:
+    match held.phase:
+        case Phase.ACTIVE:
+            return Opened(held.expires_at_ms)
+        case Phase.COMMITTED:
+            assert held.receipt is not None
+            return Committed(held.receipt)
+        case Phase.COMMITTING | Phase.UNCLEAR:
+            return NotCommitted(held.phase)
+        case Phase.LOST:
+            return Overwritten(held.reason)
+        case Phase.ABORTING | Phase.ABORTED:
+            return Gone(held.reason)
+        case Phase.UNDETERMINED:
+            return Undetermined(held.reason)

@@ -1,0 +1,1 @@
+"""What all routes share: bodies, answers, who may ask, pages."""

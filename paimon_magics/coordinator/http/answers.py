@@ -1,0 +1,255 @@
+"""Answers and errors as a coordinator gives them, in one form for every client.
+
+Errors are JSON: `{"error": {"type", "message", "hint"}}`, with the status that tells what the
+caller must do: 400 change the request, 401 bring the token, 403 ask for the right, 404 no such
+table or transaction, 409 conflict, 410 the transaction has ended, 413 too large, 423 already under
+way, 502 the store refuses, 503 come back later, 507 make room.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from paimon_magics.coordinator.core import (
+    Aborted,
+    Answer,
+    Cause,
+    Committed,
+    Done,
+    Gone,
+    Halted,
+    Mismatch,
+    NotCommitted,
+    Occupied,
+    Opened,
+    Overwritten,
+    Pause,
+    Phase,
+    Refusal,
+    Suspended,
+    Unchecked,
+    Undetermined,
+    Unknown,
+)
+from paimon_magics.coordinator.protocol.documents import receipt_document
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+)
+from paimon_magics.tables.commits.fencing import NotOwnerError
+from paimon_magics.tables.stores.store import StoreRefusedError
+
+__all__ = [
+    "NEW_CREDENTIALS",
+    "RESUME_HINT",
+    "RETRY_AFTER",
+    "NotTheirsError",
+    "PausedError",
+    "StoppedError",
+    "TableHeldError",
+    "answer_response",
+    "error_answer",
+    "on_error",
+    "on_gone",
+    "on_no_route",
+    "on_unexpected",
+]
+
+RETRY_AFTER = "5"
+"""Seconds after which a client may ask again that was refused in a pause."""
+
+RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
+
+NEW_CREDENTIALS = (
+    "A new connection with credentials that work (%paimon connect --close …) gives them to a "
+    "coordinator of your own; one that is a service needs its administrator."
+)
+"""What to do where a coordinator's store refuses its credentials."""
+
+_FAILURE = 500
+_REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
+
+_log = logging.getLogger(__name__)
+
+
+class StoppedError(SetupError):
+    """The coordinator answers nothing any more, until it is started again."""
+
+
+class TableHeldError(CommitConflictError):
+    """The table takes one transaction at a time, and `in_front` others come first."""
+
+    def __init__(self, message: str, in_front: int, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.in_front = in_front
+
+
+class PausedError(SetupError):
+    """The coordinator takes nothing new until it is resumed."""
+
+    def __init__(self, pause: Pause) -> None:
+        when = datetime.datetime.fromtimestamp(pause.since_ms / 1000, tz=datetime.UTC)
+        super().__init__(
+            f"The coordinator is paused: {pause.by or 'somebody'} has let nothing new begin since "
+            f"{when:%Y-%m-%d %H:%M:%S} UTC.",
+            hint="What was begun before can still be committed. Run the statement when the "
+            "coordinator is resumed, which an administrator does by `%paimon coordinator resume`.",
+        )
+
+
+class NotTheirsError(PaimonMagicsError):
+    """What was asked for belongs to somebody else."""
+
+
+def error_answer(status: int, kind: str, message: str, hint: str, **facts: int) -> JSONResponse:
+    """An error as JSON: as our own client reads it, and as clients of Paimon's REST catalog do."""
+    return JSONResponse(
+        {
+            "error": {"type": kind, "message": message, "hint": hint, **facts},
+            "message": f"{message} {hint}".rstrip(),
+            "code": status,
+            "resourceType": None,
+            "resourceName": None,
+        },
+        status_code=status,
+    )
+
+
+def answer_response(answer: Answer) -> Response:
+    """What the core has answered, as a response."""
+    match answer:
+        case Opened(expires_at_ms=expires_at_ms):
+            return JSONResponse({"expires_at_ms": expires_at_ms})
+        case Committed(receipt=receipt):
+            return JSONResponse({"receipt": receipt_document(receipt)})
+        case Aborted():
+            return JSONResponse({"status": "aborted"})
+        case Refusal(reason=reason, cause=cause):
+            return error_answer(_REFUSED[cause], cause.value.capitalize(), reason, "")
+        case Gone(reason=reason):
+            return error_answer(
+                410,
+                "Ended",
+                f"The transaction has ended: {reason}.",
+                "Run the statement again.",
+            )
+        case Undetermined(reason=reason):
+            return error_answer(
+                500,
+                "UnknownOutcomeError",
+                f"Whether the transaction was committed can't be told: {reason}",
+                "Look for its rows in the table before running the statement again.",
+            )
+        case Mismatch():
+            return error_answer(
+                409, "Mismatch", "The transaction was asked to commit other files than these.", ""
+            )
+        case Overwritten(reason=reason):
+            return error_answer(409, "Overwritten", reason, "Look at the table, and run it again.")
+        case Occupied():
+            return error_answer(423, "TableHeldError", "Another transaction has the table.", "")
+        case Halted(reason=reason):
+            return error_answer(409, "TableStopped", reason, RESUME_HINT)
+        case Suspended(pause=pause):
+            return JSONResponse({"status": "paused", "by": pause.by, "since_ms": pause.since_ms})
+        case Unchecked(reason=reason):
+            return error_answer(503, "Unchecked", reason, "")
+        case Done():
+            return JSONResponse({"status": "done"})
+        case NotCommitted(phase=phase):
+            return error_answer(
+                423,
+                "UnderWay",
+                "The transaction can't be ended: it is committed."
+                if phase is Phase.COMMITTED
+                else "The transaction can't be ended: its commit is under way.",
+                "Its snapshot is in the table's history: `%paimon history TABLE`."
+                if phase is Phase.COMMITTED
+                else "Wait for its outcome.",
+            )
+        case Unknown():
+            return error_answer(
+                404,
+                "UnknownTransaction",
+                "There is no such transaction, or it ended long ago.",
+                "`%paimon transactions` lists those that are open.",
+            )
+
+
+async def on_error(_: Request | None, error: Exception) -> Response:
+    """The response to a request that raised an error of ours."""
+    assert isinstance(error, PaimonMagicsError)
+    if isinstance(error, NotOwnerError):
+        return _not_owner(error)
+    status = _status(error)
+    if status >= _FAILURE and not isinstance(error, PausedError):
+        _log.error("A request failed: %s", error)
+    hint = error.hint
+    if isinstance(error, StoreRefusedError):
+        hint = f"The coordinator's store refuses it. {NEW_CREDENTIALS}"
+    facts = {"in_front": error.in_front} if isinstance(error, TableHeldError) else {}
+    answer = error_answer(status, type(error).__name__, error.message, hint, **facts)
+    if isinstance(error, PausedError):
+        answer.headers["retry-after"] = RETRY_AFTER
+    return answer
+
+
+async def on_no_route(request: Request, error: Exception) -> Response:
+    """The response to a request for what is not there: 404, or 405 for another method."""
+    assert isinstance(error, HTTPException)
+    return error_answer(
+        error.status_code,
+        "NotFound",
+        f"There is no {request.method} {request.url.path} here.",
+        "The documentation's section on the protocol lists what there is.",
+    )
+
+
+async def on_gone(_: Request, __: Exception) -> Response:
+    """Nobody is there any more to get an answer: nothing is amiss."""
+    return Response(status_code=499)
+
+
+async def on_unexpected(request: Request, error: Exception) -> Response:
+    """The response to a request that raised what nobody expected; its text stays in the log."""
+    _log.error("%s %s failed unexpectedly: %r", request.method, request.url.path, error)
+    return error_answer(
+        500,
+        "InternalError",
+        f"The coordinator failed unexpectedly: {type(error).__name__}.",
+        "What was asked for may have happened. The coordinator's log says more.",
+    )
+
+
+def _not_owner(error: NotOwnerError) -> JSONResponse:
+    """The answer of a coordinator that is not the warehouse's: 503, with the owner's address."""
+    shown = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+    return JSONResponse({"error": shown, "address": error.address}, status_code=503)
+
+
+def _status(error: PaimonMagicsError) -> int:
+    match error:
+        case NotTheirsError():
+            return 403
+        case UnknownNameError():
+            return 404
+        case StatementError():
+            return 400
+        case TableHeldError():
+            return 423
+        case CommitConflictError():
+            return 409
+        case StoreRefusedError():
+            return 502  # asking again does not help
+        case SetupError():
+            return 503
+        case _:
+            return 500

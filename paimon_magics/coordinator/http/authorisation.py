@@ -1,0 +1,231 @@
+"""Who asks a coordinator, and what each of its endpoints asks of them.
+
+An authoriser tells from a request who sends it and what they may: `TokenFile`, where whoever has
+the token may do everything, or JupyterHub (`hub`). Every endpoint stands in `SCOPES`; one that
+doesn't is not served. Nothing here decides about a single transaction: that its owner alone may
+use it is decided where it is looked up.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.answers import error_answer
+
+__all__ = [
+    "PUBLIC",
+    "SCOPES",
+    "STREAMS",
+    "Authoriser",
+    "Principal",
+    "Scope",
+    "TokenFile",
+    "bearer_token",
+    "unauthorised",
+]
+
+
+class Scope(StrEnum):
+    """What one may do. ADMIN includes WRITE, WRITE includes READ."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+_ORDER = tuple(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request, and the greatest scope that they have, None without any.
+
+    `name` is None where nobody vouches for one: then whoever asks may call themselves as they like.
+    """
+
+    name: str | None
+    scope: Scope | None
+
+    def may(self, needed: Scope) -> bool:
+        """Whether they have that scope."""
+        return self.scope is not None and _ORDER.index(self.scope) >= _ORDER.index(needed)
+
+
+class Authoriser(Protocol):
+    """Tells who sends a request."""
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        """Who it is; None for who has no valid token. Raises SetupError while it can't tell."""
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        """The answer to a request that nobody with a valid token has sent."""
+
+    def routes(self) -> list[Route]:
+        """Routes of its own, which everybody may use."""
+
+
+class TokenFile:
+    """One token for everybody who can read its file, and for everything."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        """See `Authoriser.principal`."""
+        token = bearer_token(connection)
+        if token is None or not hmac.compare_digest(token.encode(), self._token):
+            return None
+        return Principal(None, Scope.ADMIN)
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        """See `Authoriser.challenge`."""
+        return unauthorised(
+            "The token is missing or wrong.",
+            "Connect with the token in the coordinator's token file, or set "
+            "PAIMON_COORDINATOR_TOKEN to it.",
+        )
+
+    def routes(self) -> list[Route]:
+        """See `Authoriser.routes`: there are none."""
+        return []
+
+
+def bearer_token(connection: HTTPConnection) -> str | None:
+    """The token in the header `Authorization: Bearer …`, or `token …` as JupyterHub writes it."""
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() in ("bearer", "token") else None
+
+
+def unauthorised(message: str, hint: str) -> Response:
+    """401: bring a token."""
+    answer = error_answer(401, "Unauthorized", message, hint)
+    answer.headers["www-authenticate"] = "Bearer"
+    return answer
+
+
+PUBLIC = frozenset({"/health/live", "/dead-letters"})
+"""Paths that are answered to everybody; the second asks for a proof of its own."""
+
+_TABLE = "/v1/paimon/databases/{database}/tables/{table}"
+_DATABASE = "/v1/paimon/databases/{database}"
+
+_READ = (
+    "GET /v1/databases/{database}",
+    "GET /",
+    "GET /health/ready",
+    "GET /metrics",
+    "GET /v1/coordinator",
+    "GET /v1/inserts",
+    "GET /v1/inserts/{database}/{table}",
+    "GET /v1/inserts/{database}/{table}/buffer",
+    "GET /v1/inserts/{database}/{table}/dead-letters",
+    "GET /v1/tables/stopped",
+    "GET /v1/transactions",
+    "GET /v1/transactions/{id}",
+    "GET /v1/config",
+    "GET /v1/paimon/databases",
+    "GET /v1/paimon/functions",
+    "GET /v1/paimon/permissions",
+    "GET /v1/paimon/tables",
+    "GET /v1/paimon/tables/id/{id}",
+    "GET /v1/paimon/views",
+    f"GET {_DATABASE}",
+    f"GET {_DATABASE}/function-details",
+    f"GET {_DATABASE}/functions",
+    f"GET {_DATABASE}/functions/{{name}}",
+    f"GET {_DATABASE}/table-details",
+    f"GET {_DATABASE}/tables",
+    f"GET {_DATABASE}/view-details",
+    f"GET {_DATABASE}/views",
+    f"GET {_DATABASE}/views/{{name}}",
+    f"GET {_TABLE}",
+    f"GET {_TABLE}/branches",
+    f"GET {_TABLE}/consumers",
+    f"GET {_TABLE}/partitions",
+    f"GET {_TABLE}/snapshot",
+    f"GET {_TABLE}/snapshots",
+    f"GET {_TABLE}/snapshots/{{version}}",
+    f"GET {_TABLE}/tags",
+    f"GET {_TABLE}/tags/{{tag}}",
+    f"GET {_TABLE}/token",
+    # They ask by POST, and change nothing.
+    "POST /v1/leases",
+    f"POST {_TABLE}/auth",
+    f"POST {_TABLE}/partitions/list-by-filter",
+    f"POST {_TABLE}/partitions/list-by-names",
+    # What is not there.
+    *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
+)
+_WRITE = (
+    "POST /v1/databases",
+    "POST /v1/inserts/{database}/{table}",
+    "POST /v1/inserts/{database}/{table}/flush",
+    "POST /v1/inserts/{database}/{table}/changes",
+    "DELETE /v1/inserts/{database}/{table}/changes/{id}",
+    "POST /v1/inserts/{database}/{table}/dead-letters/{lsn}/retry",
+    "DELETE /v1/inserts/{database}/{table}/dead-letters/{lsn}",
+    "POST /v1/tables/check",
+    "POST /v1/tables/versions",
+    "POST /v1/transactions",
+    "POST /v1/transactions/{id}/abort",
+    "POST /v1/transactions/{id}/commit",
+    "POST /v1/transactions/{id}/heartbeat",
+    "POST /v1/transactions/{id}/sweep",
+    "POST /v1/paimon/databases",
+    "POST /v1/paimon/tables/rename",
+    "POST /v1/paimon/views/rename",
+    f"POST {_DATABASE}",
+    f"POST {_DATABASE}/functions",
+    f"POST {_DATABASE}/functions/{{name}}",
+    f"DELETE {_DATABASE}/functions/{{name}}",
+    f"POST {_DATABASE}/register",
+    f"POST {_DATABASE}/tables",
+    f"POST {_DATABASE}/views",
+    f"POST {_DATABASE}/views/{{name}}",
+    f"DELETE {_DATABASE}/views/{{name}}",
+    f"POST {_TABLE}",
+    f"DELETE {_TABLE}",
+    f"POST {_TABLE}/branches",
+    f"DELETE {_TABLE}/branches/{{branch}}",
+    f"POST {_TABLE}/branches/{{branch}}/forward",
+    f"POST {_TABLE}/branches/{{branch}}/rename",
+    f"POST {_TABLE}/commit",
+    f"POST {_TABLE}/consumers/reset",
+    f"POST {_TABLE}/partitions",
+    f"POST {_TABLE}/partitions/drop",
+    f"POST {_TABLE}/partitions/mark",
+    f"POST {_TABLE}/replace",
+    f"POST {_TABLE}/rollback",
+    f"POST {_TABLE}/rollback-schema",
+    f"POST {_TABLE}/tags",
+    f"DELETE {_TABLE}/tags/{{tag}}",
+)
+_ADMIN = (
+    "POST /v1/inserts/{database}/{table}/reopen",
+    "POST /v1/coordinator/options",
+    "POST /v1/coordinator/pause",
+    "POST /v1/coordinator/resume",
+    "POST /v1/tables/resume",
+    # With all its tables, whoever made them.
+    f"DELETE {_DATABASE}",
+    "POST /v1/paimon/permissions/grant",
+    "POST /v1/paimon/permissions/revoke",
+)
+
+SCOPES: Mapping[str, Scope] = {
+    **dict.fromkeys(_READ, Scope.READ),
+    **dict.fromkeys(_WRITE, Scope.WRITE),
+    **dict.fromkeys(_ADMIN, Scope.ADMIN),
+}
+"""The scope that each endpoint asks for, by its method and path."""
+
+STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
+"""The scope that each WebSocket asks for, by its path."""

@@ -1,0 +1,182 @@
+"""In front of every endpoint: who asks, whether they may, and how much they may send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.authorisation import (
+    PUBLIC,
+    SCOPES,
+    STREAMS,
+    Authoriser,
+    Principal,
+)
+from paimon_magics.coordinator.http.authorisation import Scope as Needed
+from paimon_magics.errors import SetupError
+
+__all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", "principal_of"]
+
+_PRINCIPAL = "paimon_magics.principal"
+_WEBSOCKET = "WEBSOCKET"
+_UNAUTHORISED = 4401  # the codes that a WebSocket is refused with
+_FORBIDDEN = 4403
+
+
+def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
+    """The same routes, each behind the scope that `SCOPES` says for it.
+
+    Raises KeyError for a route that it says nothing about: forgotten, it would be open to all.
+    """
+    for route in routes:
+        if isinstance(route, WebSocketRoute):
+            route.app = _Scoped(route.app, {_WEBSOCKET: STREAMS[route.path]})
+        elif isinstance(route, Route) and route.path not in PUBLIC:
+            methods = (route.methods or set()) - {"HEAD"}
+            needed = {method: SCOPES[f"{method} {route.path}"] for method in methods}
+            route.app = _Scoped(route.app, needed)
+    return list(routes)
+
+
+def principal_of(request: Request) -> Principal:
+    """Who sent a request that has passed the guard."""
+    return principal_in(request.scope)
+
+
+def principal_in(scope: Scope) -> Principal:
+    """The same, for who has only the request's scope."""
+    principal = scope[_PRINCIPAL]
+    assert isinstance(principal, Principal)
+    return principal
+
+
+class Guard:
+    """Lets requests of known principals through; counts bodies while they arrive.
+
+    `root` is the path below which everything is served, as "/services/paimon-coordinator".
+    """
+
+    def __init__(
+        self, app: ASGIApp, authoriser: Authoriser, request_bytes_max: int, root: str = ""
+    ) -> None:
+        self._app = app
+        self._authoriser = authoriser
+        self._bytes_max = request_bytes_max
+        self._root = root
+        self._public = PUBLIC | {route.path for route in authoriser.routes()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await self._admit_socket(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if self._root and scope["path"] == self._root:
+            await RedirectResponse(self._root + "/")(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(self._root)
+        if not scope["path"].startswith(self._root) or not path.startswith("/"):
+            await error_answer(404, "NotFound", "There is nothing here.", "")(scope, receive, send)
+            return
+        scope = {**scope, "root_path": self._root}
+        if path not in self._public:
+            connection = HTTPConnection(scope)
+            answer = await self._admit(scope, connection)
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._bytes_max:
+            await _too_large(self._bytes_max)(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._bytes_max:
+                raise TooLargeError(self._bytes_max)
+            return message
+
+        await self._app(scope, counted, send)
+
+    async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The same for a WebSocket, whose messages are bounded by the server."""
+        scope = {**scope, "root_path": self._root}
+        is_below = scope["path"].startswith(self._root)
+        if not is_below or await self._admit(scope, HTTPConnection(scope)) is not None:
+            await send({"type": "websocket.close", "code": _UNAUTHORISED})
+            return
+        await self._app(scope, receive, send)
+
+    async def _admit(self, scope: Scope, connection: HTTPConnection) -> Response | None:
+        try:
+            principal = await self._authoriser.principal(connection)
+        except SetupError as error:
+            return error_answer(503, type(error).__name__, error.message, error.hint)
+        if principal is None:
+            return self._authoriser.challenge(connection)
+        scope[_PRINCIPAL] = principal
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scoped:
+    """One endpoint, for those who have the scope that it needs for a method."""
+
+    app: ASGIApp
+    needed: dict[str, Needed]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            if scope[_PRINCIPAL].may(self.needed[_WEBSOCKET]):
+                await self.app(scope, receive, send)
+            else:
+                await send({"type": "websocket.close", "code": _FORBIDDEN})
+            return
+        needed = self.needed.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        principal: Principal = scope[_PRINCIPAL]
+        # Without a scope for the method there is no such endpoint, which the route says itself.
+        if needed is None or principal.may(needed):
+            await self.app(scope, receive, send)
+            return
+        answer = error_answer(
+            403,
+            "Forbidden",
+            f"{principal.name} may not do that: it takes the scope `{needed.value}`"
+            + (f", not `{principal.scope.value}`." if principal.scope else "."),
+            f"Ask an administrator for a role with the scope `{needed.value}` of the coordinator.",
+        )
+        await answer(scope, receive, send)
+
+
+class TooLargeError(Exception):
+    """A body has grown past the limit, in bytes, that it carries."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.bytes_max = bytes_max
+
+
+async def on_too_large(_: Request | None, error: Exception) -> Response:
+    """The answer to a request whose body was too large."""
+    assert isinstance(error, TooLargeError)
+    return _too_large(error.bytes_max)
+
+
+def _too_large(bytes_max: int) -> Response:
+    return error_answer(
+        413,
+        "TooLarge",
+        f"The request has more than {bytes_max:,} bytes.",
+        "Send less at once, or raise the coordinator's limit: --request-bytes-max.",
+    )

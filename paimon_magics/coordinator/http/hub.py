@@ -1,0 +1,247 @@
+"""JupyterHub says who asks: by tokens of its users, their servers and services, and by a login.
+
+A request brings a token of the hub's in its header; the hub is asked whose it is and which scopes
+it carries, and the answer is used for a short time. A revoked or expired token is refused after
+that time. Somebody with a browser, and for the status page alone, is sent to log in at the hub
+(OAuth) and comes back with a cookie, signed here, that holds a token of the hub's for this service.
+The cookie opens nothing but the reading of that page, so that no other site can use it to change
+anything; that the login was begun here is held by a second, signed cookie.
+
+While the hub can't be asked, tokens that are not known from a moment ago are answered 503. If this
+process dies, people with a browser are sent through the login again, unnoticed while the hub knows
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urlsplit
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.answers import error_answer
+from paimon_magics.coordinator.http.authorisation import (
+    Principal,
+    Scope,
+    bearer_token,
+    unauthorised,
+)
+from paimon_magics.errors import SetupError
+
+if TYPE_CHECKING:
+    from jupyterhub.services.auth import HubOAuth
+
+__all__ = ["HUB_CACHE_MS", "HubAuthoriser", "HubService", "hub_service"]
+
+HUB_CACHE_MS = 10_000
+
+_SCOPE = "custom:paimon-coordinator:{}"
+_NEEDED = (
+    "JUPYTERHUB_API_TOKEN",
+    "JUPYTERHUB_API_URL",
+    "JUPYTERHUB_CLIENT_ID",
+    "JUPYTERHUB_SERVICE_PREFIX",
+    "JUPYTERHUB_SERVICE_URL",
+)
+_LOOPBACK = ("127.0.0.1", "localhost")
+_CALLBACK = "/oauth_callback"
+_PAGE = "/"
+_SESSION = "jupyterhub-session-id"  # the hub's own cookie: a new session is looked up anew
+_LOGIN_SECONDS_MAX = 600
+_SERVICE = "service:"
+
+
+@dataclass(frozen=True, slots=True)
+class HubService:
+    """What the hub has told the service that it started: where to be, and whom to ask.
+
+    `root` is the path below which the hub's proxy and everybody else finds it, without a slash at
+    its end.
+    """
+
+    port: int
+    root: str
+    authoriser: HubAuthoriser
+
+
+def hub_service(cache_ms: int) -> HubService:
+    """The service that this process is, by its environment.
+
+    Raises SetupError when it was not started by a JupyterHub, or is to listen for other machines.
+    """
+    missing = [name for name in _NEEDED if not os.environ.get(name)]
+    if missing:
+        raise SetupError(
+            f"A JupyterHub has not started this process: {', '.join(missing)} is not set.",
+            hint="Declare the coordinator as a service with a `command` and a `url` in "
+            "jupyterhub_config.py, or start it without --hub.",
+        )
+    url = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
+    if url.hostname not in _LOOPBACK or url.scheme != "http" or url.port is None:
+        raise SetupError(
+            f"The hub wants the coordinator at {url.geturl()}, but it listens on 127.0.0.1 only.",
+            hint="Give the service a `url` as http://127.0.0.1:8124 in jupyterhub_config.py.",
+        )
+    try:
+        from jupyterhub.services.auth import HubOAuth
+    except ImportError as error:
+        raise SetupError(
+            f"A service of JupyterHub needs the jupyterhub package: {error}.",
+            hint="Install it with: pip install 'paimon-magics[hub]'",
+        ) from error
+    # Whole seconds are what it knows; none at all would mean for ever.
+    hub = HubOAuth(cache_max_age=max(1, round(cache_ms / 1000)))
+    root = os.environ["JUPYTERHUB_SERVICE_PREFIX"].rstrip("/")
+    return HubService(url.port, root, HubAuthoriser(hub, root))
+
+
+class HubAuthoriser:
+    """An `Authoriser` that asks the hub. `root` is the path of the service."""
+
+    def __init__(self, hub: HubOAuth, root: str) -> None:
+        self._hub = hub
+        self._page = root + _PAGE
+        self._secret = secrets.token_bytes(32)
+
+    async def principal(self, connection: HTTPConnection) -> Principal | None:
+        """See `Authoriser.principal`."""
+        session = ""
+        token = bearer_token(connection)
+        if token is None and self._is_page(connection):
+            token = self._opened(connection, self._hub.cookie_name)
+            session = connection.cookies.get(_SESSION, "")
+        if token is None:
+            return None
+        model = await self._model(token, session)
+        if model is None:
+            return None
+        return Principal(_name(model), self._scope(model))
+
+    def challenge(self, connection: HTTPConnection) -> Response:
+        """See `Authoriser.challenge`: a browser that wants the page is sent to log in."""
+        if self._is_page(connection) and bearer_token(connection) is None:
+            return self._login(connection)
+        return unauthorised(
+            "The hub does not know the token, or it has expired.",
+            "Servers of the hub have one in PAIMON_COORDINATOR_TOKEN while they run; a new one is "
+            "made on the hub's page Token.",
+        )
+
+    def routes(self) -> list[Route]:
+        """See `Authoriser.routes`: where the hub sends people back to after their login."""
+        return [Route(_CALLBACK, self._called_back)]
+
+    def _is_page(self, connection: HTTPConnection) -> bool:
+        method = connection.scope.get("method")
+        return connection.scope["path"] == self._page and method in ("GET", "HEAD")
+
+    async def _model(self, token: str, session: str) -> dict[str, Any] | None:
+        from tornado.web import HTTPError
+
+        try:
+            model: dict[str, Any] | None = await self._hub.user_for_token(
+                token, session_id=session, sync=False
+            )
+        except HTTPError as error:
+            raise SetupError(
+                f"The hub can't be asked whose token that is: {error.log_message}",
+                hint="Try again; if it stays so, look at the hub's log.",
+            ) from error
+        return model
+
+    def _scope(self, model: dict[str, Any]) -> Scope | None:
+        held = [s for s in Scope if self._hub.check_scopes({_SCOPE.format(s.value)}, model)]
+        return held[-1] if held else None
+
+    # ---- the login of a browser ----
+
+    def _login(self, connection: HTTPConnection) -> Response:
+        extra: dict[str, str] = {}
+        asked: dict[str, str] = {}
+        if getattr(self._hub, "pkce_enabled", False):  # since JupyterHub 6
+            verifier, challenge, method = self._hub.generate_pkce_code_challenge()
+            extra = {"code_verifier": verifier}
+            asked = {"code_challenge": challenge, "code_challenge_method": method}
+        state = self._hub.generate_state(next_url=self._page, **extra)
+        answer = RedirectResponse(
+            f"{self._hub.login_url}&{urlencode({'state': state, **asked})}", status_code=302
+        )
+        self._keep(connection, answer, self._hub.state_cookie_name, state, _LOGIN_SECONDS_MAX)
+        return answer
+
+    async def _called_back(self, request: Request) -> Response:
+        from tornado.web import HTTPError
+
+        query = request.query_params
+        if "error" in query or "code" not in query:
+            said = query.get("error_description") or query.get("error") or "there is no code"
+            return error_answer(400, "LoginFailed", f"The hub let nobody in: {said}.", "")
+        state = self._opened(request, self._hub.state_cookie_name)
+        if state is None or not secrets.compare_digest(
+            state.encode(), query.get("state", "").encode()
+        ):
+            return error_answer(
+                403, "LoginFailed", "This login was not begun here.", "Open the page again."
+            )
+        verifier = {}
+        if getattr(self._hub, "pkce_enabled", False):
+            verifier = {"code_verifier": self._hub.get_code_verifier(state)}
+        self._hub.clear_oauth_state(state)
+        try:
+            token = await self._hub.token_for_code(query["code"], sync=False, **verifier)
+        except HTTPError as error:
+            return error_answer(
+                502, "LoginFailed", f"The hub gave no token: {error.log_message}.", "Try again."
+            )
+        answer = RedirectResponse(self._page, status_code=302)
+        self._keep(request, answer, self._hub.cookie_name, token, None)
+        answer.delete_cookie(self._hub.state_cookie_name, path=self._hub.cookie_path)
+        return answer
+
+    def _opened(self, connection: HTTPConnection, name: str) -> str | None:
+        """A value that was kept in a cookie, if it was kept here."""
+        from tornado.web import decode_signed_value
+
+        value = decode_signed_value(self._secret, name, connection.cookies.get(name, ""))
+        return None if value is None else value.decode()
+
+    def _keep(
+        self,
+        connection: HTTPConnection,
+        answer: Response,
+        name: str,
+        value: str,
+        seconds_max: int | None,
+    ) -> None:
+        """Keep a value in a cookie of the service's path that no script can read."""
+        from tornado.web import create_signed_value
+
+        public = os.environ.get("JUPYTERHUB_PUBLIC_URL", "")
+        forwarded = connection.headers.get("x-forwarded-proto", "").split(",")[0].strip()
+        options = {"samesite": "lax", **self._hub.cookie_options}
+        answer.set_cookie(
+            name,
+            create_signed_value(self._secret, name, value).decode(),
+            max_age=seconds_max,
+            path=self._hub.cookie_path,
+            httponly=True,
+            secure="https" in (urlsplit(public).scheme, forwarded) or name.startswith("__Host-"),
+            samesite=options["samesite"].lower(),
+        )
+
+
+def _name(model: dict[str, Any]) -> str:
+    """The name of a user, or `service:NAME`. No user has a name of that form."""
+    name = str(model["name"])
+    if model.get("kind") == "service":
+        return _SERVICE + name
+    if name.startswith(_SERVICE):
+        raise SetupError(
+            f"The user {name} is named like a service.", hint="Let the user be renamed in the hub."
+        )
+    return name

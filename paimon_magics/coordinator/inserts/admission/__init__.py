@@ -1,0 +1,1 @@
+"""What is checked of an insert before it is let in."""

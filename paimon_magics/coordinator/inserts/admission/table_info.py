@@ -1,0 +1,184 @@
+"""What must be known of a table before its inserts are judged: its door, its modes, its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from paimon_magics.coordinator.inserts.admission.validator import Door
+from paimon_magics.coordinator.inserts.queue.values import Mode, Thresholds
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    PaimonMagicsError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.option_values import memory_size_bytes, positive_value
+from paimon_magics.planning.writes import check_writable
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.identity import identity_of, version_of
+
+__all__ = ["Facts", "KnownTables", "mode_of", "thresholds_of"]
+
+_FRESH_SECONDS = 1.0
+_TABLES_MAX = 4_096
+_MODES = ", ".join(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A table as it was `loaded` (a time of this process).
+
+    `location` is its identity (`schema_history.identity_of`), by which queues and the log know it,
+    `folder` where it lies; `door` and `thresholds` are for its newest schema, `mode` is that of
+    inserts that name none.
+    """
+
+    name: TableName
+    location: str
+    folder: str
+    definition: TableDefinition
+    door: Door
+    thresholds: Thresholds
+    mode: Mode
+    loaded: float
+
+    @property
+    def version(self) -> str:
+        """Which table in which schema it is, as clients name it who have seen it."""
+        return version_of(self.location, self.definition)
+
+
+class KnownTables:
+    """Loads tables and remembers them for a moment. Safe for several threads."""
+
+    def __init__(self, catalog: Catalog, defaults: Thresholds, own: Callable[[], object]) -> None:
+        self._catalog = catalog
+        self._defaults = defaults
+        self._own = own
+        self._turn = threading.Lock()
+        self._known: dict[tuple[str, str], Facts] = {}
+        self._looking: set[tuple[str, str]] = set()
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix="tables")
+
+    def fresh(self, database: str, table: str) -> Facts | None:
+        """The table, if it was looked at just now; one that is asked for all the time is looked at
+        again before that is over, so that nobody waits for it."""
+        facts = self._known.get((database, table))
+        if facts is None:
+            return None
+        age = time.monotonic() - facts.loaded
+        if age > _FRESH_SECONDS:
+            return None
+        if age > _FRESH_SECONDS / 2 and (database, table) not in self._looking:
+            self._looking.add((database, table))
+            self._looker.submit(self._look, database, table)
+        return facts
+
+    def _look(self, database: str, table: str) -> None:
+        try:
+            with contextlib.suppress(PaimonMagicsError, OSError):  # who asks next is told
+                self.load(database, table)
+        finally:
+            self._looking.discard((database, table))
+
+    def load(self, database: str, table: str) -> Facts:
+        """The table as it is. Raises errors of ours where there is none, or where it does not take
+        small inserts."""
+        self._own()
+        name = TableName(table, database)
+        loaded = time.monotonic()
+        found = self._catalog.load(name)
+        before = self._known.get((database, table))
+        identity = identity_of(found)
+        if before is not None and (before.location, before.definition) == (
+            identity,
+            found.definition,
+        ):
+            facts = replace(before, loaded=loaded)
+        else:
+            definition = found.definition
+            _check(name, definition)
+            facts = Facts(
+                name,
+                identity,
+                found.location,
+                definition,
+                Door(name, definition),
+                thresholds_of(definition, self._defaults),
+                mode_of(definition.option("group_commit_mode"), Mode.ASYNC),
+                loaded,
+            )
+        with self._turn:
+            if len(self._known) >= _TABLES_MAX:
+                self._known.clear()
+            self._known[database, table] = facts
+        return facts
+
+    def find(self, name: TableName) -> Facts | None:
+        """The same; None for a table that takes no small inserts."""
+        try:
+            return self.load(name.database or "", name.table)
+        except (InvalidTableError, UnsupportedStatementError):
+            return None
+
+    def forget(self, name: TableName) -> None:
+        """Look at the table again before the next insert."""
+        with self._turn:
+            self._known.pop((name.database or "", name.table), None)
+
+
+def thresholds_of(definition: TableDefinition, defaults: Thresholds) -> Thresholds:
+    """When batches of the table are loaded: by its options, else by the defaults."""
+    rows = definition.option("group_commit_rows")
+    size = definition.option("group_commit_data_bytes")
+    interval = definition.option("group_commit_interval_ms")
+    return replace(
+        defaults,
+        rows=defaults.rows if rows is None else positive_value("group_commit_rows", rows),
+        data_bytes=(
+            defaults.data_bytes
+            if size is None
+            else memory_size_bytes("group_commit_data_bytes", size)
+        ),
+        interval_ms=(
+            defaults.interval_ms
+            if interval is None
+            else positive_value("group_commit_interval_ms", interval)
+        ),
+    )
+
+
+def mode_of(text: str | None, default: Mode) -> Mode:
+    """The mode that a table or a request names. Raises InvalidValueError for any other text."""
+    if text is None:
+        return default
+    try:
+        return Mode(text.lower())
+    except ValueError:
+        raise InvalidValueError(
+            f"There is no mode `{text}` of group commit.", hint=f"The modes are {_MODES}."
+        ) from None
+
+
+def _check(name: TableName, definition: TableDefinition) -> None:
+    if not definition.flag("auto_batch_load"):
+        raise InvalidTableError(
+            f"Table `{name}` does not take small inserts: its option 'auto_batch_load' is not "
+            "true.",
+            hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('auto_batch_load' = 'true'), or write it "
+            "by a statement.",
+        )
+    check_writable(name, definition)
+    if definition.bucket_mode == "KEY_DYNAMIC":
+        raise UnsupportedStatementError(
+            f"The keys of `{name}` can move between partitions: such a table is written by one "
+            "statement at a time, and takes no small inserts.",
+            hint="Make the partition keys part of the primary key, or write it by statements.",
+        )

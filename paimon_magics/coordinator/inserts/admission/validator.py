@@ -1,0 +1,232 @@
+"""The door: whether rows fit a table, asked before anything of them is kept.
+
+A `Door` is made for one schema of a table; it judges requests and gives `Admitted`, from which a
+record is made. What it lets in the flusher can write, so that nobody's rows hold up another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.coordinator.http.bodies import json_value
+from paimon_magics.coordinator.inserts.admission.json_values import (
+    ColumnReader,
+    column_reader,
+    default_value,
+)
+from paimon_magics.coordinator.inserts.log.records import Format
+from paimon_magics.errors import InvalidValueError, nearest
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.data_types import as_nullable
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["Admitted", "Door", "Given", "given_columns", "statements_of"]
+
+_MEMBERS = {"columns", "rows"}
+_HINT = 'Send {"columns": ["id", "name"], "rows": [[1, "a"], [2, "b"]]}.'
+_ARRAY_HINT = 'Each row is a list of values: {"rows": [[1, "a"]]}.'
+_PLANS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request that fits: what its record will hold."""
+
+    format: Format
+    schema_id: int
+    rows: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Which columns a statement gives, with their readers, in the order of its values."""
+
+    columns: tuple[Column, ...]
+    readers: tuple[ColumnReader, ...]
+
+
+class Door:
+    """Judges requests against one schema of one table. For one thread."""
+
+    def __init__(self, name: TableName, definition: TableDefinition) -> None:
+        self.name = name
+        self.definition = definition
+        self._plans: dict[tuple[str, ...] | None, Given] = {}
+
+    def json(self, body: bytes) -> Admitted:
+        """Judge a JSON request: `{columns?, rows}`, or `{statements: [{columns?, rows}, …]}`.
+
+        Raises StatementErrors, which name the statement, row and column.
+        """
+        try:
+            document = json_value(body)
+        except ValueError as error:
+            raise InvalidValueError(f"The body is not JSON: {error}.", hint=_HINT) from error
+        rows = 0
+        statements = statements_of(document)
+        for number, statement in enumerate(statements):
+            try:
+                rows += self._check(statement)
+            except _RefusedError as error:
+                where = f"Statement {number + 1}, row" if "statements" in document else "Row"
+                raise InvalidValueError(f"{where} {error.message}", hint=error.hint) from error
+        return Admitted(Format.JSON, self.definition.schema_id, rows, body)
+
+    def _check(self, statement: Any) -> int:
+        """How many rows a statement has; all of them fit."""
+        if type(statement) is not dict or "rows" not in statement or set(statement) - _MEMBERS:
+            raise InvalidValueError("A statement has `rows`, and may have `columns`.", hint=_HINT)
+        rows = statement["rows"]
+        given = self.given(statement.get("columns"))
+        if type(rows) is not list or set(map(type, rows)) - {list}:
+            raise InvalidValueError("`rows` must be a list of lists.", hint=_ARRAY_HINT)
+        width = len(given.readers)
+        if len(rows) == 1 and len(rows[0]) == width:  # most inserts are such
+            self._check_row(given, rows[0])
+            return 1
+        if set(map(len, rows)) - {width}:
+            number = next(n for n, row in enumerate(rows) if len(row) != width)
+            raise _RefusedError(
+                f"{number + 1} has {len(rows[number])} values, but {width} columns are given.",
+                hint=f"The columns are {', '.join(f'`{c.name}`' for c in given.columns)}.",
+            )
+        for column, reader, values in zip(
+            given.columns, given.readers, zip(*rows, strict=True), strict=bool(rows)
+        ):
+            if not reader.is_plain(values):
+                _check_values(column, reader, values)
+        return len(rows)
+
+    def _check_row(self, given: Given, row: list[Any]) -> None:
+        for column, reader, value in zip(given.columns, given.readers, row, strict=True):
+            try:
+                reader.check(value)
+            except (ValueError, RecursionError):
+                _check_values(column, reader, (value,))
+
+    def given(self, names: Any) -> Given:
+        """The plan for the columns that a statement names, None for all of them.
+
+        Raises InvalidValueError for what no row can be written with.
+        """
+        if names is not None and (
+            type(names) is not list or not all(type(name) is str for name in names)
+        ):
+            raise InvalidValueError("`columns` must be a list of names.", hint=_HINT)
+        key = None if names is None else tuple(names)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = given_columns(self.name, self.definition, key)
+            if len(self._plans) >= _PLANS_MAX:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
+
+
+def statements_of(document: Any) -> Sequence[Any]:
+    """The statements of a request's JSON; raises InvalidValueError for anything else."""
+    if type(document) is dict and set(document) == {"statements"}:
+        statements = document["statements"]
+        if type(statements) is list and statements:
+            return statements
+        raise InvalidValueError("`statements` must be a list of at least one.", hint=_HINT)
+    if type(document) is not dict:
+        raise InvalidValueError("The body must be an object.", hint=_HINT)
+    return [document]
+
+
+def given_columns(
+    name: TableName,
+    definition: TableDefinition,
+    names: tuple[str, ...] | None,
+    *,
+    in_json: bool = True,
+) -> Given:
+    """The columns of those names, None for all; names match without regard to case, as in SQL.
+
+    Raises InvalidValueError for one that is not there (the table is), for one that is given
+    twice, for one that must be given and is not, and `in_json` for one whose values have no form
+    there (otherwise there are no readers).
+    """
+    if names is None:
+        columns = list(definition.columns)
+    else:
+        columns = [_column(name, definition, one) for one in names]
+        twice = [c.name for n, c in enumerate(columns) if c in columns[:n]]
+        if twice:
+            raise InvalidValueError(
+                f"Column `{twice[0]}` of `{name}` is given twice.", hint="Name each column once."
+            )
+        for column in definition.columns:
+            if column not in columns:
+                _check_left_out(name, column)
+    if not in_json:
+        return Given(tuple(columns), ())
+    readers = [_reader_of(column) for column in columns]
+    for column, reader in zip(columns, readers, strict=True):
+        if reader is None:
+            raise InvalidValueError(
+                f"Values of column `{column.name}` of `{name}` have no form in JSON.",
+                hint="Send an Arrow stream, or leave the column out.",
+            )
+    return Given(tuple(columns), tuple(reader for reader in readers if reader is not None))
+
+
+def _column(name: TableName, definition: TableDefinition, wanted: str) -> Column:
+    for column in definition.columns:
+        if column.name == wanted:
+            return column
+    same = [c for c in definition.columns if c.name.lower() == wanted.lower()]
+    if len(same) == 1:
+        return same[0]
+    raise InvalidValueError(
+        f"There is no column `{wanted}` in `{name}`.",
+        hint=nearest(wanted, definition.column_names, what="columns"),
+    )
+
+
+def _reader_of(column: Column) -> ColumnReader | None:
+    """Paimon puts the default in place of every NULL, so that one may be given where there is a
+    default that can be read."""
+    if column.default is None:
+        return column_reader(column.type)
+    try:
+        default_value(column.type, column.default)
+    except ValueError:
+        return column_reader(as_nullable(column.type, False))
+    return column_reader(as_nullable(column.type, True))
+
+
+def _check_left_out(name: TableName, column: Column) -> None:
+    if column.default is not None:
+        try:
+            default_value(column.type, column.default)
+        except ValueError as error:
+            raise InvalidValueError(
+                f"Column `{column.name}` of `{name}` is left out, and {error}.",
+                hint=f"Give `{column.name}` a value.",
+            ) from error
+    elif not column.type.nullable:
+        raise InvalidValueError(
+            f"Column `{column.name}` of `{name}` is NOT NULL and has no default, but the statement "
+            "gives it no value.",
+            hint=f"Add `{column.name}` to the columns that are written.",
+        )
+
+
+def _check_values(column: Column, reader: ColumnReader, values: Sequence[Any]) -> None:
+    for number, value in enumerate(values):
+        try:
+            reader.check(value)
+        except (ValueError, RecursionError) as error:
+            raise _RefusedError(
+                f"{number + 1}, column `{column.name}`: {error}.",
+                hint="Nothing of the request was taken.",
+            ) from error
+
+
+class _RefusedError(InvalidValueError):
+    """A row that does not fit; the message begins with its number, and lacks its statement's."""

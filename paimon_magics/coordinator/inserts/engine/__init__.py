@@ -1,0 +1,1 @@
+"""The threads that drive queues, log and loading."""

@@ -1,0 +1,109 @@
+"""One turn of the queues' thread: what is decided about all inserts that have come together, before
+anything of it is done.
+
+Each table's queue decides (`queueing`); what must be made durable of all tables is appended to the
+log at once. Until that has happened a turn has changed nothing, and may be thrown away; so may it
+when the process dies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.engine.recovery import stored_name
+from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
+from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, Log, Remembered
+from paimon_magics.coordinator.inserts.log.records import Record, seal
+from paimon_magics.coordinator.inserts.queue.events import Append, Arrived, Effect
+from paimon_magics.coordinator.inserts.queue.step import step
+from paimon_magics.coordinator.inserts.queue.values import Arrival, Known, Queue
+
+__all__ = ["Turn"]
+
+
+@dataclass(slots=True)
+class Turn:
+    """The tables' next `states` (queue and chain, by their identities), the `groups` that make them
+    true when they are in the log, and then the `effects`; `waiting` who asked, by numbers."""
+
+    states: dict[str, tuple[Queue, int]] = field(default_factory=dict)
+    groups: list[Appended] = field(default_factory=list)
+    effects: list[tuple[TableQueue, Effect]] = field(default_factory=list)
+    waiting: dict[int, Insert] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(
+        self,
+        table: TableQueue,
+        inserts: Sequence[Insert],
+        log: Log,
+        numbers: Iterator[int],
+        now_ms: int,
+    ) -> None:
+        """Have one table's queue decide about inserts, each of which gets the next of the
+        `numbers`. Raises what the log does that is asked for their labels."""
+        keys = [insert.key for insert in inserts if insert.key]
+        remembered = log.remembered(table.location, keys) if keys else {}
+        by_ask = {next(numbers): insert for insert in inserts}
+        self.waiting |= by_ask
+        arrivals = tuple(_arrival(ask, insert, remembered) for ask, insert in by_ask.items())
+        queue, effects = step(table.queue, Arrived(arrivals, now_ms))
+        chain = table.chain
+        for effect in effects:
+            if isinstance(effect, Append):
+                group = _group(table, effect, by_ask, chain, now_ms)
+                self.groups.append(group)
+                chain = group.segment.chain
+                self.counts["records"] += len(effect.inserts)
+                self.counts["rows"] += sum(arrival.rows for _, arrival in effect.inserts)
+            else:
+                self.effects.append((table, effect))
+        self.states[table.location] = (queue, chain)
+
+
+def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> Arrival:
+    """An insert as its queue sees it, with what is remembered of its label or channel."""
+    found = remembered.get(insert.key) if insert.key else None
+    same = None if found is None else found.inserts.get(insert.offset)
+    admitted = insert.admitted
+    return Arrival(
+        ask,
+        admitted.rows,
+        len(admitted.payload),
+        insert.mode,
+        insert.key,
+        insert.offset,
+        insert.digest,
+        None if same is None else Known(*same),
+        None if found is None else found.last_offset,
+    )
+
+
+def _group(
+    table: TableQueue, append: Append, by_ask: dict[int, Insert], chain: int, now_ms: int
+) -> Appended:
+    records = []
+    keys = []
+    for lsn, arrival in append.inserts:
+        admitted = by_ask[arrival.ask].admitted
+        records.append(
+            Record(
+                lsn,
+                admitted.format,
+                admitted.schema_id,
+                admitted.rows,
+                now_ms,
+                admitted.payload,
+                arrival.key,
+                arrival.offset,
+                arrival.digest,
+            )
+        )
+        if arrival.key:
+            keys.append(Keyed(arrival.key, arrival.offset, lsn, arrival.digest))
+    return Appended(
+        table.location, stored_name(table.name), seal(records, chain), tuple(keys), now_ms
+    )

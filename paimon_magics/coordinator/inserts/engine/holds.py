@@ -1,0 +1,205 @@
+"""Places among small inserts, for what is no insert: kept until it has ended, or its time is over.
+
+A statement waits until everything that was acknowledged before it is visible, and until it has
+ended nothing else is loaded. A transaction keeps its place until it ends; a commit that an engine
+has to prepare anew, because rows were loaded before it, finds it still kept; one that takes a table
+away refuses inserts meanwhile, so that none is acknowledged that nobody could load.
+
+If the process dies its places are gone, and with them the statements' transactions: who comes after
+it loads what was acknowledged first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.inserts.admission.table_info import Facts, KnownTables
+from paimon_magics.coordinator.inserts.queue.events import Event, HoldAsked, HoldEnded
+from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
+from paimon_magics.coordinator.protocol.clock import Clock
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = ["Ask", "Places"]
+
+Ask = Callable[[str, Callable[[int], Event], Facts | None], Future[Answer]]
+"""Has the queue of a location decide; the event is made with the number of who asks."""
+
+_WAIT_SECONDS = 60.0
+_LOOK_SECONDS = 10.0
+_KEPT_SECONDS = 12.0  # longer than Paimon's clients wait before they try again
+_STATEMENT_SECONDS = 120.0
+_FOREVER_MS = 2**62
+
+
+@dataclass(slots=True)
+class _Place:
+    """`transaction_id` is what keeps it, "" while that is not known; without `until` (a time of
+    this process) nothing else ends it."""
+
+    location: str
+    transaction_id: str = ""
+    until: float | None = None
+
+
+class Places:
+    """The places of one coordinator. Safe for several threads.
+
+    `ask` reaches the queues, `tell` gives them an event that nobody waits for; `is_open` tells
+    whether a transaction may still be committed, `why_not` why a table's rows are not loaded.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        tell: Callable[[str, Event], None],
+        known_tables: KnownTables,
+        is_open: Callable[[str], bool],
+        why_not: Callable[[str], str],
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self._ask = ask
+        self._tell = tell
+        self._known_tables = known_tables
+        self._is_open = is_open
+        self._why_not = why_not
+        self._turn = threading.Lock()
+        self._places: dict[str, _Place] = {}
+        self._kept: dict[tuple[str, str], str] = {}
+
+    def of_transaction(self, table: Table) -> Callable[[str | None], None]:
+        """Wait for a transaction's place, which is kept until the transaction has ended that the
+        returned function is told of, or (None) ends at once.
+
+        Raises CommitConflictError when the place does not come in time.
+        """
+        facts = self._known_tables.find(table.name)
+        if facts is None:
+            return lambda _: None
+        id, _ = self._take(facts)
+
+        def taken_by(transaction_id: str | None) -> None:
+            if transaction_id is None:
+                self.end(id)
+            else:
+                self._places[id].transaction_id = transaction_id
+
+        return taken_by
+
+    @contextlib.contextmanager
+    def of_commit(self, name: TableName, who: str) -> Iterator[Callable[[], None]]:
+        """The place of a commit by somebody without a transaction (`who`). Unless the given
+        function is called, because it has been published, the place is kept for their next try.
+
+        Raises CommitConflictError when the place does not come in time.
+        """
+        facts = self._known_tables.find(name)
+        if facts is None:
+            yield lambda: None
+            return
+        key = facts.location, who
+        with self._turn:
+            id = self._kept.pop(key, "")
+            kept = self._places.get(id)
+            if kept is not None:
+                kept.until = None
+        if kept is None:
+            id, _ = self._take(facts)
+        published = False
+
+        def is_published() -> None:
+            nonlocal published
+            published = True
+
+        failed = True
+        try:
+            yield is_published
+            failed = False
+        finally:
+            if published or failed:
+                self.end(id)
+            else:
+                with self._turn:
+                    self._kept[key] = id
+                    self._places[id].until = time.monotonic() + _KEPT_SECONDS
+
+    def of_statement(self, facts: Facts, *, refuses: bool) -> str:
+        """The place of a statement that says itself when it has ended (`end`), for two minutes at
+        most; with `refuses` no inserts are taken meanwhile."""
+        id, _ = self._take(facts, refuses=refuses)
+        self._places[id].until = time.monotonic() + _STATEMENT_SECONDS
+        return id
+
+    @contextlib.contextmanager
+    def of_look(self, facts: Facts) -> Iterator[int]:
+        """Nothing is loaded in the `with` block; gives the last record that is visible.
+
+        Raises CommitConflictError while a batch takes too long whose outcome is not known.
+        """
+        id, lsn = self._take(facts, drains=False, wait_seconds=_LOOK_SECONDS)
+        try:
+            yield lsn
+        finally:
+            self.end(id)
+
+    def end(self, id: str) -> bool:
+        """The statement has ended; whether its place was still kept."""
+        place = self._places.pop(id, None)
+        if place is None:
+            return False
+        self._tell(place.location, HoldEnded(id, self._clock()))
+        return True
+
+    def tick(self) -> None:
+        """End the places of what has ended by itself."""
+        now = time.monotonic()
+        for id, place in list(self._places.items()):
+            with self._turn:  # nobody takes one up again that is being ended
+                over = place.until is not None and place.until < now
+                if over:
+                    self._kept = {key: one for key, one in self._kept.items() if one != id}
+            if over or (place.transaction_id and not self._is_open(place.transaction_id)):
+                self.end(id)
+
+    def _take(
+        self,
+        facts: Facts,
+        *,
+        drains: bool = True,
+        refuses: bool = False,
+        wait_seconds: float = _WAIT_SECONDS,
+    ) -> tuple[str, int]:
+        """A place, by its id, and the last record before it."""
+        id = uuid.uuid4().hex
+        location = facts.location
+        self._places[id] = _Place(location)
+        try:
+            answer = self._ask(
+                location,
+                lambda ask: HoldAsked(
+                    id, ask, self._clock(), _FOREVER_MS, drains=drains, refuses=refuses
+                ),
+                facts,
+            ).result(wait_seconds)
+        except TimeoutError:
+            answer = None
+        except BaseException:
+            self.end(id)
+            raise
+        if isinstance(answer, Granted):
+            return id, answer.lsn
+        self.end(id)
+        why = answer.message if isinstance(answer, Refused) else self._why_not(location)
+        raise CommitConflictError(
+            f"Rows of `{facts.name}` were acknowledged before this statement, and could not be "
+            f"loaded in time: {why}.",
+            hint="Nothing was written. `%paimon queue` shows what waits.",
+        )

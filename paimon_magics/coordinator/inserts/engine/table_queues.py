@@ -1,0 +1,310 @@
+"""The queues of all tables, as the log and the warehouse have them: found again at the start, made
+at a table's first insert, closed and opened by an administrator, moved when a table is renamed. For
+one thread.
+
+A table that is renamed keeps its queue, its labels and its dead letters. The name that it is being
+given is noted in the log first; whoever finds a table of that name that was made when the queue's
+table was, and that one gone, moves the queue to it. So it does not matter who renames, and whether
+anybody lives to tell of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from paimon_magics.coordinator.inserts.admission.table_info import Facts
+from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name, table_name
+from paimon_magics.coordinator.inserts.loading.flush import StuckError
+from paimon_magics.coordinator.inserts.log.interface import Log, StoredTable
+from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.queue.events import Closed, Effect, Ticked
+from paimon_magics.coordinator.inserts.queue.step import step
+from paimon_magics.coordinator.inserts.queue.values import Mode, Queue, Thresholds
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnknownNameError
+from paimon_magics.faults import reach
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["TableQueue", "TableQueues"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TableQueue:
+    """One table: its queue, a value; and the chain of the last record in its log. `is_open` tells
+    that the warehouse knows which log that is; `mode` is the table's own, None before an insert;
+    `moving` the name that it is being given; `noted` the last record that the warehouse was told
+    of."""
+
+    location: str
+    name: TableName
+    queue: Queue
+    chain: int
+    is_open: bool = False
+    mode: Mode | None = None
+    moving: TableName | None = None
+    noted: int = 0
+
+    @classmethod
+    def empty(cls, location: str, name: TableName) -> TableQueue:
+        """The queue of a table without any inserts yet."""
+        return cls(location, name, Queue(), 0)
+
+
+class TableQueues:
+    """`all` has them by their tables' identities.
+
+    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `last_in`
+    which records a table has (`Flushing.last_in`), `identity_at` tells which table has a name
+    (None: none), `own` makes sure that the warehouse is ours, `on_open` is called at the first
+    insert of a table.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        witness: Witness,
+        settle: Callable[[StoredTable, TableName], bool],
+        last_in: Callable[[TableName, str, int], int],
+        identity_at: Callable[[TableName], str | None],
+        own: Callable[[], object],
+        defaults: Thresholds,
+        on_open: Callable[[], None],
+    ) -> None:
+        self.all: dict[str, TableQueue] = {}
+        self._log = log
+        self._witness = witness
+        self._settle = settle
+        self._last_in = last_in
+        self._identity_at = identity_at
+        self._own = own
+        self._defaults = defaults
+        self._on_open = on_open
+        self._gone: set[str] = set()
+
+    def recover(self, now_ms: int) -> None:
+        """Read the log: every table's records, each checked."""
+        for stored in self._log.tables():
+            if stored.moving:
+                # A store that does not answer now is asked again when an insert comes.
+                with contextlib.suppress(PaimonMagicsError, OSError):
+                    self._move_if_renamed(
+                        stored.location,
+                        table_name(stored.name),
+                        table_name(stored.moving),
+                        stored.acknowledged,
+                    )
+        for stored in self._log.tables():
+            self.all[stored.location] = self._recovered(stored, now_ms)
+
+    def of(self, facts: Facts, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
+        """The table's queue, at its first insert too; the warehouse knows of its log then. Effects
+        are of changed options.
+
+        Raises UnknownNameError for a table that was dropped since the facts were found, and what
+        the warehouse's store raises.
+        """
+        if facts.location in self._gone:
+            raise UnknownNameError(
+                f"`{facts.name}` was dropped or renamed.", hint="SHOW TABLES lists what is there."
+            )
+        table = self.known(facts)
+        if table is None:
+            table = TableQueue(facts.location, facts.name, Queue(facts.thresholds), 0)
+            self.all[facts.location] = table
+        table.name = facts.name
+        table.mode = facts.mode
+        effects: tuple[Effect, ...] = ()
+        if table.queue.thresholds != facts.thresholds:
+            table.queue, effects = step(table.queue, Ticked(now_ms, facts.thresholds))
+        if not table.is_open and not table.queue.closed:
+            missing = self._missing(table)
+            if missing:
+                table.queue = step(table.queue, Closed(missing, now_ms))[0]
+            else:
+                self._open(table)
+                self._on_open()
+        return table, effects
+
+    def known(self, facts: Facts) -> TableQueue | None:
+        """The table's queue, if it has or had inserts: maybe under the name before this one."""
+        if facts.location not in self.all:
+            for one in list(self.all.values()):
+                if one.moving == facts.name and _made(one.location) == _made(facts.location):
+                    self.settle_move(one)
+        return self.all.get(facts.location)
+
+    def forget(self, location: str) -> None:
+        """The table was dropped, with nothing waiting: no insert of it is taken any more, whoever
+        still thinks that it is there."""
+        self._gone.add(location)
+        table = self.all.get(location)
+        if table is not None and not table.queue.batches:
+            del self.all[location]
+            self._log.drop_table(location)
+            self._witness.forget(location)
+
+    def begin_move(self, location: str, target: TableName) -> None:
+        """A table is going to be renamed: noted, so that its new name is found whatever happens."""
+        table = self.all[location]
+        self._log.begin_move(location, stored_name(target))
+        table.moving = table_name(stored_name(target))
+
+    def end_move(self, location: str, *, done: bool) -> None:
+        """It was renamed, or (not `done`) that has failed, as far as who has tried it can tell."""
+        table = self.all.get(location)
+        if table is None or table.moving is None or self.settle_move(table):
+            return
+        if done:  # its new name can't be looked at now: the first insert there finds it
+            self._gone.add(location)
+        elif self._identity_at(table.name) == location:
+            self._log.begin_move(location, "")
+            table.moving = None
+
+    def settle_move(self, table: TableQueue) -> bool:
+        """Find out whether a table has the name that it is being given; its queue moves there."""
+        if table.moving is None:
+            return False
+        if table.queue.flushing is not None:
+            raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
+        location, target = table.location, table.moving
+        to_location = self._move_if_renamed(location, table.name, target, table.queue.acknowledged)
+        if to_location is None:
+            return False
+        del self.all[location]
+        self._gone.add(location)
+        self._gone.discard(to_location)
+        # Whoever had a place has seen its statement done: nothing keeps the table any more.
+        table.queue = replace(table.queue, holds=())
+        table.location, table.name, table.moving = to_location, target, None
+        self.all[to_location] = table
+        return True
+
+    def open_again(self, table: TableQueue, now_ms: int, *, accept_loss: bool) -> None:
+        """Let a closed table's state be that of the log, with `accept_loss` without the records
+        that are missing or damaged. Raises SetupError while something is missing."""
+        if table.queue.flushing is not None:
+            raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
+        missing = self._missing(table)
+        if not missing and not table.queue.closed:
+            return  # there is nothing to accept, and what waits is loaded
+        if missing and not accept_loss:
+            raise SetupError(f"`{table.name}` stays closed: {missing}.")
+        if accept_loss and not (missing and self._goes_on(table)):
+            self._begin_anew(table)
+        else:
+            self._log.close_table(table.location, "")
+        stored = self._stored(table.location)
+        assert stored is not None  # it was closed for its records, or has begun anew
+        if accept_loss:
+            self._witness.open(table.location, stored.acknowledged + 1)
+        again = self._recovered(stored, now_ms)
+        if again.queue.closed:
+            raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
+        table.queue, table.chain = again.queue, again.chain
+        table.is_open = table.is_open or accept_loss
+
+    def note_ends(self) -> None:
+        """Tell the warehouse which records have been acknowledged since it was told, so that they
+        are missed if the log loses them. May be called from another thread."""
+        for one in list(self.all.values()):
+            acknowledged = one.queue.acknowledged
+            if one.is_open and one.noted < acknowledged:
+                self._own()
+                self._witness.open(one.location, acknowledged + 1)
+                one.noted = acknowledged
+
+    def note_clean(self) -> None:
+        """Tell the warehouse of which tables nothing is left in the log."""
+        for one in self.all.values():
+            if one.is_open and not one.queue.batches:
+                self._witness.clean(one.location, one.queue.acknowledged)
+
+    def _stored(self, location: str) -> StoredTable | None:
+        return next((s for s in self._log.tables() if s.location == location), None)
+
+    def _open(self, table: TableQueue) -> None:
+        """Tell the warehouse that this log has the table's records."""
+        self._witness.open(table.location, table.queue.next_lsn)
+        table.is_open, table.noted = True, table.queue.acknowledged
+
+    def _missing(self, table: TableQueue) -> str:
+        """Why acknowledged rows are missing in this log; "" when they are not."""
+        acknowledged = table.queue.acknowledged
+        found = self._witness.missing(table.location, acknowledged, self._log.damage)
+        if found:
+            return found
+        last = self._last_in(table.name, table.location, table.queue.snapshot_id or 0)
+        if last > acknowledged:
+            return (
+                f"The log {self._log.name} ends with record {acknowledged}, but the table has "
+                f"records up to {last}"
+            )
+        return ""
+
+    def _goes_on(self, table: TableQueue) -> bool:
+        """Whether a log that has lost its last records can go on where it ends now: those that it
+        has are whole, and what it has lost is not in the table."""
+        stored = self._stored(table.location)
+        if stored is None or stored.flush is not None:
+            return False
+        last = self._last_in(table.name, table.location, stored.snapshot_id or 0)
+        whole = recovered(self._log, replace(stored, closed=""), self._defaults, 0)
+        return last <= stored.acknowledged and not whole.queue.closed
+
+    def _begin_anew(self, table: TableQueue) -> None:
+        """Give up what the log has of the table's records, and go on above all that were given."""
+        note = self._witness.note(table.location)
+        above = max(
+            table.queue.acknowledged,
+            0 if note is None else note.first,
+            self._last_in(table.name, table.location, table.queue.snapshot_id or 0),
+        )
+        self._log.accept_loss(table.location, stored_name(table.name), above)
+
+    def _move_if_renamed(
+        self, location: str, name: TableName, target: TableName, acknowledged: int
+    ) -> str | None:
+        """Have the log know a table by its new name, if that is the same table; its identity."""
+        to_location = self._identity_at(target)
+        if to_location is None or _made(to_location) != _made(location):
+            return None
+        if to_location != location and self._identity_at(name) == location:
+            return None
+        # First, so that what the log has is missed under the new name, too, should it be lost.
+        self._witness.open(to_location, acknowledged + 1)
+        self._log.move_table(location, to_location, stored_name(target))
+        reach("rename.moved")
+        if to_location != location:
+            self._witness.forget(location)
+        return to_location
+
+    def _recovered(self, stored: StoredTable, now_ms: int) -> TableQueue:
+        name = table_name(stored.name)
+        if stored.flush is not None and not stored.closed:
+            try:
+                self._own()
+                self._settle(stored, name)
+            except StuckError as error:
+                self._log.close_table(stored.location, str(error))
+            stored = self._stored(stored.location) or stored
+        found = recovered(self._log, stored, self._defaults, now_ms)
+        queue = found.queue
+        moving = table_name(stored.moving) if stored.moving else None
+        table = TableQueue(stored.location, name, queue, found.chain, moving=moving)
+        if queue.batches and not queue.closed:
+            # Where the table can't be looked at now, who loads the first batch looks again.
+            with contextlib.suppress(PaimonMagicsError, OSError):
+                missing = self._missing(table)
+                table.queue = step(queue, Closed(missing, 0))[0] if missing else queue
+        if table.queue.closed and not stored.closed:
+            _log.error("`%s` takes no inserts: %s", name, table.queue.closed)
+        return table
+
+
+def _made(location: str) -> str:
+    """When the table of that identity was made, which a new name does not change."""
+    return location.rpartition("@")[2]

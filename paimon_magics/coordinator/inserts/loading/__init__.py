@@ -1,0 +1,1 @@
+"""Loading a batch of the log into its table."""

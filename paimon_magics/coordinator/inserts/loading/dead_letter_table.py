@@ -1,0 +1,155 @@
+"""Dead letters as a Paimon table, so that any engine can look for what was not loaded, and why.
+
+It is `paimon_magics.dead_letters` of the same warehouse: a row for each record, by its table's
+identity and its number. The log keeps the letters until somebody has seen to them; this table is
+told of each of them and of what became of it, and keeps that. Telling it twice changes nothing.
+
+If the process dies before a letter is told, it is told at the next start.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from paimon_magics.coordinator.core import Committed, Origin
+from paimon_magics.coordinator.inserts.log.interface import DeadLetter
+from paimon_magics.coordinator.inserts.log.records import DamagedError, Format, read_segment
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.settings import Settings
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.write_spec import completed, write_task
+
+__all__ = ["NAME", "DeadLetterTable", "State", "Told"]
+
+NAME = TableName("dead_letters", "paimon_magics")
+State = Literal["waiting", "retried", "discarded"]
+
+_SQL = """
+CREATE TABLE dead_letters (
+    table_identity STRING NOT NULL COMMENT 'where the table lies, and when it was made',
+    record BIGINT NOT NULL COMMENT 'the number of its record, in the order of acknowledgement',
+    table_name STRING COMMENT 'what it was called',
+    state STRING COMMENT 'waiting, retried or discarded',
+    reason STRING COMMENT 'why it could not be loaded',
+    row_count INT,
+    schema_id INT COMMENT 'of the schema that its rows fitted',
+    acknowledged_at TIMESTAMP_LTZ(3),
+    buried_at TIMESTAMP_LTZ(3),
+    request STRING COMMENT 'the insert as it was sent, where that was JSON',
+    arrow BYTES COMMENT 'or as an Arrow stream'
+) TBLPROPERTIES ('primary-key' = 'table_identity,record', 'bucket' = '1')
+"""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A letter, what its table is called, and what became of it."""
+
+    letter: DeadLetter
+    table: str
+    state: State = "waiting"
+
+
+class DeadLetterTable:
+    """Tells the table of letters, through transactions of the coordinator. Safe for several
+    threads."""
+
+    def __init__(self, catalog: Catalog, coordinator: Coordinator, settings: Settings) -> None:
+        self._catalog = catalog
+        self._coordinator = coordinator
+        self._settings = settings
+        self._turn = threading.Lock()
+        self._untold: dict[tuple[str, int], Told] = {}
+
+    def tell(self, letters: Sequence[Told]) -> None:
+        """Have the table told of letters; what can't be now is told later (`tell_again`)."""
+        with self._turn:
+            self._untold |= {(one.letter.location, one.letter.lsn): one for one in letters}
+        self.tell_again()
+
+    def tell_again(self) -> None:
+        """Tell what was not told."""
+        with self._turn:
+            letters = list(self._untold.values())
+            if not letters:
+                return
+            try:
+                self._write(letters)
+            except (PaimonMagicsError, OSError) as error:
+                _log.warning("`%s` was not told of %d dead letters: %s", NAME, len(letters), error)
+            else:
+                self._untold.clear()
+
+    def _write(self, letters: Sequence[Told]) -> None:
+        import pyarrow as pa
+
+        from paimon_magics.tables.writing.writer import write_batches
+
+        self._create()
+        table = self._catalog.load(NAME)
+        id, transaction, _ = self._coordinator.begin(
+            NAME, None, "auto_batch_load", Origin(engine="auto_batch_load"), in_pause=True
+        )
+        try:
+            schema = arrow_schema(table.definition)
+            rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
+            task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
+            written = write_batches(task, rows.to_batches())
+            messages = completed(table, task, written, transaction.base_snapshot_id)
+            answer = self._coordinator.commit(id, CommitRequest(transaction, Append(), messages))
+        except BaseException:
+            self._coordinator.abort(id, "the dead letters could not be written")
+            raise
+        if not isinstance(answer, Committed):
+            raise SetupError(f"The commit was answered by {answer}.")
+
+    def _create(self) -> None:
+        assert NAME.database is not None
+        if self._catalog.database_exists(NAME.database) and self._catalog.table_exists(NAME):
+            return
+        statement = parse_statement(_SQL)
+        assert isinstance(statement, CreateTable)
+        self._catalog.create_database(NAME.database, if_not_exists=True, properties={})
+        self._catalog.create_table(NAME, plan_create_table(statement), if_not_exists=True)
+
+
+def _row(told: Told) -> dict[str, Any]:
+    letter = told.letter
+    row: dict[str, Any] = {
+        "table_identity": letter.location,
+        "record": letter.lsn,
+        "table_name": told.table,
+        "state": told.state,
+        "reason": letter.why,
+        "buried_at": _time(letter.at_ms),
+    }
+    try:
+        (record,), _ = read_segment(letter.body, letter.lsn, None)
+    except DamagedError as error:
+        return {**row, "reason": f"{letter.why}; and now {error}"}
+    is_json = record.format is Format.JSON
+    return {
+        **row,
+        "row_count": record.rows,
+        "schema_id": record.schema_id,
+        "acknowledged_at": _time(record.at_ms),
+        "request": record.payload.decode() if is_json else None,
+        "arrow": None if is_json else record.payload,
+    }
+
+
+def _time(at_ms: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)

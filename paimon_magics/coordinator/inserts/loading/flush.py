@@ -1,0 +1,389 @@
+"""Loading one batch: files by the flusher, then a transaction of the coordinator like any other.
+
+The log names the transaction before its commit is asked for, so that whoever comes after a death
+finds out what became of it before anything is loaded again (`settle`). Records leave the log when
+their commit is known, which has put all that it names on the disk.
+
+If the process dies: before the transaction is noted, it ends by its lease and its files go; after
+that, `settle` finds its commit, or ends it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.core import (
+    Aborted,
+    Committed,
+    Gone,
+    NotCommitted,
+    Origin,
+    Phase,
+    Refusal,
+    Undetermined,
+)
+from paimon_magics.coordinator.inserts.loading.flusher_process import (
+    Flusher,
+    FlusherDiedError,
+    FlushJob,
+    FlushResult,
+    WriteFailedError,
+)
+from paimon_magics.coordinator.inserts.log.interface import (
+    DeadLetter,
+    Log,
+    StoredFlush,
+    StoredTable,
+)
+from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
+from paimon_magics.coordinator.inserts.queue.values import Batch
+from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.store.database import StoreLostError
+from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
+from paimon_magics.redaction import redacted
+from paimon_magics.settings import Settings
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.commits.commit import committed_files, find_commit, latest_snapshot_id
+from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.commits.log_positions import log_position, log_properties
+from paimon_magics.tables.schema.identity import Definitions, identity_of
+from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.stores.store import StoreRefusedError, failure
+from paimon_magics.tables.writing.write_spec import completed, write_task
+
+__all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
+
+ENGINE = "auto_batch_load"
+"""What writes the batches, as transactions and snapshots name it."""
+
+_POLL_SECONDS = 0.2
+_NEWEST_MAX = 100
+_OVER = (Phase.ABORTING, Phase.ABORTED)
+
+# What the native writer says of a store that has refused.
+_REFUSED = re.compile(
+    r"PermissionDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AccessDenied"
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A batch is in the table, but for its dead letters (lsn, why)."""
+
+    snapshot_id: int | None
+    dead: tuple[tuple[int, str], ...] = ()
+
+
+class NotLoadedError(Exception):
+    """A batch is certainly not in the table; `permanent` where its rows are the reason, `refused`
+    where the store refuses."""
+
+    def __init__(self, why: str, *, permanent: bool = False, refused: bool = False) -> None:
+        super().__init__(redacted(why))
+        self.permanent = permanent
+        self.refused = refused
+
+
+class StuckError(Exception):
+    """Somebody has to look: what became of a batch can't be told, or the log is damaged."""
+
+
+class Flushing:
+    """Loads batches of any tables. Safe for several threads; one batch of a table at a time."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        coordinator: Coordinator,
+        log: Log,
+        flusher: Flusher,
+        settings: Settings,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._catalog = catalog
+        self._coordinator = coordinator
+        self._log = log
+        self._flusher = flusher
+        self._settings = settings
+        self._stopping = stopping
+        self._definitions = Definitions()
+
+    def load(self, name: TableName, location: str, batch: Batch) -> Loaded:
+        """Load a batch. Raises NotLoadedError, StuckError, and DeposedError when another
+        coordinator owns the warehouse."""
+        try:
+            return self._load(name, location, batch)
+        except (DeposedError, NotLoadedError, StuckError):
+            raise
+        except Exception as error:
+            # It may have come after the commit, or after that was noted.
+            _log.error("The batch %d of `%s` was cut off: %r", batch.last, name, error)
+            return self._found(name, location, batch, error)
+
+    def _load(self, name: TableName, location: str, batch: Batch) -> Loaded:
+        try:
+            table = self._catalog.load(name)
+            if identity_of(table) != location:
+                raise StuckError(
+                    f"`{name}` was dropped and made anew; records {batch.first} and later were "
+                    "acknowledged for the table that was there before"
+                )
+            found = self._loaded_before(table, location, batch)
+            if found is not None:
+                return found
+            id, transaction, _ = self._coordinator.begin(
+                name, None, ENGINE, Origin(engine=ENGINE), in_pause=True
+            )
+        except DeposedError:
+            raise
+        except PaimonMagicsError as error:
+            raise _not_loaded(error) from error
+        reach("flush.begun")
+        try:
+            prepared = self._prepare(table, location, batch, id, transaction)
+        except BaseException as error:
+            self._give_up(id)
+            if isinstance(error, DeposedError | StuckError | NotLoadedError):
+                raise
+            if isinstance(error, WriteFailedError):
+                if error.damaged:
+                    raise StuckError(str(error)) from error
+                refused = _REFUSED.search(str(error)) is not None
+                raise NotLoadedError(
+                    str(error), permanent=error.permanent, refused=refused
+                ) from error
+            if isinstance(error, PaimonMagicsError | FlusherDiedError | OSError):
+                raise _not_loaded(error) from error
+            raise
+        result, request = prepared
+        dead = tuple((lsn, why) for lsn, why, _ in result.unfit)
+        if request is None:
+            self._give_up(id)
+            self._log.publish(location, batch.last, result.chain, None)
+            return Loaded(None, dead)
+        receipt = self._commit(name, location, id, batch, request)
+        reach("flush.committed")
+        self._published(location, batch.last, result.chain, receipt.snapshot_id)
+        reach("flush.forgotten")
+        return Loaded(receipt.snapshot_id, dead)
+
+    def last_in(self, name: TableName, location: str, above: int) -> int:
+        """The last record of the table's log that its newest snapshots, those with ids above
+        `above`, name; 0 where none does."""
+        table = self._catalog.load(name)
+        above = max(above, latest_snapshot_id(table) - _NEWEST_MAX)
+        found = log_position(table, _queue_id(self._log, location), above)
+        return 0 if found is None else found.last
+
+    def settle(self, table: StoredTable, name: TableName) -> bool:
+        """Find out what became of the flush that a stored table names; whether it is loaded.
+
+        Raises StuckError when that can't be told.
+        """
+        flush = table.flush
+        assert flush is not None
+        transaction = transaction_of(flush.transaction)
+        found = self._outcome(flush.transaction_id, name, transaction)
+        if found is None:
+            self._log.drop_flush(table.location, flush.first, flush.last)
+            return False
+        self._log.publish(table.location, flush.last, flush.chain, found.snapshot_id)
+        return True
+
+    def _found(self, name: TableName, location: str, batch: Batch, error: Exception) -> Loaded:
+        """What became of a batch whose loading ended in an error that nobody expected."""
+        while True:
+            try:
+                stored = next((s for s in self._log.tables() if s.location == location), None)
+                if stored is None or stored.published >= batch.last:
+                    break
+                if stored.flush is None or stored.flush.last != batch.last:
+                    raise NotLoadedError(repr(error)) from error
+                if not self.settle(stored, name):
+                    raise NotLoadedError(repr(error)) from error
+            except PaimonMagicsError as trouble:  # the log, or the warehouse's store
+                if self._stopping() or isinstance(trouble, DeposedError | StoreLostError):
+                    raise
+                _log.warning("The batch %d of `%s` waits: %s", batch.last, name, trouble)
+                time.sleep(_POLL_SECONDS)
+        dead = tuple(
+            (letter.lsn, letter.why)
+            for letter in self._log.dead_letters(location)
+            if batch.first <= letter.lsn <= batch.last
+        )
+        return Loaded(None if stored is None else stored.snapshot_id, dead)
+
+    def _loaded_before(self, table: Table, location: str, batch: Batch) -> Loaded | None:
+        """The batch, if the table has it although nobody here knows: whoever had begun to publish
+        it was thought to be unable to. Raises StuckError where only a part of it is there."""
+        stored = next((s for s in self._log.tables() if s.location == location), None)
+        above = 0 if stored is None else stored.snapshot_id or 0
+        found = log_position(table, _queue_id(self._log, location), above)
+        if found is None or found.last < batch.first:
+            return None
+        if (found.first, found.last, found.dead) != (batch.first, batch.last, 0):
+            raise StuckError(
+                f"Snapshot {found.snapshot_id} of `{table.name}` has records {found.first} to "
+                f"{found.last}, {found.dead} of them left out, and nobody knows of it: records "
+                f"{batch.first} to {batch.last} are not loaded again"
+            )
+        segments = self._log.read(location, batch.first, batch.last)
+        try:
+            _, chain = read_segments(segments, batch.first - 1, upto=batch.last)
+        except DamagedError as error:
+            raise StuckError(f"The log is damaged: {error}.") from error
+        assert chain is not None
+        self._published(location, batch.last, chain, found.snapshot_id)
+        return Loaded(found.snapshot_id)
+
+    # ---- the steps of a flush ----
+
+    def _prepare(
+        self, table: Table, location: str, batch: Batch, id: str, transaction: Transaction
+    ) -> tuple[FlushResult, CommitRequest | None]:
+        """Write the batch's files, and note what is going to be committed."""
+        task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
+        segments = self._log.read(location, batch.first, batch.last)
+        job = FlushJob(
+            task, self._definitions.of(table), table.definition, segments, batch.first, batch.last
+        )
+        result = self._flusher.write(job, meanwhile=lambda: self._coordinator.heartbeat(id))
+        now_ms = _now_ms()
+        dead = [DeadLetter(location, lsn, why, now_ms, body) for lsn, why, body in result.unfit]
+        request = None
+        if result.written is not None:
+            written = result.written
+            messages = completed(table, task, written, transaction.base_snapshot_id)
+            properties = {
+                "engine": ENGINE,
+                "user": ENGINE,
+                "rows": str(result.rows),
+                "files": str(len(committed_files(table, written.messages))),
+            }
+            request = CommitRequest(
+                transaction,
+                Append(),
+                messages,
+                (
+                    *((PREFIX + key, value) for key, value in properties.items()),
+                    *log_properties(
+                        _queue_id(self._log, location), batch.first, batch.last, len(dead)
+                    ),
+                ),
+            )
+        flush = StoredFlush(
+            batch.first, batch.last, result.chain, id, transaction_document(transaction)
+        )
+        self._log.begin_flush(location, flush, dead)
+        reach("flush.noted")
+        return result, request
+
+    def _commit(
+        self, name: TableName, location: str, id: str, batch: Batch, request: CommitRequest
+    ) -> CommitReceipt:
+        while True:
+            try:
+                answer = self._coordinator.commit(id, request)
+            except DeposedError:
+                raise
+            except PaimonMagicsError as error:  # asked again, until there is an answer
+                if self._stopping() or self._coordinator.deposed is not None:
+                    raise NotLoadedError(str(error)) from error
+                _log.warning("The batch %d of `%s` waits: %s", batch.last, name, error)
+                time.sleep(_POLL_SECONDS)
+                continue
+            match answer:
+                case Committed(receipt=receipt):
+                    return receipt
+                case Refusal(reason=reason) | Gone(reason=reason):
+                    self._log.drop_flush(location, batch.first, batch.last)
+                    raise NotLoadedError(reason)
+                case Undetermined(reason=reason):
+                    raise StuckError(_unknown(name, batch.first, batch.last, reason))
+                case _:
+                    raise StuckError(_unknown(name, batch.first, batch.last, str(answer)))
+
+    def _published(self, location: str, last: int, chain: int, snapshot_id: int | None) -> None:
+        """Note that a batch is in the table, as soon as the log works."""
+        while True:
+            try:
+                self._log.publish(location, last, chain, snapshot_id)
+                return
+            except StoreLostError:
+                raise
+            except PaimonMagicsError:
+                if self._stopping():
+                    raise
+                time.sleep(_POLL_SECONDS)
+
+    def _outcome(self, id: str, name: TableName, transaction: Transaction) -> CommitReceipt | None:
+        """The commit of a transaction that this process has not seen to its end, None when it
+        certainly has none and never will."""
+        while True:
+            held = self._coordinator.held(id)
+            if held is None:
+                try:
+                    found = find_commit(self._catalog.load(name), transaction)
+                    if found is not None:
+                        return found
+                    # Whoever had begun to publish it must not succeed any more.
+                    document = transaction_document(transaction)
+                    self._coordinator.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
+                except UnknownOutcomeError as error:
+                    raise StuckError(str(error)) from error
+                held = self._coordinator.held(id)
+                if held is None:
+                    return None
+            match held.phase:
+                case Phase.COMMITTED | Phase.LOST:
+                    return held.receipt
+                case Phase.ABORTED:
+                    return None
+                case Phase.ABORTING if not held.adopted:
+                    return None
+                case Phase.UNDETERMINED:
+                    raise StuckError(_unknown(name, 0, 0, held.reason))
+                case Phase.ACTIVE:
+                    answer = self._coordinator.abort(id, "its coordinator has died")
+                    if not isinstance(answer, Aborted | NotCommitted | Gone):
+                        raise StuckError(_unknown(name, 0, 0, str(answer)))
+                case _:
+                    time.sleep(_POLL_SECONDS)
+
+    def _give_up(self, id: str) -> None:
+        try:
+            self._coordinator.abort(id, "its batch could not be written")
+        except PaimonMagicsError as error:  # it ends by its lease
+            _log.warning("The transaction %s is left to its lease: %s", id, error)
+
+
+def _queue_id(log: Log, location: str) -> str:
+    """What tells the records of a table in a log from those of the table before it was renamed."""
+    return f"{log.id}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
+
+
+def _unknown(name: TableName, first: int, last: int, why: str) -> str:
+    return f"What became of the batch {first} to {last} of `{name}` can't be told: {why}"
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _not_loaded(error: Exception) -> NotLoadedError:
+    """What an error before a commit means for a batch. Errors of the store keep their hint out:
+    it is for who runs a statement."""
+    refused = isinstance(failure(error, "", hint=""), StoreRefusedError)
+    message = error.message if isinstance(error, PaimonMagicsError) else str(error)
+    return NotLoadedError(message, refused=refused)

@@ -1,0 +1,236 @@
+"""From the payloads of records to Arrow batches in a table's present schema.
+
+A record was checked against the schema of its time. Its columns are found again by their field ids:
+what was added since is NULL, what was dropped goes, what was renamed is the same column, and what
+has another type is cast where no value is lost. A record for which that can't be done is `Unfit`;
+the others don't suffer by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.coordinator.inserts.admission.json_values import column_reader, default_value
+from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
+from paimon_magics.coordinator.inserts.log.records import Format, Record
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.schema.types import arrow_schema, arrow_type
+
+__all__ = ["Unfit", "batches_of", "conformed_stream"]
+
+_NAME = TableName("table")
+_FAILURES = (PaimonMagicsError, pa.ArrowException, ValueError, KeyError, OverflowError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A record that can't be written any more, and why."""
+
+    lsn: int
+    why: str
+
+
+def batches_of(
+    records: Sequence[Record],
+    definitions: Mapping[int, TableDefinition],
+    target: TableDefinition,
+) -> tuple[list[pa.RecordBatch], list[Unfit]]:
+    """The rows of all records in their order, in the columns and types of `target`.
+
+    `definitions` has the table's schemas by their ids.
+    """
+    batches: list[pa.RecordBatch] = []
+    unfit: list[Unfit] = []
+    for (schema_id, format, _), run in groupby(records, _kind):
+        together = list(run)
+        definition = definitions[schema_id]
+        try:
+            batches += _converted(together, format, definition, target)
+        except _FAILURES:
+            # Somebody among them: each on its own.
+            for record in together:
+                try:
+                    batches += _converted([record], format, definition, target)
+                except _FAILURES as error:
+                    unfit.append(Unfit(record.lsn, str(error)))
+    return batches, unfit
+
+
+def conformed_stream(
+    name: TableName, body: bytes, definition: TableDefinition
+) -> tuple[int, bytes]:
+    """An Arrow stream whose columns are the table's, by name: how many rows, and the same rows as a
+    stream in the table's exact types, without the columns that were left out.
+
+    Raises StatementErrors, for what is no stream too, and ValueError for what does not fit.
+    """
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            names = tuple(reader.schema.names)
+            table = reader.read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidValueError(
+            f"The body is no Arrow stream that can be read: {error}.",
+            hint="Send what pyarrow.ipc.new_stream writes, or JSON without that content type.",
+        ) from error
+    given = given_columns(name, definition, names, in_json=False)
+    columns = [_given(column, table.column(number)) for number, column in enumerate(given.columns)]
+    schema = pa.schema(
+        [pa.field(c.name, arrow_type(c.type), nullable=c.type.nullable) for c in given.columns]
+    )
+    conformed = pa.Table.from_arrays(columns, schema=schema)
+    conformed.validate(full=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(conformed)
+    return table.num_rows, sink.getvalue().to_pybytes()
+
+
+def _kind(record: Record) -> tuple[int, Format, int]:
+    """What records have in common that are converted together."""
+    alone = record.lsn if record.format is Format.ARROW else 0
+    return record.schema_id, record.format, alone
+
+
+def _converted(
+    records: Sequence[Record], format: Format, definition: TableDefinition, target: TableDefinition
+) -> list[pa.RecordBatch]:
+    if format is Format.ARROW:
+        parts = _of_stream(records[0].payload, definition)
+    else:
+        parts = _of_json([record.payload for record in records], definition)
+    schema = arrow_schema(target)
+    batches = []
+    for columns, values, rows in parts:
+        given = {column.id: (column, one) for column, one in zip(columns, values, strict=True)}
+        arrays = [_target_array(column, definition, given, rows) for column in target.columns]
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        batches += table.combine_chunks().to_batches()
+    return batches
+
+
+def _of_json(
+    payloads: Sequence[bytes], definition: TableDefinition
+) -> Iterator[tuple[Sequence[Column], list[pa.Array], int]]:
+    """Runs of statements that give the same columns: these, their arrays, how many rows."""
+    statements = (one for payload in payloads for one in statements_of(json.loads(payload)))
+    for key, run in groupby(statements, _columns_of):
+        given = given_columns(_NAME, definition, key)
+        rows = [row for statement in run for row in statement["rows"]]
+        arrays = []
+        for position, (column, reader) in enumerate(zip(given.columns, given.readers, strict=True)):
+            values = [row[position] for row in rows]
+            if reader.read is not None:
+                values = [reader.read(value) for value in values]
+            arrays.append(_with_default(_array(values, arrow_type(column.type)), column))
+        yield given.columns, arrays, len(rows)
+
+
+def _columns_of(statement: Any) -> tuple[str, ...] | None:
+    names = statement.get("columns")
+    return None if names is None else tuple(names)
+
+
+def _of_stream(
+    payload: bytes, definition: TableDefinition
+) -> Iterator[tuple[Sequence[Column], list[pa.ChunkedArray], int]]:
+    with pa.ipc.open_stream(payload) as reader:
+        table = reader.read_all()
+    columns = [definition.column(name) for name in table.schema.names]
+    yield columns, list(table.columns), table.num_rows
+
+
+def _target_array(
+    column: Column,
+    definition: TableDefinition,
+    given: Mapping[int, tuple[Column, Any]],
+    rows: int,
+) -> pa.Array | pa.ChunkedArray:
+    """The values of one column of the present schema."""
+    wanted = arrow_type(column.type)
+    values: Any
+    if column.id in given:
+        values = given[column.id][1]
+    else:
+        before = next((one for one in definition.columns if one.id == column.id), None)
+        if before is None or before.default is None:
+            values = pa.nulls(rows, wanted)
+        else:
+            values = _constant(before, rows)
+    values = _cast(values, wanted)
+    if not column.type.nullable and values.null_count:
+        raise ValueError(f"column `{column.name}` is NOT NULL now, and has no value here")
+    _check_length(column, values)
+    return values
+
+
+def _constant(column: Column, rows: int) -> pa.Array:
+    reader = column_reader(column.type)
+    assert reader is not None and column.default is not None
+    value = reader.check(default_value(column.type, column.default))
+    return _array([value] * rows, arrow_type(column.type))
+
+
+def _array(values: list[Any], wanted: pa.DataType) -> pa.Array:
+    return pa.array(values, type=wanted)
+
+
+def _cast(values: Any, wanted: pa.DataType) -> Any:
+    if values.type == wanted:
+        return values
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(values.type):
+        if (values.type.tz is None) != (wanted.tz is None):
+            raise ValueError(f"{values.type} is no {wanted}: one of them has a zone")
+        if values.type.tz is not None and values.type.unit == wanted.unit:
+            return values.cast(wanted)
+    if pa.types.is_dictionary(values.type):
+        return _cast(values.cast(values.type.value_type), wanted)
+    return values.cast(wanted, safe=True)
+
+
+def _with_default(values: Any, column: Column) -> Any:
+    """The values with the column's default in place of NULLs, as Paimon's writers put it."""
+    if column.default is None or not values.null_count:
+        return values
+    return pc.fill_null(values, _constant(column, 1)[0])
+
+
+def _padded(values: Any, column: Column) -> Any:
+    if getattr(column.type, "name", "") != "CHAR":
+        return values
+    return pc.utf8_rpad(values, width=column.type.parameters[0])  # type: ignore[union-attr]
+
+
+def _given(column: Column, values: Any) -> Any:
+    """Values as the column takes them; checked for what Arrow's types leave open: NULL, and
+    lengths. Nested NULLs are Arrow's to check."""
+    try:
+        values = _with_default(_padded(_cast(values, arrow_type(column.type)), column), column)
+    except (pa.ArrowException, ValueError) as error:
+        raise ValueError(f"column `{column.name}`: {error}") from error
+    if not column.type.nullable and values.null_count:
+        raise ValueError(f"column `{column.name}` is NOT NULL, and {values.null_count} NULL given")
+    _check_length(column, values)
+    return values
+
+
+def _check_length(column: Column, values: Any) -> None:
+    name = getattr(column.type, "name", "")
+    if name in ("CHAR", "VARCHAR"):
+        lengths, limit = pc.utf8_length(values), column.type.parameters[0]  # type: ignore[union-attr]
+    elif name in ("BINARY", "VARBINARY"):
+        lengths, limit = pc.binary_length(values), column.type.parameters[0]  # type: ignore[union-attr]
+    else:
+        return
+    longest = pc.max(lengths).as_py()
+    if longest is not None and longest > limit:
+        raise ValueError(f"column `{column.name}` has a value of length {longest}, above {limit}")

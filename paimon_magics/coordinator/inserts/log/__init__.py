@@ -1,0 +1,1 @@
+"""The durable log of acknowledged inserts."""

@@ -1,0 +1,104 @@
+"""Which log holds a table's acknowledged rows: noted in the warehouse, where every owner looks.
+
+A log on a local disk can be lost with its machine, or be out of reach of the coordinator that takes
+over. So before the first row of a table is acknowledged its log is noted as open, and as clean when
+nothing is left in it. Who finds another log open, or its own without records that must be there,
+knows that acknowledged rows are missing, and leaves the table closed until an administrator accepts
+the loss, or the log comes back. The note is renewed while rows are acknowledged: so a log that has
+lost its last records, or was put back to a copy of its own, is noticed, but for what was
+acknowledged since the last renewal.
+
+If the process dies the note stays open, which is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.stores.store import Store
+
+__all__ = ["Note", "Witness"]
+
+_FOLDER = ".paimon-magics/logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The table's log: its id and name, who has opened it, and the first lsn that it may hold.
+    `is_open` while it may hold records that are not in the table."""
+
+    location: str
+    log: str
+    name: str
+    who: str
+    first: int
+    is_open: bool
+
+
+class Witness:
+    """The notes of one coordinator, which must own the warehouse. Safe for several threads."""
+
+    def __init__(self, store: Store, warehouse: str, log: str, name: str, who: str) -> None:
+        self._store = store
+        self._folder = f"{warehouse.rstrip('/')}/{_FOLDER}"
+        self._log = log
+        self._name = name
+        self._who = who
+
+    def note(self, location: str) -> Note | None:
+        """What is noted of a table's log; None where nothing is, or it can't be read."""
+        content = self._store.read(self._path(location))
+        if content is None:
+            return None
+        try:
+            return Note(**json.loads(content))
+        except (ValueError, TypeError):
+            return None
+
+    def missing(self, location: str, acknowledged: int, damage: str = "") -> str:
+        """Why acknowledged rows of the table are missing in this log, which has given lsns up to
+        `acknowledged`; "" when they are not. `damage` is what else the log itself misses."""
+        note = self.note(location)
+        if note is None or note.location != location:
+            return ""
+        if note.log != self._log:
+            if not note.is_open:
+                return ""
+            return (
+                f"Acknowledged rows lie in another log, {note.name}, which was opened by "
+                f"{note.who} and is not empty"
+            )
+        if damage and note.is_open and not acknowledged:
+            return damage
+        if note.first > acknowledged + 1:
+            return (
+                f"The log {self._name} ends with record {acknowledged}, but record "
+                f"{note.first - 1} was acknowledged"
+            )
+        return ""
+
+    def open(self, location: str, first: int) -> None:
+        """Note that this log may hold records from `first` on."""
+        self._write(location, first, is_open=True)
+
+    def clean(self, location: str, acknowledged: int) -> None:
+        """Note that all records up to `acknowledged` are in the table."""
+        self._write(location, acknowledged + 1, is_open=False)
+
+    def forget(self, location: str) -> None:
+        """The table is gone, with nothing in the log. A note that can't be removed hurts nobody:
+        no other table has that identity."""
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            self._store.delete([self._path(location)])
+
+    def _write(self, location: str, first: int, *, is_open: bool) -> None:
+        note = Note(location, self._log, self._name, self._who, first, is_open)
+        self._store.make_folder(self._folder)
+        self._store.write(self._path(location), json.dumps(asdict(note)).encode())
+
+    def _path(self, location: str) -> str:
+        return f"{self._folder}/{hashlib.sha256(location.encode()).hexdigest()[:32]}.json"

@@ -1,0 +1,1 @@
+"""The state machine of one table's queue: values in, values out."""

@@ -1,0 +1,172 @@
+"""Inserts that come together, one after the other: numbered, put into batches, answered. Pure.
+
+What has the label, or the channel and offset, of an earlier insert is answered like that one, or
+refused; what is too much, or comes while nothing may be taken, is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
+
+from paimon_magics.coordinator.inserts.queue.events import Append, Effect, Reply
+from paimon_magics.coordinator.inserts.queue.values import (
+    Accepted,
+    Answer,
+    Arrival,
+    Batch,
+    Known,
+    Mode,
+    Queue,
+    Reason,
+    Refused,
+    Waiter,
+    backlog,
+    is_full,
+)
+
+__all__ = ["arrive"]
+
+_BUSY_MS = 1_000
+
+
+def arrive(queue: Queue, arrivals: Iterable[Arrival], now_ms: int) -> tuple[Queue, list[Effect]]:
+    """The state after inserts that have come together, and what must be done."""
+    group = _Group(queue, now_ms)
+    for arrival in arrivals:
+        group.take(arrival)
+    return group.taken()
+
+
+class _Group:
+    """Inserts that arrive together, taken one after the other: a state under way."""
+
+    def __init__(self, queue: Queue, now_ms: int) -> None:
+        self._queue = queue
+        self._now_ms = now_ms
+        self._backlog_bytes = backlog(queue)[1]
+        self._known: dict[tuple[str, int], Known] = {}
+        self._last_offsets: dict[str, int] = {}
+        self._inserts: list[tuple[int, Arrival]] = []
+        self._replies: list[Effect] = []
+        self._waiters: list[Waiter] = []
+        self._sealed = list(queue.sealed)
+        self._open: _OpenBatch | None = None
+        if queue.open is not None:
+            self._open = _OpenBatch(*astuple(queue.open))
+        self._is_refusing = any(hold.refuses for hold in queue.holds)
+
+    def take(self, arrival: Arrival) -> None:
+        """Give it an lsn, or an answer that it gets none for."""
+        known = self._known.get((arrival.key, arrival.offset), arrival.known)
+        answer = self._answer_of_repeated(arrival, known) if arrival.key else None
+        if answer is None:
+            answer = self._refusal(arrival)
+        if answer is None:
+            self._accept(arrival)
+        elif isinstance(answer, Accepted) and arrival.mode is not Mode.ASYNC:
+            self._wait(arrival, answer)
+        else:
+            self._replies.append(Reply(arrival.ask, answer))
+
+    def taken(self) -> tuple[Queue, list[Effect]]:
+        """The state after it, and the effects."""
+        queue = replace(
+            self._queue,
+            next_lsn=self._next_lsn,
+            sealed=tuple(self._sealed),
+            open=None if self._open is None else self._open.value(),
+            waiting=(*self._queue.waiting, tuple(self._waiters))
+            if self._waiters
+            else self._queue.waiting,
+        )
+        appended: list[Effect] = [Append(tuple(self._inserts))] if self._inserts else []
+        return queue, appended + self._replies
+
+    @property
+    def _next_lsn(self) -> int:
+        return self._queue.next_lsn + len(self._inserts)
+
+    def _answer_of_repeated(self, arrival: Arrival, known: Known | None) -> Answer | None:
+        """The answer to what was there before; None for what is new."""
+        if known is not None:
+            if known.digest != arrival.digest:
+                return Refused(Reason.MISMATCH, "it was given to an insert of something else")
+            return Accepted(known.lsn, Mode.ASYNC, duplicate=True)
+        last = self._last_offsets.get(arrival.key, arrival.last_offset)
+        if arrival.offset < 0 or last is None or arrival.offset == last + 1:
+            return None
+        if arrival.offset <= last:
+            return Accepted(0, Mode.ASYNC, duplicate=True)
+        return Refused(
+            Reason.RANGE, f"offset {arrival.offset} where {last + 1} comes next in its channel"
+        )
+
+    def _refusal(self, arrival: Arrival) -> Refused | None:
+        queue = self._queue
+        if queue.closed:
+            return Refused(Reason.CLOSED, queue.closed)
+        if self._is_refusing:
+            return Refused(Reason.BUSY, "a statement is changing what it is", _BUSY_MS)
+        if self._backlog_bytes + arrival.size_bytes > queue.thresholds.hard_bytes:
+            after_ms = max(1_000, min(queue.thresholds.interval_ms, 10_000))
+            return Refused(Reason.FULL, f"{self._backlog_bytes:,} bytes wait", after_ms)
+        return None
+
+    def _accept(self, arrival: Arrival) -> None:
+        lsn = self._next_lsn
+        mode, fallback = arrival.mode, ""
+        if mode is Mode.ASYNC and self._backlog_bytes > self._queue.thresholds.soft_bytes:
+            mode, fallback = Mode.SYNC, f"{self._backlog_bytes:,} bytes wait to be loaded"
+        self._inserts.append((lsn, arrival))
+        self._backlog_bytes += arrival.size_bytes
+        if arrival.key:
+            self._known[arrival.key, arrival.offset] = Known(lsn, arrival.digest)
+            if arrival.offset >= 0:
+                self._last_offsets[arrival.key] = arrival.offset
+        self._add_to_batch(lsn, arrival)
+        answer = Accepted(lsn, mode, fallback=fallback, trouble=self._queue.last_error)
+        if mode is Mode.ASYNC:
+            self._replies.append(Reply(arrival.ask, answer))
+        else:
+            self._waiters.append(Waiter(arrival.ask, lsn, answer))
+
+    def _wait(self, arrival: Arrival, answer: Accepted) -> None:
+        answer = replace(answer, mode=arrival.mode)
+        if answer.lsn <= self._queue.published:
+            self._replies.append(Reply(arrival.ask, answer))
+        else:
+            self._waiters.append(Waiter(arrival.ask, answer.lsn, answer))
+
+    def _add_to_batch(self, lsn: int, arrival: Arrival) -> None:
+        if arrival.mode is Mode.OFF:
+            self._seal()
+        batch = self._open
+        if batch is None:
+            batch = self._open = _OpenBatch(lsn, lsn, 0, 0, self._now_ms)
+        batch.last = lsn
+        batch.rows += arrival.rows
+        batch.size_bytes += arrival.size_bytes
+        if arrival.mode is Mode.OFF or is_full(
+            batch.rows, batch.size_bytes, self._queue.thresholds
+        ):
+            self._seal()
+
+    def _seal(self) -> None:
+        if self._open is not None:
+            self._sealed.append(self._open.value())
+            self._open = None
+
+
+@dataclass(slots=True)
+class _OpenBatch:
+    """A `Batch` that inserts are added to, thousands in one step."""
+
+    first: int
+    last: int
+    rows: int
+    size_bytes: int
+    since_ms: int
+
+    def value(self) -> Batch:
+        return Batch(self.first, self.last, self.rows, self.size_bytes, self.since_ms)

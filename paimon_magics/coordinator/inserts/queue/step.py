@@ -1,0 +1,278 @@
+"""What happens to the small inserts of one table, decided without doing anything. Pure.
+
+`step(queue, event)` gives the next state and the effects that a shell carries out, in their order.
+When an effect fails, the state stays as it was: nothing after the failed effect has happened.
+
+An insert's life:
+
+    arrived ── checked ──> appended to the log ──> acknowledged ──> in the open batch
+      open batch ── rows, bytes, time, a flush, a hold ──> sealed ──> flushing ──> published
+      flushing ── failed ──> waits, and again ── failed for good ──> in halves ──> a dead letter
+
+Invariants: lsns are dense and given in the order of acknowledgement; batches are published one at a
+time, in that order; nothing is acknowledged before it was appended; what has the label, or the
+channel and offset, of an earlier insert is answered like that one, or refused, and never appended.
+
+A hold is a place in that order for a statement that is no insert: it is granted when everything
+before it is published, and until it ends nothing after it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from paimon_magics.coordinator.inserts.queue.arrivals import arrive
+from paimon_magics.coordinator.inserts.queue.events import (
+    Arrived,
+    BeginFlush,
+    Bury,
+    Closed,
+    Effect,
+    Event,
+    FlushAsked,
+    FlushFailed,
+    HoldAsked,
+    HoldEnded,
+    Published,
+    Reply,
+    Ticked,
+)
+from paimon_magics.coordinator.inserts.queue.values import (
+    Accepted,
+    Answer,
+    Batch,
+    Flushed,
+    Granted,
+    Hold,
+    Mode,
+    Queue,
+    Reason,
+    Refused,
+    Waiter,
+    is_full,
+)
+
+__all__ = ["step"]
+
+_FAILURES_MAX = 3
+"""So often a batch is tried that can't be written, before it is taken apart."""
+
+_PAUSE_MS = 200
+_PAUSE_MS_MAX = 10_000
+
+
+def step(queue: Queue, event: Event) -> tuple[Queue, tuple[Effect, ...]]:
+    """The next state, and what must be done, in this order."""
+    match event:
+        case Arrived(arrivals=arrivals, now_ms=now_ms):
+            queue, effects = arrive(queue, arrivals, now_ms)
+        case FlushAsked(ask=ask):
+            queue, effects = _ask_flush(queue, ask)
+        case HoldAsked():
+            queue, effects = _ask_hold(queue, event)
+        case HoldEnded(id=id):
+            queue, effects = _without_holds(queue, lambda hold: hold.id == id, "")
+        case Published():
+            queue, effects = _published(queue, event)
+        case FlushFailed():
+            queue, effects = _failed(queue, event)
+        case Closed(why=why):
+            queue, effects = _close(queue, why)
+        case Ticked(now_ms=now_ms, thresholds=thresholds):
+            queue = queue if thresholds is None else replace(queue, thresholds=thresholds)
+            queue, effects = _without_holds(
+                queue, lambda hold: hold.until_ms <= now_ms, "the wait was too long"
+            )
+    queue, following = _go_on(queue, event.now_ms)
+    return queue, (*effects, *following)
+
+
+# ------------------------------------------------------------------------------------- waiting
+
+
+def _sealed(queue: Queue) -> Queue:
+    if queue.open is None:
+        return queue
+    return replace(queue, sealed=(*queue.sealed, queue.open), open=None)
+
+
+def _close(queue: Queue, why: str) -> tuple[Queue, list[Effect]]:
+    """Nobody waits for what may take days; who has inserted is told that it is durable."""
+    queue = replace(queue, closed=why, retry_at_ms=0)
+    return _not_waiting(queue, Reason.CLOSED, why) if why else (queue, [])
+
+
+def _not_waiting(queue: Queue, reason: Reason, why: str) -> tuple[Queue, list[Effect]]:
+    """Answer all who wait for something to be visible that is not going to be, for now."""
+    effects: list[Effect] = []
+    for group in queue.waiting:
+        for waiter in group:
+            answer: Answer = Refused(reason, why)
+            if isinstance(waiter.answer, Accepted):
+                answer = replace(waiter.answer, mode=Mode.ASYNC, fallback=why)
+            effects.append(Reply(waiter.ask, answer))
+    late = [Reply(h.ask, Refused(reason, why)) for h in queue.holds if not h.granted]
+    holds = tuple(hold for hold in queue.holds if hold.granted)
+    return replace(queue, waiting=(), holds=holds), [*effects, *late]
+
+
+def _ask_flush(queue: Queue, ask: int) -> tuple[Queue, list[Effect]]:
+    lsn = queue.acknowledged
+    if queue.closed and lsn > queue.published:
+        return queue, [Reply(ask, Refused(Reason.CLOSED, queue.closed))]
+    if lsn <= queue.published:
+        return queue, [Reply(ask, Flushed(lsn, queue.snapshot_id))]
+    waiter = Waiter(ask, lsn, Flushed(lsn))
+    # Who asks wants it now: what failed before is tried at once.
+    return replace(_sealed(queue), waiting=(*queue.waiting, (waiter,)), retry_at_ms=0), []
+
+
+def _ask_hold(queue: Queue, event: HoldAsked) -> tuple[Queue, list[Effect]]:
+    if queue.closed:
+        return queue, [Reply(event.ask, Refused(Reason.CLOSED, queue.closed))]
+    lsn = queue.acknowledged
+    if event.drains:
+        queue = replace(_sealed(queue), retry_at_ms=0)
+    else:
+        lsn = queue.published if queue.flushing is None else queue.flushing.last
+    hold = Hold(
+        event.id, event.ask, lsn, event.until_ms, drains=event.drains, refuses=event.refuses
+    )
+    return _granted(replace(queue, holds=(*queue.holds, hold)))
+
+
+def _granted(queue: Queue) -> tuple[Queue, list[Effect]]:
+    """Grant the holds whose turn it is."""
+    due = [h for h in queue.holds if not h.granted and h.lsn <= queue.published]
+    if not due:
+        return queue, []
+    holds = tuple(replace(h, granted=True) if h in due else h for h in queue.holds)
+    return replace(queue, holds=holds), [Reply(h.ask, Granted(h.lsn)) for h in due]
+
+
+def _without_holds(
+    queue: Queue, ends: Callable[[Hold], bool], why: str
+) -> tuple[Queue, list[Effect]]:
+    gone = [hold for hold in queue.holds if ends(hold)]
+    if not gone:
+        return queue, []
+    holds = tuple(hold for hold in queue.holds if hold not in gone)
+    late = [h for h in gone if not h.granted]
+    refused = Refused(Reason.LATE, why or "its statement has ended")
+    return replace(queue, holds=holds), [Reply(hold.ask, refused) for hold in late]
+
+
+# ------------------------------------------------------------------------------------ flushing
+
+
+def _go_on(queue: Queue, now_ms: int) -> tuple[Queue, list[Effect]]:
+    """Begin the next batch if it is time."""
+    if queue.flushing is not None or queue.closed or now_ms < queue.retry_at_ms:
+        return queue, []
+    if not queue.sealed and queue.open is not None:
+        is_old = now_ms - queue.open.since_ms >= queue.thresholds.interval_ms
+        if is_old or is_full(queue.open.rows, queue.open.size_bytes, queue.thresholds):
+            queue = _sealed(queue)
+    if not queue.sealed:
+        return queue, []
+    batch, *rest = queue.sealed
+    if any(hold.lsn < batch.first for hold in queue.holds):
+        return queue, []
+    return replace(queue, flushing=batch, sealed=tuple(rest)), [BeginFlush(batch)]
+
+
+def _published(queue: Queue, event: Published) -> tuple[Queue, list[Effect]]:
+    assert queue.flushing is not None
+    last = queue.flushing.last
+    queue = replace(
+        queue,
+        flushing=None,
+        published=last,
+        failures=0,
+        retry_at_ms=0,
+        last_error="",
+        snapshot_id=queue.snapshot_id if event.snapshot_id is None else event.snapshot_id,
+    )
+    return _told(queue, event.snapshot_id, dict(event.dead))
+
+
+def _told(
+    queue: Queue, snapshot_id: int | None, dead: dict[int, str]
+) -> tuple[Queue, list[Effect]]:
+    """Answer those whose wait is over."""
+    effects: list[Effect] = []
+    waiting = []
+    for group in queue.waiting:
+        for waiter in group:
+            if waiter.lsn > queue.published:
+                continue
+            if waiter.lsn in dead and isinstance(waiter.answer, Accepted):
+                refused = Refused(Reason.DEAD, dead[waiter.lsn])
+                effects.append(Reply(waiter.ask, refused))
+            else:
+                answer = replace(waiter.answer, snapshot_id=snapshot_id)
+                if isinstance(answer, Accepted):
+                    answer = replace(answer, trouble="")
+                effects.append(Reply(waiter.ask, answer))
+        left = tuple(waiter for waiter in group if waiter.lsn > queue.published)
+        if left:
+            waiting.append(left)
+    queue, granted = _granted(replace(queue, waiting=tuple(waiting)))
+    return queue, effects + granted
+
+
+def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
+    batch = queue.flushing
+    assert batch is not None
+    failures = queue.failures + 1
+    pause_ms = min(_PAUSE_MS * 2 ** min(failures, 10), _PAUSE_MS_MAX)
+    queue = replace(
+        queue,
+        flushing=None,
+        failures=failures,
+        retry_at_ms=event.now_ms + pause_ms,
+        last_error=event.why,
+    )
+    if not event.permanent or failures < _FAILURES_MAX:
+        queue, granted = _before_it(replace(queue, sealed=(batch, *queue.sealed)))
+        if not event.refused:
+            return queue, granted
+        # Nobody waits for what only other credentials change; whose rows are durable is told so.
+        queue, told = _not_waiting(queue, Reason.STORE, event.why)
+        return queue, granted + told
+    if batch.first == batch.last:
+        buried = replace(queue, published=batch.last, failures=0, retry_at_ms=0)
+        buried, effects = _told(buried, None, {batch.last: event.why})
+        return buried, [Bury(batch.last, event.why), *effects]
+    return _before_it(
+        replace(
+            queue,
+            sealed=(*_halves(batch), *queue.sealed),
+            failures=_FAILURES_MAX - 1,  # the halves are known to be suspect
+            retry_at_ms=0,
+        )
+    )
+
+
+def _before_it(queue: Queue) -> tuple[Queue, list[Effect]]:
+    """Grant the holds that wait for nothing but the end of the batch that has failed."""
+    holds = tuple(
+        hold if hold.drains or hold.granted else replace(hold, lsn=queue.published)
+        for hold in queue.holds
+    )
+    return _granted(replace(queue, holds=holds))
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    middle = (batch.first + batch.last) // 2
+    rows, size_bytes = batch.rows // 2, batch.size_bytes // 2
+    return (
+        replace(batch, last=middle, rows=rows, size_bytes=size_bytes),
+        replace(
+            batch,
+            first=middle + 1,
+            rows=batch.rows - rows,
+            size_bytes=batch.size_bytes - size_bytes,
+        ),
+    )

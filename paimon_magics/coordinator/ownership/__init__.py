@@ -1,0 +1,1 @@
+"""Which process owns a warehouse, and what belongs to that process alone."""

@@ -1,0 +1,226 @@
+"""The folder in which one coordinator keeps its state: made, checked, held by one process.
+
+It has the database, the token, the log, and where the running process answers. It lies on a local
+disk: SQLite's log and the lock that tells whether a process is alive mean nothing on a network file
+system. The lock ends with its process, however that ends; whoever gets it next knows that the one
+before is dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from paimon_magics.coordinator.ownership.lease import Home
+from paimon_magics.errors import SetupError
+from paimon_magics.redaction import conceal
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: the database's own lock remains
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Running", "StateFolder", "network_file_system", "token_of"]
+
+_NETWORK = re.compile(
+    r"nfs\d?|cifs|smb\d?|smbfs|9p|afs|ceph|lustre|beegfs|gpfs|glusterfs|davfs\d?|"
+    r"fuse\.(sshfs|s3fs|glusterfs|ceph|rclone|goofys|gcsfuse|blobfuse2?|davfs2?|nfs.*|juicefs)"
+)
+_MOUNTS = Path("/proc/self/mountinfo")
+_EXCLUSIVE = 0 if fcntl is None else fcntl.LOCK_EX
+_SHARED = 0 if fcntl is None else fcntl.LOCK_SH
+_PROBES_SECONDS_MAX = 1.0
+_PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where the process that holds a state folder answers."""
+
+    address: str
+    pid: int
+    version: str
+
+
+class StateFolder:
+    """A coordinator's folder. Making one makes the folder, readable by its owner alone.
+
+    Raises SetupError for a folder that can't be made or written, or on a network file system.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[bytes] | None = None
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._id = self._kept("id", lambda: uuid.uuid4().hex)
+        except OSError as error:
+            raise SetupError(
+                f"The coordinator's state folder {path} can't be used: {error.strerror or error}.",
+                hint="Name another one on a local disk.",
+            ) from error
+        kind = network_file_system(path)
+        if kind is not None:
+            raise SetupError(
+                f"The coordinator's state folder {path} is on a network file system ({kind}), "
+                "where its database would not survive.",
+                hint="Name a folder on a local disk of this machine.",
+            )
+
+    @property
+    def database(self) -> Path:
+        """The file of the coordinator's database."""
+        return self.path / "coordinator.sqlite"
+
+    @property
+    def token_file(self) -> Path:
+        """The file with the token."""
+        return self.path / "token"
+
+    @property
+    def log_file(self) -> Path:
+        """What a coordinator without a terminal prints."""
+        return self.path / "coordinator.log"
+
+    def home(self) -> Home:
+        """What tells this folder from every other."""
+        return Home(socket.gethostname(), str(self.path.resolve()), self._id)
+
+    def token(self) -> str:
+        """The token, made when there is none; readable by its owner alone."""
+        token = self._kept("token", lambda: secrets.token_urlsafe(32))
+        conceal(token)
+        return token
+
+    def hold(self) -> None:
+        """Keep the folder to this process until it ends; SetupError when another one has it."""
+        deadline = time.monotonic() + _PROBES_SECONDS_MAX
+        while (lock := self._locked("lock", _EXCLUSIVE)) is None:
+            if time.monotonic() > deadline:
+                running = self.running()
+                shown = f" (process {running.pid} at {running.address})" if running else ""
+                raise SetupError(
+                    f"The state folder {self.path} is in use by another process{shown}.",
+                    hint="Stop that coordinator, or give this one another state folder.",
+                )
+            time.sleep(_PAUSE_SECONDS)  # somebody may just be looking whether it is held
+        self._lock = lock
+        self.retract()  # what the process before said, which is dead
+
+    def let_go(self) -> None:
+        """Let another process have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def is_held(self) -> bool:
+        """Whether a process holds the folder at this moment."""
+        lock = self._locked("lock", _SHARED)
+        if lock is None:
+            return True
+        lock.close()
+        return False
+
+    @contextlib.contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Wait until no other process is in a block of that name, and keep others out of it."""
+        lock = self._locked(name, _EXCLUSIVE, wait=True)
+        assert lock is not None
+        with lock:
+            yield
+
+    def _locked(self, name: str, kind: int, *, wait: bool = False) -> IO[bytes] | None:
+        """A lock that lasts until its file is closed, or its process ends; None when another
+        process is in its way and `wait` is not set."""
+        file = (self.path / name).open("ab")
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                return None
+        return file
+
+    def announce(self, running: Running) -> None:
+        """Say where this process answers."""
+        temporary = self.path / f".running-{os.getpid()}.tmp"
+        temporary.write_text(json.dumps(asdict(running)))
+        temporary.replace(self.path / "running.json")
+
+    def running(self) -> Running | None:
+        """Where a process answers that holds the folder, or has held it; None when none has."""
+        try:
+            return Running(**json.loads((self.path / "running.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def retract(self) -> None:
+        """Take back what `announce` said."""
+        with contextlib.suppress(OSError):
+            (self.path / "running.json").unlink()
+
+    def _kept(self, name: str, make: Callable[[], str]) -> str:
+        """The text of a file that is made once, whole, readable by its owner alone."""
+        path = self.path / name
+        if not path.exists():
+            temporary = self.path / f".{name}-{uuid.uuid4()}.tmp"
+            with os.fdopen(
+                os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w"
+            ) as f:
+                f.write(make() + "\n")
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.link(temporary, path)
+            finally:
+                temporary.unlink()
+        return path.read_text().strip()
+
+
+def token_of(home: Home) -> str | None:
+    """The token of the coordinator whose home that is, if its folder is here and this user's own.
+
+    What names the folder may come from anybody who can write to the warehouse: the folder must be
+    what it says, and closed to others.
+    """
+    folder = Path(home.folder)
+    if home.host != socket.gethostname() or not folder.is_absolute():
+        return None
+    try:
+        status = folder.stat()
+        mine = status.st_uid == os.getuid() and not status.st_mode & 0o077
+        if not mine or (folder / "id").read_text().strip() != home.id:
+            return None
+        return (folder / "token").read_text().strip()
+    except (OSError, AttributeError):  # no getuid: not a POSIX system
+        return None
+
+
+def network_file_system(path: Path, mounts: str | None = None) -> str | None:
+    """The kind of the network file system that holds `path`; None for a disk of this machine, and
+    where that can't be told. `mounts` is the text of Linux' mountinfo."""
+    if mounts is None:
+        try:
+            mounts = _MOUNTS.read_text()
+        except OSError:
+            return None
+    place = path.resolve()
+    best, kind = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, found = before.split(), after.split()
+        if len(fields) < 5 or not found:
+            continue
+        mount = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
+        # Of two mounts on one folder the later one is seen.
+        if place.is_relative_to(mount) and len(mount.parts) >= best:
+            best, kind = len(mount.parts), found[0]
+    return kind if _NETWORK.fullmatch(kind) else None

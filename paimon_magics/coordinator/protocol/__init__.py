@@ -1,0 +1,1 @@
+"""What clients and coordinator send each other."""

@@ -1,0 +1,1 @@
+"""Paimon's REST catalog, served for other engines."""

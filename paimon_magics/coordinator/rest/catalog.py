@@ -1,0 +1,392 @@
+"""Paimon's REST catalog protocol over a catalog: its databases and tables, and all routes.
+
+The protocol is Paimon's `rest-catalog-open-api.yaml`, version 1. Engines find the catalog by
+`/v1/config`, read and write data files themselves, and commit through it. What it has no answer
+for says so by 501 and its name. Views and functions do not exist here: lists of them are empty.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import unquote_plus
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.rest.endpoints import (
+    Call,
+    Context,
+    Handler,
+    Order,
+    Turn,
+    Turns,
+    Watch,
+    endpoint,
+)
+from paimon_magics.coordinator.rest.errors import (
+    RestError,
+    already_exists,
+    bad_request,
+    error_response,
+    not_found,
+    not_offered,
+)
+from paimon_magics.coordinator.rest.requests import (
+    identifier_of,
+    like_filter,
+    object_name,
+    page,
+    safe_name,
+    table_name,
+)
+from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
+from paimon_magics.coordinator.routes.databases import database_routes
+from paimon_magics.coordinator.service.databases import PropertyStore
+from paimon_magics.coordinator.service.tags_and_branches import version_route
+from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.statements.statement import (
+    AddColumn,
+    RenameColumn,
+    TableChange,
+    TableName,
+)
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.rest_documents import (
+    changes_from_documents,
+    definition_from_document,
+    sequence_of,
+    string_map,
+    table_document,
+    text_of,
+    texts_of,
+)
+from paimon_magics.tables.commits.fencing import Fence
+from paimon_magics.tables.commits.publishers import Publish
+from paimon_magics.tables.stores.paths import local_path
+
+__all__ = ["rest_catalog_routes"]
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+def rest_catalog_routes(
+    catalog: Catalog,
+    publish: Publish,
+    *,
+    prefix: str = "paimon",
+    warehouse: str | None = None,
+    turn: Turn | None = None,
+    watch: Watch | None = None,
+    fence: Callable[[], Fence] | None = None,
+    order: Order | None = None,
+    properties: PropertyStore | None = None,
+) -> list[Route]:
+    """The routes that serve `catalog`, all of them below `/v1`.
+
+    Clients must name the warehouse as `warehouse` says, as the catalog's own one is named, or not
+    at all. `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits
+    of one table apart (by default among these routes alone; it spares retries, nothing depends on
+    it but rolling back, dropping and renaming). `fence` is asked before and after each request that
+    changes something. `watch` is told of what is published and taken away, and remembers it.
+    `order` gives it its place among small inserts. `properties` keeps those of databases where the
+    catalog can't. Who may use a route is decided before it
+    (`guard`).
+    """
+    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch)
+    context = replace(context, order=order, properties=properties)
+    root = f"/v1/{prefix}"
+    table = f"{root}/databases/{{database}}/tables/{{table}}"
+
+    def config(context: Context, call: Call) -> Any:
+        _check_warehouse(context, warehouse, call.request.query_params.get("warehouse"))
+        return {"defaults": {"prefix": context.prefix}, "overrides": {}}
+
+    return [
+        endpoint(context, "GET", "/v1/config", config),
+        *(endpoint(context, m, root + path, handler) for m, path, handler in _ENDPOINTS),
+        *(endpoint(context, m, table + path, handler) for m, path, handler in VERSION_ENDPOINTS),
+        _everything_else(context, f"{root}/{{rest:path}}"),
+        version_route(context),
+        *database_routes(context),
+    ]
+
+
+def _everything_else(context: Context, template: str) -> Route:
+    async def answer(request: Request) -> Response:
+        try:
+            if b"%2f" in (request.scope.get("raw_path") or b"").lower():
+                raise bad_request("A name in the path contains a slash.")
+            raise RestError(404, f"There is no {request.method} {request.scope['path']} here.")
+        except Exception as error:
+            return error_response(error)
+
+    return Route(template, answer, methods=_METHODS)
+
+
+def _check_warehouse(context: Context, named: str | None, asked: str | None) -> None:
+    own = context.catalog.warehouse
+    known = {own, named, local_path(own)} - {None}
+    forms = {asked or own, unquote_plus(asked or own)}  # clients encode it once or twice
+    forms |= {local_path(form) or form for form in forms}
+    if not known & {form.rstrip("/") if len(form) > 1 else form for form in forms}:
+        raise bad_request(f"This catalog does not serve the warehouse '{asked}'.")
+
+
+# ---- databases ----
+
+
+def _list_databases(context: Context, call: Call) -> Any:
+    matches = like_filter(call.request, "databaseNamePattern")
+    names = filter(matches, context.catalog.list_databases())
+    found, token = page(call.request, names, str)
+    return {"databases": found, "nextPageToken": token}
+
+
+def _create_database(context: Context, call: Call) -> Any:
+    name = safe_name(text_of(call.body, "name", "The body"), "database")
+    options = string_map(call.body.get("options"), "options")
+    if not context.databases.create(name, options):
+        raise already_exists("DATABASE", name)
+
+
+def _get_database(context: Context, call: Call) -> Any:
+    name = _database(context, call)
+    options = context.databases.properties(name)
+    location = options.pop("location", "")
+    location = local_path(location) or location
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_URL, location or name)),
+        "name": name,
+        "location": location,
+        "options": options,
+        "owner": options.get("owner", ""),
+        "createdAt": 0,
+        "createdBy": "",
+        "updatedAt": 0,
+        "updatedBy": "",
+    }
+
+
+def _alter_database(context: Context, call: Call) -> Any:
+    name = _database(context, call)
+    removals = sequence_of(call.body.get("removals"), "removals", optional=True)
+    updates = string_map(call.body.get("updates"), "updates")
+    return asdict(context.databases.alter(name, texts_of(removals, "removals"), updates))
+
+
+def _drop_database(context: Context, call: Call) -> Any:
+    # The protocol has no word for CASCADE: clients that do not want it look for tables themselves.
+    name = _database(context, call)
+    for table in context.catalog.list_tables(name):
+        _drop(context, TableName(table, name))
+    context.databases.drop(name)
+
+
+def _database(context: Context, call: Call) -> str:
+    name = safe_name(call.names["database"], "database")
+    context.require_database(name)
+    return name
+
+
+# ---- tables ----
+
+
+def _list_tables(context: Context, call: Call) -> Any:
+    found, token = page(call.request, _table_names(context, call), lambda name: name.table)
+    return {"tables": [name.table for name in found], "nextPageToken": token}
+
+
+def _list_table_details(context: Context, call: Call) -> Any:
+    found, token = page(call.request, _table_names(context, call), lambda name: name.table)
+    details = []
+    for name in found:
+        try:
+            details.append(table_document(context.table(name)))
+        except RestError as error:
+            if error.code != 404:  # else it was dropped meanwhile
+                raise
+    return {"tableDetails": details, "nextPageToken": token}
+
+
+def _table_names(context: Context, call: Call) -> list[TableName]:
+    database = _database(context, call)
+    if call.request.query_params.get("tableType", "table") != "table":
+        return []
+    matches = like_filter(call.request, "tableNamePattern")
+    return [
+        TableName(name, database) for name in context.catalog.list_tables(database) if matches(name)
+    ]
+
+
+def _list_all_tables(context: Context, call: Call) -> Any:
+    database_matches = like_filter(call.request, "databaseNamePattern")
+    table_matches = like_filter(call.request, "tableNamePattern")
+    names = [
+        (database, table)
+        for database in filter(database_matches, context.catalog.list_databases())
+        for table in filter(table_matches, context.catalog.list_tables(database))
+    ]
+    found, token = page(call.request, names, "/".join)
+    tables = [{"database": database, "object": table} for database, table in found]
+    return {"tables": tables, "nextPageToken": token}
+
+
+def _create_table(context: Context, call: Call) -> Any:
+    database = _database(context, call)
+    name = identifier_of(call.body.get("identifier"), "identifier")
+    if name.database != database:
+        raise bad_request(
+            f"The table is to be created in `{database}` by the path and in `{name.database}` by "
+            "its identifier."
+        )
+    if name.branch is not None:
+        raise bad_request(f"`{name}` is a branch: create it from its table.")
+    definition = definition_from_document(call.body.get("schema"))
+    if context.catalog.table_exists(name):
+        raise already_exists("TABLE", str(name))
+    check_definition(definition)
+    if not context.catalog.create_table(name, definition, if_not_exists=True):
+        raise already_exists("TABLE", str(name))
+
+
+def _get_table(context: Context, call: Call) -> Any:
+    return table_document(context.table(table_name(call.names)))
+
+
+def _alter_table(context: Context, call: Call) -> Any:
+    name = table_name(call.names)
+    table = context.table(name)
+    definition = context.catalog.load(name).definition
+    changes = changes_from_documents(call.body.get("changes"), definition)
+    try:
+        with context.change_in_order(table):
+            context.catalog.alter_table(name, changes)
+    except UnknownNameError as error:
+        raise not_found("COLUMN", _missing_column(definition, changes), str(error)) from error
+    except InvalidTableError as error:
+        taken = _taken_column(definition, changes)
+        if taken is not None:
+            raise already_exists("COLUMN", taken, str(error)) from error
+        raise
+
+
+def _missing_column(definition: TableDefinition, changes: list[TableChange]) -> str:
+    paths = [getattr(change, "path", None) for change in changes]
+    names = [".".join(p) for p in paths if p and p[0] not in definition.column_names]
+    return names[0] if names else ".".join(next((p for p in paths if p), ()))
+
+
+def _taken_column(definition: TableDefinition, changes: list[TableChange]) -> str | None:
+    for change in changes:
+        match change:
+            case AddColumn(path=(name,)) | RenameColumn(path=(_,), new_name=name):
+                if name in definition.column_names:
+                    return name
+            case _:
+                continue
+    return None
+
+
+def _drop_table(context: Context, call: Call) -> Any:
+    name = table_name(call.names)
+    if name.branch is not None:
+        raise bad_request(f"`{name}` is a branch: drop it as one.")
+    _drop(context, name)
+
+
+def _drop(context: Context, name: TableName) -> None:
+    table = context.table(name)
+    with context.change_in_order(table, takes_away=True), context.turn(table.location):
+        context.catalog.drop_table(name)
+        context.recent.forget(table)
+        if context.watch is not None:
+            context.watch.table_dropped(table.location)
+
+
+def _rename_table(context: Context, call: Call) -> Any:
+    source = identifier_of(call.body.get("source"), "source")
+    target = identifier_of(call.body.get("destination"), "destination")
+    for name in (source, target):
+        if name.branch is not None:
+            raise bad_request(f"`{name}` is a branch: rename it as one.")
+    table = context.table(source)
+    context.require_database(target.database or "")
+    if context.catalog.table_exists(target):
+        raise already_exists("TABLE", str(target))
+    with context.change_in_order(table, renamed_to=target), context.turn(table.location):
+        context.catalog.rename_table(source, target)
+        context.recent.forget(table)
+        if context.watch is not None:
+            moved = context.table(target)
+            context.watch.table_moved(table.location, moved.location, target)
+
+
+# ---- what is not here ----
+
+
+def _refuse(what: str) -> Handler:
+    def handler(context: Context, call: Call) -> Any:
+        raise not_offered(what)
+
+    return handler
+
+
+def _empty(key: str) -> Handler:
+    def handler(context: Context, call: Call) -> Any:
+        if "database" in call.names:
+            _database(context, call)
+        return {key: [], "nextPageToken": None}
+
+    return handler
+
+
+def _absent(resource_type: str) -> Handler:
+    def handler(context: Context, call: Call) -> Any:
+        name = object_name(call.names["database"], call.names["name"])
+        raise not_found(resource_type, str(name))
+
+    return handler
+
+
+_DATABASE = "/databases/{database}"
+_ENDPOINTS: list[tuple[str, str, Handler]] = [
+    ("GET", "/databases", _list_databases),
+    ("POST", "/databases", _create_database),
+    ("GET", _DATABASE, _get_database),
+    ("POST", _DATABASE, _alter_database),
+    ("DELETE", _DATABASE, _drop_database),
+    ("POST", f"{_DATABASE}/register", _refuse("registering tables that are there already")),
+    ("GET", f"{_DATABASE}/tables", _list_tables),
+    ("POST", f"{_DATABASE}/tables", _create_table),
+    ("GET", f"{_DATABASE}/table-details", _list_table_details),
+    ("GET", "/tables", _list_all_tables),
+    ("GET", "/tables/id/{id}", _refuse("tables by their id")),
+    ("POST", "/tables/rename", _rename_table),
+    ("GET", f"{_DATABASE}/tables/{{table}}", _get_table),
+    ("POST", f"{_DATABASE}/tables/{{table}}", _alter_table),
+    ("DELETE", f"{_DATABASE}/tables/{{table}}", _drop_table),
+    ("GET", f"{_DATABASE}/views", _empty("views")),
+    ("POST", f"{_DATABASE}/views", _refuse("views")),
+    ("GET", f"{_DATABASE}/view-details", _empty("viewDetails")),
+    ("GET", "/views", _empty("views")),
+    ("POST", "/views/rename", _refuse("views")),
+    ("GET", f"{_DATABASE}/views/{{name}}", _absent("VIEW")),
+    ("POST", f"{_DATABASE}/views/{{name}}", _absent("VIEW")),
+    ("DELETE", f"{_DATABASE}/views/{{name}}", _absent("VIEW")),
+    ("GET", f"{_DATABASE}/functions", _empty("functions")),
+    ("POST", f"{_DATABASE}/functions", _refuse("functions")),
+    ("GET", f"{_DATABASE}/function-details", _empty("functionDetails")),
+    ("GET", "/functions", _empty("functions")),
+    ("GET", f"{_DATABASE}/functions/{{name}}", _absent("FUNCTION")),
+    ("POST", f"{_DATABASE}/functions/{{name}}", _absent("FUNCTION")),
+    ("DELETE", f"{_DATABASE}/functions/{{name}}", _absent("FUNCTION")),
+    ("GET", "/permissions", _refuse("permissions")),
+    ("POST", "/permissions/grant", _refuse("permissions")),
+    ("POST", "/permissions/revoke", _refuse("permissions")),
+]

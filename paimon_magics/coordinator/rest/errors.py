@@ -1,0 +1,136 @@
+"""Errors as Paimon's REST catalog answers them: a status code and a body that clients understand.
+
+Clients tell by `code` and `resourceType` which of their own errors to raise, so both must be right:
+a table that is not there is 404 TABLE also for a wrong database or branch, because Java's client
+ignores other types when it alters a table.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+
+from starlette.responses import JSONResponse
+
+from paimon_magics.coordinator.http.answers import RETRY_AFTER, PausedError, StoppedError
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnsupportedStatementError,
+)
+from paimon_magics.tables.catalog.rest_documents import MalformedDocumentError
+from paimon_magics.tables.commits.fencing import NotOwnerError
+from paimon_magics.tables.manifests.hash_indexes import StaleIndexError
+from paimon_magics.tables.stores.store import UnreachableError, UnreachableFileError
+
+__all__ = [
+    "RestError",
+    "already_exists",
+    "bad_request",
+    "error_response",
+    "not_found",
+    "not_offered",
+]
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+_log = logging.getLogger(__name__)
+
+
+class RestError(Exception):
+    """An answer that is an error. `resource_type` is one of the protocol's, as TABLE or TAG."""
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        resource_type: str | None = None,
+        resource_name: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+
+
+def not_found(resource_type: str, name: str, message: str = "") -> RestError:
+    """404 for a database, table, column, snapshot, tag, branch, view or function."""
+    text = message or f"There is no {resource_type.lower()} `{name}`."
+    return RestError(404, text, resource_type, name)
+
+
+def already_exists(resource_type: str, name: str, message: str = "") -> RestError:
+    """409 for a name that is taken."""
+    text = message or f"The {resource_type.lower()} `{name}` exists already."
+    return RestError(409, text, resource_type, name)
+
+
+def bad_request(message: str) -> RestError:
+    """400: the client must send something else."""
+    return RestError(400, message)
+
+
+def not_offered(what: str) -> RestError:
+    """501: a part of the protocol that this catalog does not have, by its name."""
+    return RestError(501, f"This catalog does not offer {what}.")
+
+
+def error_response(error: Exception) -> JSONResponse:
+    """The answer to a request that raised `error`. What nobody expected is logged, and its text
+    stays here."""
+    known = _known(error)
+    body = {
+        "message": known.message,
+        "resourceType": known.resource_type,
+        "resourceName": known.resource_name,
+        "code": known.code,
+    }
+    headers = {"retry-after": RETRY_AFTER} if isinstance(error, PausedError) else None
+    return JSONResponse(body, status_code=known.code, headers=headers)
+
+
+def _known(error: Exception) -> RestError:
+    match error:
+        case RestError():
+            return error
+        case MalformedDocumentError():
+            return RestError(400, str(error))
+        case UnsupportedStatementError():
+            return RestError(501, str(error))
+        case StatementError():
+            return RestError(400, str(error))
+        case StaleIndexError():
+            # Clients repeat a request that was answered 503 or 429, and no other.
+            return RestError(409, str(error), "TABLE")
+        case CommitConflictError() | NotOwnerError():
+            return RestError(503, str(error))
+        case StoreUnavailableError() | StoppedError() | PausedError():
+            return RestError(503, str(error))
+        case UnreachableError() | UnreachableFileError():
+            _log.error("A store does not answer: %s", error)
+            return RestError(503, str(error))
+        case OSError() if _is_unwritable(error):
+            _log.error("The warehouse can't be written: %s", error)
+            return RestError(507, f"The warehouse can't be written: {error.strerror}.")
+        case SetupError() if _is_unwritable(error):
+            _log.error("The warehouse can't be written: %s", error)
+            return RestError(507, str(error))
+        case SetupError() | PaimonMagicsError():
+            _log.error("A request failed: %s", error, exc_info=error)
+            return RestError(500, str(error))
+        case _:
+            _log.error("A request failed unexpectedly", exc_info=error)
+            return RestError(500, f"Internal error: {type(error).__name__}. See the server's log.")
+
+
+def _is_unwritable(error: BaseException | None) -> bool:
+    """Whether a full or read-only disk, or a missing right, is what lies behind an error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            return True
+        error = error.__cause__
+    return False

@@ -1,0 +1,66 @@
+"""`CREATE OR REPLACE TABLE` through the REST catalog: a table's rows go, its schema follows.
+
+As Paimon's own catalogs do it, in two steps: an overwrite that removes all rows, then the new
+schema, with the next number. Snapshots and schemas from before stay, and can be read by their
+numbers. Cut short in between, the table is empty and has its old schema.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from paimon_magics.coordinator.http.answers import PausedError
+from paimon_magics.coordinator.rest.commits import require_looked_at
+from paimon_magics.coordinator.rest.endpoints import Call, Context
+from paimon_magics.coordinator.rest.errors import bad_request, not_offered
+from paimon_magics.coordinator.rest.requests import table_name
+from paimon_magics.coordinator.service.opening import open_transaction
+from paimon_magics.coordinator.service.publication_watch import publication_of
+from paimon_magics.planning.commits import CommitRequest, OverwritePartitions
+from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.rest_documents import definition_from_document
+from paimon_magics.tables.commits.fenced_commits import commit_fenced
+from paimon_magics.tables.writing.cleanup import tidy_up
+
+__all__ = ["replace_table"]
+
+
+def replace_table(context: Context, call: Call) -> Any:
+    """The handler. What can't be replaced so is answered 501: engines drop it then and create it
+    again."""
+    name = table_name(call.names)
+    if name.branch is not None:
+        raise bad_request(f"`{name}` is a branch: replace its table.")
+    table = context.table(name)
+    definition = definition_from_document(call.body.get("schema"))
+    check_definition(definition)
+    if context.catalog.metastore != "filesystem":
+        raise not_offered("replacing tables")
+    if list(definition.partition_keys) != list(table.schema.get("partitionKeys") or []):
+        raise not_offered(f"other partition columns for `{name}`: drop it and create it again")
+    require_looked_at(context, name, table.location)
+    with context.change_in_order(table), context.turn(table.location):
+        _remove_rows(context, name)
+        context.recent.forget(table)
+        context.catalog.replace_table(name, definition)
+    return None
+
+
+def _remove_rows(context: Context, name: TableName) -> None:
+    loaded, transaction = open_transaction(context.catalog, name, None)
+    request = CommitRequest(transaction, OverwritePartitions(swallow_newer=True))
+    fence = None if context.fence is None else context.fence()
+    try:
+        if context.watch is not None and (pause := context.watch.pause()) is not None:
+            raise PausedError(pause)
+        receipt = commit_fenced(loaded, request, context.catalog.publish, fence)
+    finally:
+        tidy_up(loaded, transaction, frozenset())
+    if context.watch is not None:
+        now_ms = int(time.time() * 1000)
+        publication = publication_of(transaction.file_prefix, request, loaded, receipt, now_ms)
+        if publication is not None:
+            context.watch.note(replace(publication, is_transaction=False))

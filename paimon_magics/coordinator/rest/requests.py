@@ -1,0 +1,138 @@
+"""What the REST catalog reads out of a request: names, bodies, pages. Everything wrong is a 400."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import unquote_plus
+
+from starlette.requests import Request
+
+from paimon_magics.coordinator.http.bodies import json_value
+from paimon_magics.coordinator.rest.errors import bad_request
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of
+
+__all__ = [
+    "identifier_of",
+    "like_filter",
+    "object_name",
+    "page",
+    "path_names",
+    "read_body",
+    "safe_name",
+    "table_name",
+]
+
+_T = TypeVar("_T")
+
+
+async def read_body(request: Request) -> dict[str, Any]:
+    """The body, which must be a JSON object; an empty one counts as `{}`."""
+    raw = await request.body()
+    if not raw.strip():
+        return {}
+    try:
+        document = json_value(raw)
+    except ValueError as error:
+        raise bad_request(f"The body is not JSON: {error}") from error
+    return mapping_of(document, "The body")
+
+
+def path_names(request: Request, template: str) -> dict[str, str]:
+    """The names that stand in the path for the template's `{…}`, decoded as the clients encode
+    them (`+` is a space). A slash in a name, which would shift the ones after it, is refused.
+    """
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    if b"%2f" in raw.lower():
+        raise bad_request("A name in the path contains a slash.")
+    wanted = template.split("/")
+    found = raw.decode("latin-1").split("/")[-len(wanted) :]
+    return {
+        key[1:-1]: unquote_plus(value)
+        for key, value in zip(wanted, found, strict=True)
+        if key.startswith("{")
+    }
+
+
+def safe_name(name: str, what: str) -> str:
+    """`name`, if it can't lead out of the folder of what it names."""
+    if (
+        not name
+        or name.strip() != name
+        or name.startswith(".")
+        or set("/\\") & set(name)
+        or any(ord(character) < 32 or ord(character) == 127 for character in name)
+    ):
+        raise bad_request(f"`{name}` is no name for a {what}.")
+    return name
+
+
+def object_name(database: str, name: str) -> TableName:
+    """A table by its database and object name, which may carry a branch (`t$branch_b`)."""
+    safe_name(database, "database")
+    safe_name(name, "table")
+    table, *rest = name.split("$")
+    branch = None
+    if rest and rest[0].startswith("branch_"):
+        branch = safe_name(rest.pop(0).removeprefix("branch_"), "branch")
+    if rest:
+        raise bad_request(f"`{name}` is a system table: the catalog only knows tables.")
+    return TableName(
+        safe_name(table, "table"), database, branch=None if branch == "main" else branch
+    )
+
+
+def table_name(names: dict[str, str]) -> TableName:
+    """The table that the path names."""
+    return object_name(names["database"], names["table"])
+
+
+def identifier_of(document: Any, where: str) -> TableName:
+    """A table from an identifier document, `{"database": …, "object": …}`."""
+    identifier = mapping_of(document, where)
+    return object_name(text_of(identifier, "database", where), text_of(identifier, "object", where))
+
+
+def page(
+    request: Request, items: Iterable[_T], key: Callable[[_T], str]
+) -> tuple[Sequence[_T], str | None]:
+    """The part of `items` that the request asks for, and the token of the part after it.
+
+    A token is the key of the last item before, so that pages stay right while items come and go.
+    """
+    token = request.query_params.get("pageToken")
+    text = request.query_params.get("maxResults")
+    count = 0
+    if text:
+        if not (text.isascii() and text.isdigit()):
+            raise bad_request(f"maxResults must be a whole number, not '{text}'.")
+        count = int(text)
+    ordered = sorted(items, key=key)
+    left = [item for item in ordered if not token or key(item) > token]
+    if count == 0 or len(left) <= count:
+        return left, None
+    return left[:count], key(left[count - 1])
+
+
+def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:
+    """Whether a name is like the SQL pattern of a query parameter; every name without one."""
+    pattern = request.query_params.get(parameter)
+    if not pattern:
+        return lambda name: True
+    parts = re.split(r"(\\.|%|_)", pattern)
+    regex = re.compile("".join(map(_like_part, parts)), re.DOTALL)
+    return lambda name: regex.fullmatch(name) is not None
+
+
+def _like_part(part: str) -> str:
+    match part:
+        case "%":
+            return ".*"
+        case "_":
+            return "."
+        case _ if len(part) == 2 and part.startswith("\\"):
+            return re.escape(part[1])
+        case _:
+            return re.escape(part)

@@ -1,0 +1,343 @@
+"""The REST catalog's endpoints of one table's versions: snapshots, commits, tags, branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paimon_magics.coordinator.rest.commits import commit_prepared, watch_latest
+from paimon_magics.coordinator.rest.endpoints import Call, Context, Handler
+from paimon_magics.coordinator.rest.errors import (
+    already_exists,
+    bad_request,
+    not_found,
+    not_offered,
+)
+from paimon_magics.coordinator.rest.replacing import replace_table
+from paimon_magics.coordinator.rest.requests import like_filter, page, safe_name, table_name
+from paimon_magics.errors import UnknownNameError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.rest_documents import (
+    integer_of,
+    mapping_of,
+    optional_text,
+    sequence_of,
+    string_map,
+    text_of,
+)
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.manifests.partition_statistics import partition_documents
+from paimon_magics.tables.snapshots.branches import (
+    branch_exists,
+    create_branch,
+    drop_branch,
+    forward_to_branch,
+    list_branches,
+    rename_branch,
+)
+from paimon_magics.tables.snapshots.chain import (
+    create_tag,
+    latest_snapshot,
+    list_snapshots,
+    list_tags,
+    load_snapshot,
+    load_tag,
+    roll_back,
+    tag_document,
+)
+from paimon_magics.tables.snapshots.provenance import USER
+
+__all__ = ["VERSION_ENDPOINTS"]
+
+_BODY = "The body"
+_NOT_MEASURED = -1
+
+
+def _table(context: Context, call: Call) -> StoredTable:
+    return context.table(table_name(call.names))
+
+
+# ---- snapshots ----
+
+
+def _latest_snapshot(context: Context, call: Call) -> Any:
+    table = _table(context, call)
+    snapshot = latest_snapshot(table)
+    if snapshot is None:
+        raise not_found("SNAPSHOT", str(table.name), f"`{table.name}` has no snapshots.")
+    # What the files of a table sum up to would be a read of all its manifests for each plan and
+    # commit of each client; no client needs it for either.
+    return {
+        "snapshot": {
+            "snapshot": snapshot,
+            "recordCount": snapshot["totalRecordCount"],
+            "fileSizeInBytes": _NOT_MEASURED,
+            "fileCount": _NOT_MEASURED,
+            "lastFileCreationTime": _NOT_MEASURED,
+        }
+    }
+
+
+def _list_snapshots(context: Context, call: Call) -> Any:
+    query = call.request.query_params
+    numbers = {key: query.get(key) or "0" for key in ("maxResults", "pageToken")}
+    for key, text in numbers.items():
+        if not (text.isascii() and text.isdigit()):
+            raise bad_request(f"{key} must be a whole number, not '{text}'.")
+    count = int(numbers["maxResults"])
+    table = _table(context, call)
+    found = list_snapshots(table, int(numbers["pageToken"]), count + 1 if count else None)
+    more = bool(count) and len(found) > count
+    shown = found[:count] if more else found
+    return {"snapshots": shown, "nextPageToken": str(shown[-1]["id"]) if more else None}
+
+
+def _load_snapshot(context: Context, call: Call) -> Any:
+    version = safe_name(call.names["version"], "version")
+    snapshot = load_snapshot(_table(context, call), version)
+    if snapshot is None:
+        raise not_found("SNAPSHOT", version)
+    return {"snapshot": snapshot}
+
+
+def _commit(context: Context, call: Call) -> Any:
+    snapshot = _vouched(call, mapping_of(call.body.get("snapshot"), "snapshot"))
+    table_id = optional_text(call.body, "tableId", _BODY)
+    base_uuid = optional_text(call.body, "baseSnapshotUuid", _BODY)
+    statistics = call.body.get("statistics")
+    partitions = [
+        mapping_of(item, f"statistics[{position}]")
+        for position, item in enumerate(sequence_of(statistics, "statistics", optional=True))
+    ]
+    success = commit_prepared(
+        context,
+        table_name(call.names),
+        snapshot,
+        table_id=table_id,
+        base_uuid=base_uuid,
+        base_is_told="baseSnapshotUuid" in call.body,
+        statistics=partitions,
+    )
+    return {"success": success}
+
+
+def _vouched(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
+    """The snapshot with the name of who sends it, where somebody vouches for it."""
+    if call.user is None:
+        return snapshot
+    properties = string_map(snapshot.get("properties"), "snapshot.properties")
+    return {**snapshot, "properties": {**properties, USER: call.user}}
+
+
+def _roll_back(context: Context, call: Call) -> Any:
+    instant = mapping_of(call.body.get("instant"), "instant")
+    kind = text_of(instant, "type", "instant")
+    snapshot_id, tag = None, None
+    match kind:
+        case "snapshot":
+            snapshot_id = integer_of(instant, "snapshotId", "instant")
+        case "tag":
+            tag = safe_name(text_of(instant, "tagName", "instant"), "tag")
+        case _:
+            raise bad_request(f"instant.type must be snapshot or tag, not '{kind}'.")
+    expected = None
+    if call.body.get("fromSnapshot") is not None:
+        expected = integer_of(call.body, "fromSnapshot", _BODY)
+    name = table_name(call.names)
+    before = context.table(name)
+    with context.change_in_order(before), context.turn(before.location):
+        table = context.table(name)
+        latest = latest_snapshot(table)
+        if expected is not None and (latest is None or latest["id"] != expected):
+            shown = "none" if latest is None else latest["id"]
+            raise bad_request(f"The latest snapshot of `{name}` is {shown}, not {expected}.")
+        try:
+            kept = roll_back(table, context.publish, snapshot_id=snapshot_id, tag=tag)
+        except UnknownNameError as error:
+            raise not_found(
+                kind.upper(), tag if tag is not None else str(snapshot_id), str(error)
+            ) from error
+        finally:
+            context.recent.forget(table)
+        if context.watch is not None:
+            context.watch.chain_cut(table.location, name.branch, kept)
+
+
+def _list_partitions(context: Context, call: Call) -> Any:
+    table = _table(context, call)
+    matches = like_filter(call.request, "partitionNamePattern")
+    documents = [d for d in partition_documents(table) if matches(_partition_name(d))]
+    found, token = page(call.request, documents, _partition_name)
+    return {"partitions": found, "nextPageToken": token}
+
+
+def _partitions_by_names(context: Context, call: Call) -> Any:
+    given = sequence_of(call.body.get("specs"), "specs", optional=True)
+    specs = [string_map(spec, f"specs[{position}]") for position, spec in enumerate(given)]
+    found = [d for d in partition_documents(_table(context, call)) if d["spec"] in specs]
+    return {"partitions": found}
+
+
+def _partition_name(document: dict[str, Any]) -> str:
+    return "/".join(f"{key}={value}" for key, value in document["spec"].items())
+
+
+# ---- tags ----
+
+
+def _list_tags(context: Context, call: Call) -> Any:
+    prefix = call.request.query_params.get("tagNamePrefix", "").removesuffix("%")
+    names = [name for name in list_tags(_table(context, call)) if name.startswith(prefix)]
+    found, token = page(call.request, names, str)
+    return {"tags": found, "nextPageToken": token}
+
+
+def _get_tag(context: Context, call: Call) -> Any:
+    name = safe_name(call.names["tag"], "tag")
+    tag = load_tag(_table(context, call), name)
+    if tag is None:
+        raise not_found("TAG", name)
+    return tag_document(name, tag)
+
+
+def _create_tag(context: Context, call: Call) -> Any:
+    name = safe_name(text_of(call.body, "tagName", _BODY), "tag")
+    if name.isdigit():
+        raise bad_request(f"A tag can't be named `{name}`: it would mean a snapshot.")
+    snapshot_id = None
+    if call.body.get("snapshotId") is not None:
+        snapshot_id = integer_of(call.body, "snapshotId", _BODY)
+    retained = optional_text(call.body, "timeRetained", _BODY)
+    table = _table(context, call)
+    try:
+        # In turn, so that the snapshot does not expire before it has the tag.
+        with context.turn(table.location):
+            created = create_tag(
+                table, name, context.publish, snapshot_id=snapshot_id, time_retained=retained
+            )
+    except UnknownNameError as error:
+        raise not_found("SNAPSHOT", str(snapshot_id), str(error)) from error
+    if not created and call.body.get("ignoreIfExists") is not True:
+        raise already_exists("TAG", name)
+
+
+def _delete_tag(context: Context, call: Call) -> Any:
+    name = safe_name(call.names["tag"], "tag")
+    table = _table(context, call)
+    with context.turn(table.location):
+        if not remove_tag(context.catalog.load(table.name), name):
+            raise not_found("TAG", name)
+
+
+# ---- branches ----
+
+
+def _list_branches(context: Context, call: Call) -> Any:
+    return {"branches": list_branches(_table(context, call))}
+
+
+def _create_branch(context: Context, call: Call) -> Any:
+    branch = _branch_name(text_of(call.body, "branch", _BODY))
+    tag = optional_text(call.body, "fromTag", _BODY)
+    table = _main_table(context, call)
+    if tag is not None and load_tag(table, safe_name(tag, "tag")) is None:
+        raise not_found("TAG", tag)
+    with context.turn(table.location):
+        if not create_branch(table, branch, context.publish, tag=tag):
+            raise already_exists("BRANCH", branch)
+
+
+def _drop_branch(context: Context, call: Call) -> Any:
+    branch = _branch_name(call.names["branch"])
+    table = _main_table(context, call)
+    with context.turn(table.location):
+        if not drop_branch(table, branch):
+            raise not_found("BRANCH", branch)
+        context.recent.forget(table)
+        if context.watch is not None:
+            context.watch.chain_cut(table.location, branch, 0)
+
+
+def _rename_branch(context: Context, call: Call) -> Any:
+    branch = _branch_name(call.names["branch"])
+    new_name = _branch_name(text_of(call.body, "toBranch", _BODY))
+    table = _main_table(context, call)
+    with context.turn(table.location):
+        try:
+            renamed = rename_branch(table, branch, new_name)
+        except UnknownNameError as error:
+            raise not_found("BRANCH", branch, str(error)) from error
+        if not renamed:
+            raise already_exists("BRANCH", new_name)
+        context.recent.forget(table)
+        if context.watch is not None:
+            to = TableName(table.name.table, table.name.database, branch=new_name)
+            context.watch.table_moved(table.location, table.location, to, branch=branch)
+
+
+def _forward_branch(context: Context, call: Call) -> Any:
+    name = _branch_name(call.names["branch"])
+    table = _main_table(context, call)
+    with context.change_in_order(table), context.turn(table.location):
+        if not branch_exists(table, name):
+            raise not_found("BRANCH", name)
+        branch = context.table(TableName(table.name.table, table.name.database, branch=name))
+        forward_to_branch(table, branch, context.publish)
+        if context.watch is not None:
+            context.watch.chain_cut(table.location, None, 0)
+            watch_latest(context.watch, table)
+
+
+def _main_table(context: Context, call: Call) -> StoredTable:
+    name = table_name(call.names)
+    if name.branch is not None:
+        raise bad_request(f"`{name}` is a branch: branches are kept by its table.")
+    return context.table(name)
+
+
+def _branch_name(name: str) -> str:
+    if "$" in name or name == "main":
+        raise bad_request(f"`{name}` is no name for a branch.")
+    return safe_name(name, "branch")
+
+
+# ---- what is not here ----
+
+
+def _refuse(what: str) -> Handler:
+    def handler(context: Context, call: Call) -> Any:
+        raise not_offered(what)
+
+    return handler
+
+
+_PARTITIONS = "the registration of partitions; they come and go with their rows"
+VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
+    ("GET", "/snapshot", _latest_snapshot),
+    ("GET", "/snapshots", _list_snapshots),
+    ("GET", "/snapshots/{version}", _load_snapshot),
+    ("POST", "/commit", _commit),
+    ("POST", "/rollback", _roll_back),
+    ("POST", "/rollback-schema", _refuse("rolling a schema back")),
+    ("POST", "/replace", replace_table),
+    ("GET", "/token", _refuse("tokens for data files")),
+    ("POST", "/auth", _refuse("row filters and column masks")),
+    ("GET", "/partitions", _list_partitions),
+    ("POST", "/partitions", _refuse(_PARTITIONS)),
+    ("POST", "/partitions/drop", _refuse(_PARTITIONS)),
+    ("POST", "/partitions/mark", _refuse("marking partitions as done")),
+    ("POST", "/partitions/list-by-names", _partitions_by_names),
+    ("POST", "/partitions/list-by-filter", _refuse("partitions by a filter")),
+    ("GET", "/tags", _list_tags),
+    ("POST", "/tags", _create_tag),
+    ("GET", "/tags/{tag}", _get_tag),
+    ("DELETE", "/tags/{tag}", _delete_tag),
+    ("GET", "/branches", _list_branches),
+    ("POST", "/branches", _create_branch),
+    ("DELETE", "/branches/{branch}", _drop_branch),
+    ("POST", "/branches/{branch}/rename", _rename_branch),
+    ("POST", "/branches/{branch}/forward", _forward_branch),
+    ("GET", "/consumers", _refuse("consumers")),
+    ("POST", "/consumers/reset", _refuse("consumers")),
+]
+"""Method, path below the table's, and handler."""

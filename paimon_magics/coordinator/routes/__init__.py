@@ -1,0 +1,1 @@
+"""The routes of the coordinator's own interface."""

@@ -1,0 +1,98 @@
+"""The coordinator itself over HTTP: what it is and how it is, paused and resumed.
+
+In a pause nothing new begins: neither a transaction nor a commit of an engine's. What has begun may
+be committed, so that after a while nothing is pending. It lasts over restarts, until it is ended.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics import __version__
+from paimon_magics.coordinator.core import (
+    Done,
+    Pause,
+    Suspended,
+    pending_commits,
+    pending_transactions,
+)
+from paimon_magics.coordinator.http.answers import answer_response
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.protocol.origin import host_name, user_name
+from paimon_magics.coordinator.routes.tables import stopped_document
+from paimon_magics.coordinator.service.coordinator import Coordinator
+
+__all__ = ["about", "administration_routes", "pause_document"]
+
+_TEXT_CHARACTERS_MAX = 500
+_STARTED_AT_MS = int(time.time() * 1000)
+
+
+def administration_routes(
+    coordinator: Coordinator, warehouse: str, group: GroupCommit | None = None
+) -> list[Route]:
+    """Routes that tell about the coordinator, pause it, and resume it."""
+
+    async def show(_: Request) -> Response:
+        troubles = [] if group is None else group.troubles
+        waiting = [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles]
+        return JSONResponse({**about(coordinator, warehouse), "waiting": waiting})
+
+    async def pause(request: Request) -> Response:
+        body = await json_body(request)
+        by = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
+        return answer_response(Suspended(await run_in_threadpool(coordinator.pause, by)))
+
+    async def resume(_: Request) -> Response:
+        await run_in_threadpool(coordinator.unpause)
+        return answer_response(Done())
+
+    return [
+        Route("/v1/coordinator", show),
+        Route("/v1/coordinator/pause", pause, methods=["POST"]),
+        Route("/v1/coordinator/resume", resume, methods=["POST"]),
+    ]
+
+
+def about(coordinator: Coordinator, warehouse: str) -> dict[str, Any]:
+    """Which coordinator this is, whether it takes something new, and what is pending."""
+    state = coordinator.state
+    return {
+        "protocol": 1,
+        "version": __version__,
+        "warehouse": warehouse,
+        "user": user_name(),
+        "host": host_name(),
+        "process": os.getpid(),
+        "started_at_ms": _STARTED_AT_MS,
+        "epoch": coordinator.epoch,
+        "problem": coordinator.problem,
+        "store_trouble": coordinator.store_trouble,
+        "store": coordinator.store_facts,
+        "pause": pause_document(state.pause),
+        "pending_transactions": len(pending_transactions(state)),
+        "pending_commits": [
+            {
+                "name": str(publication.table),
+                "snapshot_id": publication.snapshot_id,
+                "commit_user": publication.commit_user,
+                "begun_at_ms": publication.published_at_ms,
+            }
+            for publication in pending_commits(state)
+        ],
+        "stopped_tables": stopped_document(coordinator),
+    }
+
+
+def pause_document(pause: Pause | None) -> dict[str, Any] | None:
+    """Who has paused it, and since when; None where nobody has."""
+    return None if pause is None else {"by": pause.by, "since_ms": pause.since_ms}

@@ -1,0 +1,148 @@
+"""The coordinator over HTTP: all its routes, health, metrics, and a page for a person.
+
+Without a valid token nothing is answered but `/health/live`. Bodies are bounded. How errors are
+told: see `answers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from paimon_magics.coordinator.http.answers import (
+    error_answer,
+    on_error,
+    on_gone,
+    on_no_route,
+    on_unexpected,
+)
+from paimon_magics.coordinator.http.authorisation import Authoriser, Principal, Scope
+from paimon_magics.coordinator.http.guard import (
+    Guard,
+    TooLargeError,
+    guarded,
+    on_too_large,
+    principal_of,
+)
+from paimon_magics.coordinator.http.pages import HEADERS
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.routes.administration import (
+    administration_routes,
+    pause_document,
+)
+from paimon_magics.coordinator.routes.dead_letter_forms import DeadLetterForms
+from paimon_magics.coordinator.routes.insert_metrics import InsertMetrics
+from paimon_magics.coordinator.routes.inserts import InsertRoutes
+from paimon_magics.coordinator.routes.leases import lease_routes
+from paimon_magics.coordinator.routes.metrics import Metrics
+from paimon_magics.coordinator.routes.quick_inserts import QuickInserts
+from paimon_magics.coordinator.routes.status_page import status_page
+from paimon_magics.coordinator.routes.tables import stopped_document, table_routes
+from paimon_magics.coordinator.routes.transactions import transaction_routes
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.errors import PaimonMagicsError
+
+__all__ = ["application"]
+
+
+def application(
+    coordinator: Coordinator,
+    authoriser: Authoriser,
+    *,
+    warehouse: str,
+    request_bytes_max: int,
+    routes: Sequence[BaseRoute] | None = None,
+    root: str = "",
+    group: GroupCommit | None = None,
+    inserts: InsertRoutes | None = None,
+) -> ASGIApp:
+    """The ASGI application, below the path `root`.
+
+    `authoriser` says who asks, and `authorisation.SCOPES` what that takes. `warehouse` is what
+    clients on the same machine may open themselves. `routes` are further ones, behind the same
+    authoriser and limits. `group` takes small inserts, where somebody does,
+    and `inserts` are its endpoints, which are among the routes.
+    """
+    metrics = Metrics(coordinator)
+    if group is not None:
+        metrics.registry.register(InsertMetrics(group))
+    forms = None
+    if group is not None and inserts is not None:
+        forms = DeadLetterForms(group, inserts)
+    handlers = _Handlers(coordinator, warehouse, metrics, group, forms)
+    own = [
+        Route("/health/live", handlers.live),
+        Route("/health/ready", handlers.ready),
+        Route("/metrics", handlers.metrics),
+        Route("/", handlers.page),
+        *administration_routes(coordinator, warehouse, group),
+        *transaction_routes(coordinator, metrics),
+        *table_routes(coordinator),
+        *lease_routes(coordinator),
+        *([] if forms is None else forms.routes()),
+    ]
+    app = Starlette(
+        routes=[*guarded([*own, *(routes or [])]), *authoriser.routes()],
+        exception_handlers={
+            PaimonMagicsError: on_error,
+            TooLargeError: on_too_large,
+            HTTPException: on_no_route,
+            ClientDisconnect: on_gone,
+            Exception: on_unexpected,
+        },
+    )
+    behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts, root)
+    return Guard(behind, authoriser, request_bytes_max, root)
+
+
+class _Handlers:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        warehouse: str,
+        metrics: Metrics,
+        group: GroupCommit | None,
+        forms: DeadLetterForms | None,
+    ) -> None:
+        self._group = group
+        self._forms = forms
+        self._coordinator = coordinator
+        self._warehouse = warehouse
+        self._metrics = metrics
+
+    async def live(self, _: Request) -> Response:
+        return JSONResponse({"status": "live"})
+
+    async def ready(self, _: Request) -> Response:
+        problem = self._coordinator.problem
+        if problem is None and self._group is not None:
+            problem = self._group.problem
+        if problem is not None:
+            return error_answer(503, "NotReady", problem, "")
+        stopped = stopped_document(self._coordinator)
+        # Open transactions may be committed in a pause: it must stay within reach.
+        pause = pause_document(self._coordinator.state.pause)
+        return JSONResponse({"status": "ready", "pause": pause, "stopped_tables": stopped})
+
+    async def metrics(self, _: Request) -> Response:
+        content = await run_in_threadpool(generate_latest, self._metrics.registry)
+        return Response(content, media_type=CONTENT_TYPE_LATEST)
+
+    async def page(self, request: Request) -> Response:
+        page = await run_in_threadpool(self._page, principal_of(request))
+        return HTMLResponse(page, headers=HEADERS)
+
+    def _page(self, principal: Principal) -> str:
+        letters: list[tuple[object, ...]] = []
+        if self._forms is not None:
+            may_change = principal.may(Scope.WRITE)
+            letters = self._forms.rows(principal.name or "", may_change=may_change)
+        return status_page(self._coordinator, self._warehouse, self._group, letters)

@@ -1,0 +1,56 @@
+"""Databases with properties, for sessions: `POST /v1/databases` with `{name, properties,
+if_not_exists}` creates one and answers whether it did, and `GET /v1/databases/NAME` its properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.protocol.documents import member
+from paimon_magics.coordinator.rest.endpoints import Context
+from paimon_magics.errors import InvalidValueError, StatementError
+
+__all__ = ["database_routes"]
+
+
+def database_routes(context: Context) -> list[Route]:
+    """The routes."""
+
+    async def create(request: Request) -> Response:
+        body = await json_body(request)
+        name = str(member(body, "name", str))
+        properties = member(body, "properties", Mapping)
+        if not all(isinstance(value, str) for value in properties.values()):
+            raise InvalidValueError("The properties of a database must be texts.")
+        created = await run_in_threadpool(lambda: _create(context, name, dict(properties)))
+        if not created and not member(body, "if_not_exists", bool):
+            raise StatementError(
+                f"The database `{name}` exists already.",
+                hint="Use CREATE DATABASE IF NOT EXISTS, or another name.",
+            )
+        return JSONResponse({"created": created})
+
+    async def describe(request: Request) -> Response:
+        name = request.path_params["database"]
+        properties = await run_in_threadpool(lambda: context.databases.properties(name))
+        return JSONResponse({"properties": properties})
+
+    return [
+        Route("/v1/databases", create, methods=["POST"]),
+        Route("/v1/databases/{database}", describe, methods=["GET"]),
+    ]
+
+
+def _create(context: Context, name: str, properties: Mapping[str, str]) -> bool:
+    if context.fence is not None:
+        context.fence()
+    created = context.databases.create(name, properties)
+    if context.fence is not None:
+        context.fence().check()
+    return created

@@ -1,0 +1,112 @@
+"""What is shown of small inserts: numbers for Prometheus, and rows of the status page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
+from paimon_magics.coordinator.inserts.queue.values import Reason, backlog
+
+__all__ = ["QUEUE_COLUMNS", "InsertMetrics", "queue_rows"]
+
+QUEUE_COLUMNS = (
+    "table",
+    "state",
+    "mode",
+    "#acknowledged",
+    "#visible",
+    "#rows waiting",
+    "#bytes waiting",
+    "#oldest",
+    "last error",
+)
+
+_COUNTED = (
+    ("records", "insert_requests", "Inserts that were acknowledged, but for repeated ones."),
+    ("rows", "inserted_rows", "Rows of inserts that were acknowledged."),
+    ("duplicates", "insert_duplicates", "Repeated inserts, which got the first one's answer."),
+    ("groups", "log_syncs", "How often the log was synced, each time for all that had come."),
+    ("flushes", "insert_batches", "Batches of inserts that were loaded."),
+)
+
+
+class InsertMetrics(Collector):
+    """The numbers of this moment, for prometheus_client."""
+
+    def __init__(self, group: GroupCommit) -> None:
+        self._group = group
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """Counters since the start, and what waits in each table now."""
+        counts = self._group.counts
+        for key, name, what in _COUNTED:
+            yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])
+        refused = CounterMetricFamily(
+            "paimon_coordinator_inserts_refused",
+            "Inserts that were refused after their rows were found to fit, by why.",
+            labels=["reason"],
+        )
+        for reason in Reason:
+            refused.add_metric([reason.value], counts[f"refused_{reason.value}"])
+        yield refused
+        yield CounterMetricFamily(
+            "paimon_coordinator_log_seconds",
+            "How long appending to the log took since the start, syncs included.",
+            value=self._group.append_seconds,
+        )
+        yield GaugeMetricFamily(
+            "paimon_coordinator_dead_letters",
+            "Inserts that were acknowledged and could not be loaded.",
+            value=len(self._group.dead_letters()),
+        )
+        yield from self._tables()
+
+    def _tables(self) -> Iterator[GaugeMetricFamily]:
+        named = [
+            GaugeMetricFamily(f"paimon_coordinator_insert_{name}", what, labels=["table"])
+            for name, what in (
+                ("waiting_rows", "Rows that are acknowledged and not visible."),
+                ("waiting_bytes", "Their bytes in the log."),
+                ("oldest_seconds", "How long the oldest of them has waited."),
+                ("closed", "1 while somebody has to look at the table first, else 0."),
+            )
+        ]
+        for table in list(self._group.tables.values()):
+            rows, size_bytes = backlog(table.queue)
+            values = rows, size_bytes, _oldest_seconds(table), int(bool(table.queue.closed))
+            for family, value in zip(named, values, strict=True):
+                family.add_metric([str(table.name)], value)
+        yield from named
+
+
+def queue_rows(group: GroupCommit) -> list[tuple[object, ...]]:
+    """A row of the status page for each table, in `QUEUE_COLUMNS`."""
+    rows: list[tuple[object, ...]] = []
+    for table in sorted(group.tables.values(), key=lambda one: str(one.name)):
+        queue = table.queue
+        waiting, size_bytes = backlog(queue)
+        state = "closed" if queue.closed else "held" if queue.holds else "open"
+        rows.append(
+            (
+                str(table.name),
+                state,
+                None if table.mode is None else table.mode.value,
+                queue.acknowledged,
+                queue.published,
+                waiting,
+                size_bytes,
+                f"{_oldest_seconds(table):,.0f} s" if queue.batches else None,
+                queue.closed or queue.last_error or None,
+            )
+        )
+    return rows
+
+
+def _oldest_seconds(table: TableQueue) -> float:
+    batches = table.queue.batches
+    return max(0.0, time.time() - batches[0].since_ms / 1000) if batches else 0.0

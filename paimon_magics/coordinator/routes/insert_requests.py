@@ -1,0 +1,222 @@
+"""A request to insert, from its headers and body to an `Insert`; and answers as documents.
+
+What a client may say beside the rows, in headers: `Idempotency-Key`, a label that makes a repeat
+get the first answer; or `Paimon-Channel` with `Paimon-Offset`, for streams; and `group_commit`, the
+mode. Nothing here waits for anything but the rows' check.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.responses import JSONResponse, Response
+
+from paimon_magics.coordinator.client.small_inserts import LABEL_CHARACTERS_MAX
+from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
+from paimon_magics.coordinator.inserts.admission.validator import Admitted
+from paimon_magics.coordinator.inserts.log.records import Format
+from paimon_magics.coordinator.inserts.queue.values import (
+    Accepted,
+    Answer,
+    Flushed,
+    Granted,
+    Mode,
+    Reason,
+    Refused,
+)
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "ARROW",
+    "Named",
+    "answer_document",
+    "answer_of",
+    "digest_of",
+    "header_of",
+    "header_text",
+    "named_by",
+    "named_table",
+    "offset_of",
+    "refusal",
+]
+
+ARROW = "application/vnd.apache.arrow.stream"
+_DIGEST_BYTES = 16
+_OFFSET_MAX = 2**63 - 2
+
+_STATUS = {
+    Reason.FULL: 429,
+    Reason.BUSY: 503,
+    Reason.CLOSED: 409,
+    Reason.MISMATCH: 422,
+    Reason.RANGE: 416,
+    Reason.DEAD: 422,
+    Reason.STORE: 502,
+    Reason.LATE: 504,
+}
+_TOLD = {
+    Reason.FULL: ("TooMuchWaits", "The table takes no more for now", "Send it again later."),
+    Reason.BUSY: ("TableBusy", "The table takes no inserts just now", "Send it again."),
+    Reason.CLOSED: (
+        "TableClosed",
+        "The table takes no inserts",
+        "An administrator has to look at it: `%paimon queue` says more.",
+    ),
+    Reason.MISMATCH: (
+        "LabelUsed",
+        "The label, or channel and offset, was used before",
+        "Give each insert a label of its own, and repeat it with the same rows only.",
+    ),
+    Reason.RANGE: (
+        "OffsetOutOfRange",
+        "An insert is missing before this one",
+        "Go on with the offset that is named.",
+    ),
+    Reason.DEAD: (
+        "DeadLetter",
+        "The rows were taken, and could not be loaded",
+        "They are kept as a dead letter: `%paimon queue` shows it.",
+    ),
+    Reason.STORE: (
+        "StoreRefusedError",
+        "The rows are durable in the coordinator's log, and can't be loaded, since the store "
+        "refuses it",
+        NEW_CREDENTIALS,
+    ),
+    Reason.LATE: ("TooLate", "It has not come in time", "Ask again."),
+}
+
+
+class Named:
+    """How an insert is told from others: `key` and `offset` as in `records.Record`, `label` as the
+    client gave it."""
+
+    __slots__ = ("key", "label", "offset")
+
+    def __init__(self, key: str = "", offset: int = -1, label: str | None = None) -> None:
+        self.key = key
+        self.offset = offset
+        self.label = label
+
+
+_NAMELESS = Named()
+
+
+def header_text(value: bytes) -> str:
+    """The text of a header: in UTF-8, as most clients send it, else in HTTP's own Latin-1."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def header_of(request: HTTPConnection, name: str) -> str | None:
+    """The text of that header of a request."""
+    value = request.headers.get(name)
+    return None if value is None else header_text(value.encode("latin-1"))
+
+
+def named_by(label: str | None, channel: str | None, offset: str | int | None) -> Named:
+    """What a client calls its insert. Raises InvalidValueError for what is no name."""
+    if label is None and channel is None and offset is None:
+        return _NAMELESS
+    if label is not None:
+        if channel is not None or offset is not None:
+            raise InvalidValueError("An insert has a label, or a channel and an offset: not both.")
+        return Named(f"l:{_checked(label, 'label')}", -1, label)
+    if channel is None or offset is None:
+        raise InvalidValueError(
+            "A channel and an offset go together.",
+            hint="Number the inserts of a channel one by one: Paimon-Channel, Paimon-Offset.",
+        )
+    return Named(f"c:{_checked(channel, 'channel')}", offset_of(offset))
+
+
+def offset_of(text: str | int) -> int:
+    """A place in a channel. Raises InvalidValueError."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= _OFFSET_MAX:
+        raise InvalidValueError(f"`{text}` is no offset.", hint="Offsets are 0, 1, 2, …")
+    return number
+
+
+def named_table(document: Any) -> TableName:
+    """A table that a request names as `{"database", "table"}`. Raises InvalidValueError."""
+    match document:
+        case {"database": str(database), "table": str(table)} if database and table:
+            return TableName(table, database)
+        case _:
+            raise InvalidValueError(
+                "A table is named by its database and its own name.",
+                hint='Give {"database": "shop", "table": "orders"}.',
+            )
+
+
+def digest_of(admitted: Admitted) -> bytes:
+    """What tells an insert from another one under the same name: whoever repeats it may write the
+    same JSON with other spaces, or its members in another order."""
+    payload = admitted.payload
+    if admitted.format is Format.JSON:
+        payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest()
+
+
+def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
+    """What is told of an insert that was taken, or of a wait that is over."""
+    match answer:
+        case Accepted(
+            lsn=lsn,
+            mode=mode,
+            duplicate=duplicate,
+            fallback=fallback,
+            snapshot_id=snapshot_id,
+            trouble=trouble,
+        ):
+            document: dict[str, Any] = {"lsn": lsn, "label": label, "mode": mode.value}
+            if duplicate:
+                document["duplicate"] = True
+            if fallback:
+                document["fallback"] = fallback
+            if trouble:
+                document["trouble"] = trouble
+            if mode is not Mode.ASYNC:
+                document["snapshot_id"] = snapshot_id
+            return document
+        case Flushed(lsn=lsn, snapshot_id=snapshot_id):
+            return {"lsn": lsn, "snapshot_id": snapshot_id}
+        case Granted(lsn=lsn):
+            return {"lsn": lsn}
+        case Refused():
+            return {"error": refusal(answer)}
+
+
+def refusal(answer: Refused) -> dict[str, Any]:
+    """Why an insert was not taken: type, message and hint, as in every error."""
+    kind, what, hint = _TOLD[answer.reason]
+    return {"type": kind, "message": f"{what}: {answer.message}.", "hint": hint}
+
+
+def answer_of(answer: Answer, label: str | None = None) -> Response:
+    """The response to an insert, or to a wait."""
+    if not isinstance(answer, Refused):
+        return JSONResponse(answer_document(answer, label))
+    told = refusal(answer)
+    response = error_answer(_STATUS[answer.reason], told["type"], told["message"], told["hint"])
+    if answer.retry_after_ms:
+        response.headers["retry-after"] = str(-(-answer.retry_after_ms // 1000))
+    return response
+
+
+def _checked(text: str, what: str) -> str:
+    if not 0 < len(text) <= LABEL_CHARACTERS_MAX:
+        raise InvalidValueError(
+            f"A {what} has 1 to {LABEL_CHARACTERS_MAX} characters, not {len(text):,}."
+        )
+    return text

@@ -1,0 +1,184 @@
+"""A stream of small inserts: one WebSocket, many inserts under way, answers in their order.
+
+The client opens `/v1/inserts/DATABASE/TABLE/stream?channel=NAME`. Each message is one insert: a
+JSON text as over HTTP, or (binary) an Arrow stream. Inserts of a channel are numbered by the
+client, `&offset=N` for the first message and one more for each that follows; without a channel they
+have no names, and a repeat is a new insert. The answers come in the order of the messages, several
+in one text: `[{"offset": N, "lsn": …}, …]`. An insert that is refused ends the stream after its
+answer. In a channel nothing that was sent behind it gets in: an offset is missing then.
+
+At most `WINDOW` messages may wait for their answers; more are not read meanwhile.
+
+If the process dies, messages without an answer may or may not be durable: sent again with their
+offsets they get in once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.admission.table_info import Facts, mode_of
+from paimon_magics.coordinator.inserts.admission.validator import Admitted
+from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
+from paimon_magics.coordinator.routes.insert_requests import (
+    answer_document,
+    digest_of,
+    named_by,
+    offset_of,
+)
+from paimon_magics.coordinator.routes.inserts import InsertRoutes, admitted_stream
+from paimon_magics.errors import PaimonMagicsError
+
+__all__ = ["WINDOW", "InsertStream"]
+
+WINDOW = 1_024
+"""How many messages of one stream may be under way."""
+
+_REFUSED = 4400  # the code that a stream is closed with after a refusal
+_GONE = 4503
+
+
+class InsertStream:
+    """The endpoint of streams."""
+
+    def __init__(self, routes: InsertRoutes) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one stream to its end."""
+        socket = WebSocket(scope, receive, send)
+        await socket.accept()
+        try:
+            await _Stream(self._routes, socket, receive).serve()
+        except PaimonMagicsError as error:
+            await _close(socket, _error(error), _REFUSED)
+
+
+class _Stream:
+    def __init__(self, routes: InsertRoutes, socket: WebSocket, receive: Receive) -> None:
+        self._routes = routes
+        self._socket = socket
+        self._receive = receive  # without Starlette's checks, which cost as much as the message
+        self._names = socket.path_params["database"], socket.path_params["table"]
+        self._channel = socket.query_params.get("channel")
+        self._offset = offset_of(socket.query_params.get("offset", "0"))
+        self._mode = socket.query_params.get("group_commit")
+        # Without a window of its own nothing would keep a client from filling our memory.
+        self._room = asyncio.Semaphore(WINDOW)
+        self._under_way: deque[tuple[int, asyncio.Future[Answer]]] = deque()
+        self._more = asyncio.Event()
+        self._ended = False
+
+    async def serve(self) -> None:
+        answering = asyncio.ensure_future(self._answer())
+        reading = asyncio.ensure_future(self._read())
+        done, _ = await asyncio.wait({answering, reading}, return_when=asyncio.FIRST_COMPLETED)
+        if answering not in done:
+            # The client sends no more: what it has sent is answered.
+            self._ended = True
+            self._more.set()
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+                await answering
+        reading.cancel()
+        for task in (reading, answering):
+            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                await task
+
+    async def _read(self) -> None:
+        facts: Facts | None = None
+        loop = asyncio.get_running_loop()
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            await self._room.acquire()
+            offset, self._offset = self._offset, self._offset + 1
+            future: asyncio.Future[Answer] = loop.create_future()
+            self._under_way.append((offset, future))
+            self._more.set()
+            try:
+                known = self._routes.known(*self._names)
+                facts = known or await self._routes.facts(self._socket)
+                problem = self._routes.problem(facts)
+                if problem is not None:
+                    raise problem
+                self._routes.send(self._insert(facts, message, offset, future))
+            except Exception as error:
+                if not future.done():
+                    future.set_exception(error)
+                return
+
+    def _insert(
+        self, facts: Facts, message: Any, offset: int, future: asyncio.Future[Answer]
+    ) -> Insert:
+        text, content = message.get("text"), message.get("bytes")
+        admitted: Admitted
+        if text is not None:
+            admitted = facts.door.json(text.encode())
+        else:
+            admitted = admitted_stream(facts, content)
+        named = named_by(None, self._channel, None if self._channel is None else offset)
+        digest = digest_of(admitted) if named.key else b""
+        mode = mode_of(self._mode, facts.mode)
+        return Insert(facts, admitted, mode, future, named.key, named.offset, digest)
+
+    async def _answer(self) -> None:
+        """Send the answers, all that are there at once."""
+        while True:
+            while not self._under_way:
+                if self._ended:
+                    return
+                self._more.clear()
+                await self._more.wait()
+            offset, future = self._under_way[0]
+            refused = False
+            told: list[str] = []
+            with contextlib.suppress(Exception):  # told below
+                await future
+            while self._under_way and self._under_way[0][1].done() and not refused:
+                offset, future = self._under_way.popleft()
+                self._room.release()
+                text, refused = _told(offset, future)
+                told.append(text)
+            await self._socket.send_text(f"[{', '.join(told)}]")
+            if refused:
+                with contextlib.suppress(RuntimeError):
+                    await self._socket.close(_REFUSED)
+                return
+
+
+def _told(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
+    """The answer to a message, as JSON, and whether it ends the stream."""
+    error = future.exception()
+    document: dict[str, Any]
+    if isinstance(error, PaimonMagicsError):
+        document = {"error": _error(error)}
+    elif error is not None:
+        document = {"error": {"type": "InternalError", "message": type(error).__name__, "hint": ""}}
+    else:
+        answer = future.result()
+        if isinstance(answer, Accepted) and answer.mode is Mode.ASYNC and not answer.fallback:
+            # All but a few are such.
+            end = ', "duplicate": true}' if answer.duplicate else "}"
+            return f'{{"offset": {offset}, "lsn": {answer.lsn}{end}', False
+        document = answer_document(answer)
+        document.pop("label", None)
+    return json.dumps({"offset": offset, **document}), "error" in document
+
+
+def _error(error: PaimonMagicsError) -> dict[str, str]:
+    return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
+
+
+async def _close(socket: WebSocket, error: dict[str, str], code: int) -> None:
+    with contextlib.suppress(RuntimeError):
+        await socket.send_text(json.dumps([{"error": error}]))
+        await socket.close(code)

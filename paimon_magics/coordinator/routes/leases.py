@@ -1,0 +1,50 @@
+"""Read leases over HTTP: taken and renewed.
+
+`POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` says everything that a holder
+reads, each time anew; an empty list gives everything up. The answer is `{expires_at_ms, gone}`:
+those in `gone` have expired, and there is no lease on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.protocol.documents import member, table_document, table_of
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.errors import InvalidValueError
+
+__all__ = ["lease_routes"]
+
+_HOLDER_CHARACTERS_MAX = 100
+
+
+def lease_routes(coordinator: Coordinator) -> list[Route]:
+    """The route that takes and renews read leases."""
+
+    async def renew(request: Request) -> Response:
+        body = await json_body(request)
+        holder = member(body, "holder", str)
+        if not 0 < len(holder) <= _HOLDER_CHARACTERS_MAX:
+            raise InvalidValueError("The member `holder` must be a text of 1 to 100 characters.")
+        wanted = [
+            (table_of(member(one, "table", Mapping)), member(one, "snapshot_id", int))
+            for one in member(body, "leases", Sequence)
+        ]
+        expires_at_ms, gone = await run_in_threadpool(coordinator.lease, holder, wanted)
+        return JSONResponse(
+            {
+                "expires_at_ms": expires_at_ms,
+                "gone": [
+                    {"table": table_document(name), "snapshot_id": snapshot_id}
+                    for name, snapshot_id in gone
+                ],
+            }
+        )
+
+    return [Route("/v1/leases", renew, methods=["POST"])]

@@ -1,0 +1,126 @@
+"""What a coordinator counts, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from paimon_magics.coordinator.core import FINISHED, Phase
+from paimon_magics.coordinator.service.coordinator import Coordinator
+
+__all__ = ["Metrics"]
+
+
+class Metrics:
+    """All that is counted: `answers` and `commit_seconds` by who answers, the rest by itself."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.registry = CollectorRegistry()
+        self.answers = Counter(
+            "paimon_coordinator_answers_total",
+            "Answers to requests about transactions, by what was asked and what was answered.",
+            ["asked", "answer"],
+            registry=self.registry,
+        )
+        self.commit_seconds = Histogram(
+            "paimon_coordinator_commit_seconds",
+            "From a commit request to its answer.",
+            registry=self.registry,
+            buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+        )
+        phases = Gauge(
+            "paimon_coordinator_transactions",
+            "Transactions that are not finished, by phase.",
+            ["phase"],
+            registry=self.registry,
+        )
+        for phase in Phase:
+            if phase not in FINISHED:
+
+                def count(phase: Phase = phase) -> float:
+                    return sum(held.phase is phase for held in coordinator.state.held.values())
+
+                phases.labels(phase.value).set_function(count)
+        self.registry.register(_Finished(coordinator))
+        self.registry.register(_Watched(coordinator))
+        self.registry.register(_Upkeep(coordinator))
+
+
+class _Finished(Collector):
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """For prometheus_client: the counts of this moment."""
+        finished = CounterMetricFamily(
+            "paimon_coordinator_finished",
+            "Transactions that were finished since the start, by how.",
+            labels=["phase"],
+        )
+        for phase in FINISHED:
+            finished.add_metric([phase.value], self._coordinator.finished.get(phase, 0))
+        yield finished
+
+
+class _Watched(Collector):
+    """What is watched, what was published again, and what is stopped."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """For prometheus_client: the counts of this moment."""
+        state = self._coordinator.state
+        yield GaugeMetricFamily(
+            "paimon_coordinator_paused",
+            "1 while nothing new may begin, else 0.",
+            value=int(state.pause is not None),
+        )
+        yield GaugeMetricFamily(
+            "paimon_coordinator_stopped_tables",
+            "Tables that take no commits until somebody has looked at them.",
+            value=len(state.stopped),
+        )
+        yield GaugeMetricFamily(
+            "paimon_coordinator_watched_snapshots",
+            "Published snapshots that a writer outside could overwrite with loss.",
+            value=sum(map(len, state.watched.values())),
+        )
+        yield CounterMetricFamily(
+            "paimon_coordinator_republished",
+            "Commits that were overwritten and published again since the start.",
+            value=self._coordinator.republished,
+        )
+
+
+class _Upkeep(Collector):
+    """What is being read, and what has expired."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """For prometheus_client: the counts of this moment."""
+        yield GaugeMetricFamily(
+            "paimon_coordinator_read_leases",
+            "Snapshots that sessions hold read leases on.",
+            value=self._coordinator.leases.count(),
+        )
+        yield CounterMetricFamily(
+            "paimon_coordinator_expired_snapshots",
+            "Snapshots that were expired since the start.",
+            value=self._coordinator.upkeep.expired,
+        )
+        yield CounterMetricFamily(
+            "paimon_coordinator_errors",
+            "What went wrong since the start, warnings included.",
+            value=self._coordinator.recent_errors.total,
+        )
+        yield CounterMetricFamily(
+            "paimon_coordinator_upkeep_failures",
+            "How often snapshots could not expire since the start.",
+            value=self._coordinator.upkeep.failures,
+        )

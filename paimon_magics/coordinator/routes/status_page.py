@@ -1,0 +1,277 @@
+"""The page that a person looks at: plain HTML, nothing to load and nothing to run.
+
+It is drawn from what the coordinator has in memory and in its store; no table is opened for it.
+Every text comes from somebody else, and is escaped.
+"""
+
+from __future__ import annotations
+
+import datetime
+import html
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.coordinator.core import Held, Phase, State, pending_transactions
+from paimon_magics.coordinator.http.pages import Markup, page
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.routes.administration import about
+from paimon_magics.coordinator.routes.dead_letter_forms import LETTER_COLUMNS
+from paimon_magics.coordinator.routes.insert_metrics import QUEUE_COLUMNS, queue_rows
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.planning.publications import Publication
+from paimon_magics.tables.snapshots.provenance import noted
+
+__all__ = ["status_page"]
+
+_Cells = tuple[object, ...]
+
+_COMMITS_SHOWN = 50
+_FINISHED_SHOWN = 200
+
+
+def status_page(
+    coordinator: Coordinator,
+    warehouse: str,
+    group: GroupCommit | None = None,
+    letters: Sequence[_Cells] = (),
+) -> str:
+    """The page as it is now; `letters` are rows in `LETTER_COLUMNS`."""
+    queues = [] if group is None else queue_rows(group)
+    now_ms = int(time.time() * 1000)
+    state = coordinator.state
+    finished = coordinator.recently_finished(_FINISHED_SHOWN)
+    commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))
+    return page(
+        [
+            _head(coordinator, warehouse, state),
+            _section("Tables", _TABLES, _tables(state, commits), "Nothing was committed yet."),
+            _section("Open transactions", _OPEN, _open(state, now_ms), "None is open."),
+            _section("Small inserts", QUEUE_COLUMNS, queues, "There were none yet."),
+            _section("Dead letters", LETTER_COLUMNS, letters, "There are none.", _LETTERS),
+            _section(
+                "Recent commits", _COMMITS, [c.cells() for c in commits], "There were none yet."
+            ),
+            _section("Ended without a commit", _ENDED, _ended(finished), "There are none."),
+            _section("Recent errors", _ERRORS, _errors(coordinator), "There are none."),
+        ]
+    )
+
+
+# ---- the parts ----
+
+_LETTERS = (
+    "Rows that were acknowledged and could not be loaded. Retry inserts them anew; discard takes "
+    "them off this list. The table paimon_magics.dead_letters keeps what they were."
+)
+_TABLES = ("table", "#snapshot", "@committed", "#open", "state")
+_OPEN = (
+    "id",
+    "table",
+    "state",
+    "user",
+    "notebook",
+    "host",
+    "engine",
+    "#age",
+    "#lease left",
+)
+_COMMITS = ("@time", "table", "#snapshot", "kind", "user", "notebook", "#rows", "#files", "through")
+_ENDED = ("@time", "table", "outcome", "whose", "reason", "id")
+_ERRORS = ("@last time", "#times", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    at_ms: int
+    table: str
+    location: str
+    snapshot_id: int
+    kind: str
+    user: str
+    notebook: str
+    rows: int | None
+    files: int | None
+    through: str
+
+    def cells(self) -> _Cells:
+        return (
+            _when(self.at_ms),
+            self.table,
+            self.snapshot_id,
+            self.kind,
+            self.user,
+            self.notebook,
+            self.rows,
+            self.files,
+            self.through,
+        )
+
+
+def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
+    shown = about(coordinator, warehouse)
+    lines = [
+        f"<h1>Paimon coordinator</h1><p><code>{html.escape(warehouse)}</code><br>"
+        f"{html.escape(shown['user'])} on {html.escape(shown['host'])} (process "
+        f"{shown['process']}), version {html.escape(shown['version'])}, since "
+        f"{_when(shown['started_at_ms'])}</p>"
+    ]
+    if shown["problem"] is not None:
+        lines.append(f'<p class="bad">It takes nothing: {html.escape(shown["problem"])}</p>')
+    elif state.pause is not None:
+        lines.append(
+            f'<p class="bad">Paused by {html.escape(state.pause.by or "somebody")} since '
+            f"{_when(state.pause.since_ms)}: nothing new begins.</p>"
+        )
+    else:
+        lines.append("<p>It takes new transactions.</p>")
+    return "".join(lines)
+
+
+def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
+    """The tables that there is something to be said of: committed to lately, open, or stopped."""
+    last = {commit.location: commit for commit in reversed(commits)}
+    opened = pending_transactions(state)
+    names = {commit.location: commit.table for commit in last.values()}
+    names |= {held.table: held.name or held.table for held in opened}
+    rows: list[_Cells] = []
+    for location in sorted({*names, *state.stopped}, key=lambda one: names.get(one, one)):
+        commit, stopped = last.get(location), state.stopped.get(location)
+        rows.append(
+            (
+                names.get(location, location),
+                None if commit is None else commit.snapshot_id,
+                None if commit is None else _when(commit.at_ms),
+                sum(held.table == location for held in opened),
+                "takes commits"
+                if stopped is None
+                else f"stopped since {_when(stopped.since_ms)}: {stopped.reason}",
+            )
+        )
+    return rows
+
+
+def _open(state: State, now_ms: int) -> list[_Cells]:
+    return [
+        (
+            held.id,
+            held.name or held.table,
+            held.phase.value,
+            held.owner,
+            held.origin.notebook,
+            held.origin.host,
+            held.origin.engine,
+            _seconds(now_ms - held.begun_at_ms),
+            _seconds(held.expires_at_ms - now_ms) if held.phase is Phase.ACTIVE else None,
+        )
+        for held in pending_transactions(state)
+    ]
+
+
+def _commits(finished: Iterable[Held], published: Iterable[Publication]) -> list[_Commit]:
+    commits = [
+        _Commit(
+            at_ms=held.ended_at_ms,
+            table=held.name or held.table,
+            location=held.table,
+            snapshot_id=held.receipt.snapshot_id,
+            kind=held.receipt.commit_kind or "",
+            user=held.owner,
+            notebook=held.origin.notebook,
+            rows=held.receipt.delta_rows,
+            files=held.files,
+            through="transaction",
+        )
+        for held in finished
+        if held.receipt is not None and held.receipt.snapshot_id is not None
+    ]
+    for one in published:
+        if one.is_transaction or not one.certain:
+            continue
+        said = noted(dict(one.properties))
+        commits.append(
+            _Commit(
+                at_ms=one.published_at_ms,
+                table=str(one.table),
+                location=one.location,
+                snapshot_id=one.snapshot_id,
+                kind=one.commit_kind,
+                user=said.get("user") or one.commit_user,
+                notebook=said.get("notebook", ""),
+                rows=one.rows,
+                files=None,
+                through="REST catalog",
+            )
+        )
+    return sorted(commits, key=lambda one: one.at_ms, reverse=True)[:_COMMITS_SHOWN]
+
+
+def _ended(finished: Iterable[Held]) -> list[_Cells]:
+    rows: list[_Cells] = [
+        (
+            _when(held.ended_at_ms),
+            held.name or held.table,
+            held.phase.value,
+            held.who,
+            held.reason,
+            held.id,
+        )
+        for held in finished
+        if held.phase is not Phase.COMMITTED
+    ]
+    return rows[:_COMMITS_SHOWN]
+
+
+def _errors(coordinator: Coordinator) -> list[_Cells]:
+    return [(_when(e.at_ms), e.count, e.message) for e in coordinator.recent_errors.list()]
+
+
+# ---- HTML ----
+
+
+def _section(
+    title: str, headings: Sequence[str], rows: Sequence[_Cells], none: str, about: str = ""
+) -> str:
+    """A heading and a table; columns whose heading begins with `#` are numbers, with `@` moments.
+    `about` is said where there are rows."""
+    if not rows:
+        return f'<h2>{title}</h2><p class="none">{none}</p>'
+    kinds = {"#": ' class="n"', "@": ' class="t"'}
+    classes = [kinds.get(heading[:1], "") for heading in headings]
+    head = "".join(
+        f'<th scope="col"{c}>{h.lstrip("#@")}</th>' for c, h in zip(classes, headings, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td{c}>{_shown(value)}</td>" for c, value in zip(classes, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    told = f"<p>{html.escape(about)}</p>" if about else ""
+    return (
+        f"<h2>{title}</h2>{told}<section><table><thead><tr>{head}</tr></thead><tbody>{body}"
+        "</tbody></table></section>"
+    )
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case int():
+            return f"{value:,}"
+        case Markup():
+            return value
+        case _:
+            return html.escape(str(value))
+
+
+def _seconds(ms: int) -> str:
+    return f"{max(ms, 0) // 1000:,} s"
+
+
+def _when(at_ms: int) -> str:
+    if not at_ms:
+        return ""
+    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,56 @@
+"""The coordinator's tables over HTTP: which of them are stopped and why, looked at, let go on.
+
+A table is stopped when a snapshot that was published is not there any more, and publishing it again
+would be wrong or is not possible. Its commits are refused until an administrator has looked at it
+and resumes it; what is in the table then is what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.core import Answer
+from paimon_magics.coordinator.http.answers import answer_response
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.protocol.documents import member, table_of
+from paimon_magics.coordinator.service.coordinator import Coordinator
+
+__all__ = ["stopped_document", "table_routes"]
+
+
+def table_routes(coordinator: Coordinator) -> list[Route]:
+    """Routes that list the stopped tables, look at one, and resume one."""
+
+    async def stopped(_: Request) -> Response:
+        return JSONResponse({"stopped": stopped_document(coordinator)})
+
+    async def look(request: Request) -> Response:
+        return await _asked(request, coordinator.watching.before_change)
+
+    async def resume(request: Request) -> Response:
+        return await _asked(request, coordinator.watching.resume)
+
+    async def _asked(request: Request, ask: Callable[[str], Answer]) -> Response:
+        name = table_of(member(await json_body(request), "table", dict))
+        location = await run_in_threadpool(coordinator.location_of, name)
+        return answer_response(await run_in_threadpool(ask, location))
+
+    return [
+        Route("/v1/tables/stopped", stopped),
+        Route("/v1/tables/check", look, methods=["POST"]),
+        Route("/v1/tables/resume", resume, methods=["POST"]),
+    ]
+
+
+def stopped_document(coordinator: Coordinator) -> list[dict[str, Any]]:
+    """The stopped tables: where they are, why, and since when."""
+    return [
+        {"location": location, "reason": stopped.reason, "since_ms": stopped.since_ms}
+        for location, stopped in sorted(coordinator.state.stopped.items())
+    ]

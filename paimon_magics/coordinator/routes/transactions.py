@@ -1,0 +1,206 @@
+"""Transactions over HTTP: opened, renewed, committed, ended, listed.
+
+A transaction belongs to who began it, as the authoriser names them: nobody else may use it, and
+only an administrator abort it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.core import Answer, Held, Mismatch, Unknown
+from paimon_magics.coordinator.http.answers import NotTheirsError, answer_response
+from paimon_magics.coordinator.http.authorisation import Principal, Scope
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.http.guard import principal_of
+from paimon_magics.coordinator.protocol.documents import (
+    member,
+    origin_document,
+    origin_of,
+    request_of,
+    table_of,
+    transaction_document,
+)
+from paimon_magics.coordinator.routes.metrics import Metrics
+from paimon_magics.coordinator.service.adopting import check_adopted_id
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.planning.commits import CommitRequest, Transaction
+from paimon_magics.tables.snapshots.provenance import USER
+
+__all__ = ["all_transactions", "shown_transaction", "transaction_routes"]
+
+_TEXT_CHARACTERS_MAX = 500
+_FINISHED_SHOWN = 100
+
+
+def transaction_routes(coordinator: Coordinator, metrics: Metrics) -> list[Route]:
+    """All routes below `/v1/transactions`; `metrics` counts their answers."""
+    handlers = _Handlers(coordinator, metrics)
+    return [
+        Route("/v1/transactions", handlers.begin, methods=["POST"]),
+        Route("/v1/transactions", handlers.list),
+        Route("/v1/transactions/{id}", handlers.show),
+        Route("/v1/transactions/{id}/heartbeat", handlers.heartbeat, methods=["POST"]),
+        Route("/v1/transactions/{id}/commit", handlers.commit, methods=["POST"]),
+        Route("/v1/transactions/{id}/abort", handlers.abort, methods=["POST"]),
+        Route("/v1/transactions/{id}/sweep", handlers.sweep, methods=["POST"]),
+    ]
+
+
+class _Handlers:
+    def __init__(self, coordinator: Coordinator, metrics: Metrics) -> None:
+        self._coordinator = coordinator
+        self._metrics = metrics
+
+    async def begin(self, request: Request) -> Response:
+        body = await json_body(request)
+        table = table_of(member(body, "table", dict))
+        base = body.get("base_snapshot_id")
+        owner = principal_of(request).name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
+        if base is not None:
+            base = member(body, "base_snapshot_id", int)
+        ticket = ""
+        if "ticket" in body:
+            ticket = str(member(body, "ticket", str))
+            check_adopted_id(ticket)
+        id, transaction, opened = await run_in_threadpool(
+            partial(
+                self._coordinator.begin,
+                table,
+                base,
+                owner,
+                origin_of(body.get("origin")),
+                ticket=ticket,
+            )
+        )
+        return JSONResponse(
+            {
+                "id": id,
+                "transaction": transaction_document(transaction),
+                "expires_at_ms": opened.expires_at_ms,
+            }
+        )
+
+    async def list(self, _: Request) -> Response:
+        held = await run_in_threadpool(all_transactions, self._coordinator)
+        return JSONResponse({"transactions": [shown_transaction(one) for one in held]})
+
+    async def show(self, request: Request) -> Response:
+        held = await run_in_threadpool(self._coordinator.held, request.path_params["id"])
+        return answer_response(Unknown()) if held is None else JSONResponse(shown_transaction(held))
+
+    async def heartbeat(self, request: Request) -> Response:
+        id = await self._own(request)
+        answer = await run_in_threadpool(self._coordinator.heartbeat, id)
+        return self._counted("heartbeat", answer)
+
+    async def commit(self, request: Request) -> Response:
+        id = await self._own(request)
+        body = await json_body(request)
+        principal = principal_of(request)
+        started = time.monotonic()
+        transaction = await run_in_threadpool(self._coordinator.transaction, id)
+        if transaction is not None:
+            asked = _vouched(principal, request_of(transaction, body))
+            answer = await run_in_threadpool(self._coordinator.commit, id, asked)
+        else:
+            answer = await self._adopt(
+                id, principal, body, lambda opened: _vouched(principal, request_of(opened, body))
+            )
+        self._metrics.commit_seconds.observe(time.monotonic() - started)
+        return self._counted("commit", answer)
+
+    async def abort(self, request: Request) -> Response:
+        body = await json_body(request)
+        reason = str(body.get("reason", "its owner ended it"))[:_TEXT_CHARACTERS_MAX]
+        id = await self._own(request, or_with=Scope.ADMIN)
+        answer = await run_in_threadpool(self._coordinator.abort, id, reason)
+        if answer == Unknown():
+            answer = await self._adopt(id, principal_of(request), body, None)
+        return self._counted("abort", answer)
+
+    async def _adopt(
+        self,
+        id: str,
+        principal: Principal,
+        body: dict[str, Any],
+        asked: Callable[[Transaction], CommitRequest] | None,
+    ) -> Answer:
+        """Go on with what another coordinator has opened, where the client brings it along."""
+        if "transaction" not in body:
+            return Unknown()
+        document = body["transaction"]
+        owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
+        origin = origin_of(body.get("origin"))
+        return await run_in_threadpool(self._coordinator.adopt, id, owner, document, asked, origin)
+
+    async def sweep(self, request: Request) -> Response:
+        id = await self._own(request)
+        transaction = await run_in_threadpool(self._coordinator.transaction, id)
+        if transaction is None:
+            return answer_response(Unknown())
+        asked = _vouched(principal_of(request), request_of(transaction, await json_body(request)))
+        removed = await run_in_threadpool(self._coordinator.sweep, id, asked)
+        return (
+            answer_response(Mismatch()) if removed is None else JSONResponse({"removed": removed})
+        )
+
+    async def _own(self, request: Request, or_with: Scope | None = None) -> str:
+        """The transaction that the path names, if it is the sender's or they have that scope."""
+        id = str(request.path_params["id"])
+        principal = principal_of(request)
+        if principal.name is None:
+            return id
+        held = await run_in_threadpool(self._coordinator.held, id)
+        if held is None or held.owner == principal.name:
+            return id
+        if or_with is not None and principal.may(or_with):
+            return id
+        raise NotTheirsError(
+            f"The transaction {id} belongs to {held.owner}, not to {principal.name}.",
+            hint="Only who began it may use it; an administrator may abort it.",
+        )
+
+    def _counted(self, asked: str, answer: Answer) -> Response:
+        self._metrics.answers.labels(asked, type(answer).__name__).inc()
+        return answer_response(answer)
+
+
+def all_transactions(coordinator: Coordinator) -> list[Held]:
+    """The transactions that are not finished, and those that were last, newest first."""
+    finished = coordinator.recently_finished(_FINISHED_SHOWN)
+    return [*coordinator.state.held.values(), *finished]
+
+
+def shown_transaction(held: Held) -> dict[str, Any]:
+    """What everybody who may read is told of a transaction."""
+    return {
+        "id": held.id,
+        "table": held.table,
+        "name": held.name,
+        "phase": held.phase.value,
+        "owner": held.owner,
+        "origin": origin_document(held.origin),
+        "begun_at_ms": held.begun_at_ms,
+        "expires_at_ms": held.expires_at_ms,
+        "ended_at_ms": held.ended_at_ms,
+        "snapshot_id": held.receipt.snapshot_id if held.receipt is not None else None,
+        "reason": held.reason,
+    }
+
+
+def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:
+    """The request with the name of who sends it, where that is known better than they say it."""
+    if principal.name is None:
+        return asked
+    properties = {**dict(asked.properties), USER: principal.name}
+    return replace(asked, properties=tuple(properties.items()))

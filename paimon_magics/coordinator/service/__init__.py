@@ -1,0 +1,1 @@
+"""The coordinator: transactions, commits and upkeep of the tables of a warehouse."""

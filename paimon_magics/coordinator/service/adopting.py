@@ -1,0 +1,57 @@
+"""What a client brings that another coordinator has opened: checked before it is acted upon.
+
+The client sends the transaction's document along. It is believed as far as it has to be: names are
+of the form that coordinators give, everything that is a path is worked out here anew, and files
+belong to the transaction by their names.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import replace
+from typing import Any
+
+from paimon_magics.coordinator.protocol.documents import transaction_of
+from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.commits import BATCH_COMMIT_IDENTIFIER, Transaction
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.commits.commit import latest_snapshot_id
+from paimon_magics.tables.writing.cleanup import attempts_of
+
+__all__ = ["adopted_transaction", "check_adopted_id"]
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
+
+
+def check_adopted_id(id: str) -> None:
+    """Raise InvalidValueError for what no coordinator gives as a transaction's id."""
+    if _ID.fullmatch(id) is None:
+        raise InvalidValueError(f"{id!r} is no transaction's id.")
+
+
+def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transaction]:
+    """The table and the transaction that a client brings along.
+
+    Raises InvalidValueError for one that no coordinator can have opened on that table, and
+    UnknownNameError for a table that is not there.
+    """
+    brought = transaction_of(document)
+    found = _COMMIT_USER.fullmatch(brought.commit_user)
+    try:
+        identity = uuid.UUID(found[1]) if found is not None else None
+    except ValueError:
+        identity = None
+    if identity is None or brought.file_prefix != f"pm-{identity.hex}-":
+        raise InvalidValueError("The transaction has a commit user or a prefix of no coordinator.")
+    if brought.commit_identifier != BATCH_COMMIT_IDENTIFIER:
+        raise InvalidValueError("The transaction has a commit identifier of no coordinator.")
+    table = catalog.load(brought.table)
+    if not 0 <= brought.base_snapshot_id <= latest_snapshot_id(table):
+        raise InvalidValueError(
+            f"The transaction's base, snapshot {brought.base_snapshot_id}, is none of "
+            f"`{table.name}`."
+        )
+    folder = attempts_of(table, brought.file_prefix)
+    return table, replace(brought, attempts_folder=folder)

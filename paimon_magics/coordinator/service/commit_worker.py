@@ -1,0 +1,274 @@
+"""What takes a coordinator time: commits, look-ups, removals, each told as an event.
+
+Everything here may be cut off anywhere, and is done again when its coordinator comes back or a
+client asks the next one: a commit is looked up in the table's snapshots first, and files are
+removed only after that, under a claim that no other coordinator can hold for the opposite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from paimon_magics.coordinator.core import (
+    Cause,
+    CommitPublished,
+    CommitRefused,
+    CommitUnclear,
+    CommitUndetermined,
+    Event,
+    FilesRemoved,
+    Stopped,
+    Ticked,
+)
+from paimon_magics.coordinator.ownership.claims import Claims, Fate
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.rest.endpoints import Turns
+from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
+from paimon_magics.coordinator.store.store import Store
+from paimon_magics.errors import (
+    CommitConflictError,
+    OutdatedPlanError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.publications import Verdict
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.commits.commit import (
+    check_files,
+    check_names,
+    committed_files,
+    find_commit,
+    remove_run,
+)
+from paimon_magics.tables.commits.fenced_commits import commit_fenced, is_fenced
+from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.commits.publication_checks import unnamed_receipt
+from paimon_magics.tables.stores.store import UnreachableError
+from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
+
+__all__ = ["Worker"]
+
+_RETRY_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Does one thing at a time per call, from any thread; a table has one commit at a time.
+
+    Every method that changes something raises DeposedError when another coordinator has taken over.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        settings: Settings,
+        turns: Turns,
+        watching: Watching,
+        ownership: Ownership | None,
+        *,
+        stopped: Callable[[], Mapping[str, Stopped]],
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._settings = settings
+        self._turns = turns
+        self._watching = watching
+        self._ownership = ownership
+        self._stopped = stopped
+        files = catalog.stores.of(catalog.warehouse)
+        self._claims = None if ownership is None else Claims(files, catalog.warehouse)
+
+    def commit(self, id: str, request: CommitRequest, adopted: int = 0) -> Event:
+        """Publish what this coordinator's client asked for.
+
+        `adopted`: the epoch in which it took the transaction on from another one.
+        """
+        try:
+            return self._publish(id, request, adopted)
+        except DeposedError:
+            raise
+        except UnknownOutcomeError:
+            return CommitUnclear(id)
+        except UnreachableError as error:  # nothing was published; it is, when the store is back
+            _log.warning("Commit %s waits for its store: %s", id, error)
+            time.sleep(_RETRY_SECONDS)
+            return CommitUnclear(id)
+        except PaimonMagicsError as error:
+            return CommitRefused(id, str(error), _now_ms(), _cause(error))
+        except Exception as error:
+            _log.error("Commit %s of `%s` was cut off: %r", id, request.transaction.table, error)
+            time.sleep(_RETRY_SECONDS)
+            return CommitUnclear(id)
+
+    def look_up(self, id: str, request: CommitRequest, adopted: int) -> Event:
+        """Find a commit that may have happened, and publish it when it certainly has not."""
+        transaction = request.transaction
+        try:
+            table = self._catalog.load(transaction.table)
+            found = find_commit(table, transaction) or unnamed_receipt(table, request)
+            if found is not None:
+                with contextlib.suppress(Exception):
+                    self._remove_runs(table, id, transaction, adopted)
+                tidy_up(table, transaction, committed_files(table, request.messages))
+                publication = publication_of(id, request, table, found, _now_ms())
+                return CommitPublished(id, found, _now_ms(), publication)
+            if not self._claim(transaction, Fate.COMMIT):
+                return CommitRefused(id, "its files are being removed", _now_ms())
+            check_files(table, request.messages)
+        except DeposedError:
+            raise
+        except UnknownOutcomeError as error:
+            return CommitUndetermined(id, error.message, _now_ms())
+        except CommitConflictError as error:
+            return self._refused(id, request, str(error), adopted)
+        except Exception as error:
+            _log.warning("Commit %s can't be looked up in `%s`: %s", id, transaction.table, error)
+            time.sleep(_RETRY_SECONDS)
+            return CommitUnclear(id)
+        event = self.commit(id, request, adopted)
+        match event:
+            case CommitRefused(reason=reason):
+                return self._refused(id, request, reason, adopted)
+            case CommitPublished():
+                with contextlib.suppress(PaimonMagicsError, OSError):
+                    self._drop_claim(transaction)
+            case _:
+                pass
+        return event
+
+    def remove(self, id: str, transaction: Transaction, adopted: int) -> Event:
+        """Remove what an ended transaction has written, unless it turns out to be committed."""
+        try:
+            if self._ownership is not None:
+                self._ownership.check()
+            table = self._catalog.load(transaction.table)
+            if not self._claim(transaction, Fate.REMOVAL):
+                return Ticked(_now_ms())  # another coordinator was about to commit it
+            found = find_commit(table, transaction)
+            if found is None:
+                reach("removal.claimed")
+                self._remove_runs(table, id, transaction, adopted)
+                wait_ms_max = self._settings.attempt_wait_ms_max
+                remove_uncommitted(table, transaction, frozenset(), wait_ms_max)
+                reach("files.removed")
+            self._drop_claim(transaction)
+        except DeposedError:
+            raise
+        except UnknownNameError:
+            return FilesRemoved(id, _now_ms())  # the table itself is gone
+        except Exception as error:
+            _log.warning("Files of %s in `%s` stay for now: %s", id, transaction.table, error)
+            return Ticked(_now_ms())  # tried again after the grace period
+        if found is not None:
+            return CommitPublished(id, found, _now_ms())
+        return FilesRemoved(id, _now_ms())
+
+    def sweep(self, request: CommitRequest) -> int:
+        """Remove what a committed transaction wrote and did not commit; how many files."""
+        table = self._catalog.load(request.transaction.table)
+        keep = committed_files(table, request.messages)
+        wait_ms_max = self._settings.attempt_wait_ms_max
+        return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
+
+    def drop_claims(self, before_ms: int) -> None:
+        """Give up claims of before that time, whose coordinators died over them."""
+        if self._claims is not None:
+            with contextlib.suppress(PaimonMagicsError, OSError):
+                self._claims.drop_older(before_ms)
+
+    def receipt(self, transaction: Transaction) -> CommitReceipt | None:
+        """The transaction's commit, None where the table has none, or can't tell any more."""
+        try:
+            return find_commit(self._catalog.load(transaction.table), transaction)
+        except PaimonMagicsError:
+            return None
+
+    def _publish(self, id: str, request: CommitRequest, adopted: int) -> Event:
+        table = self._catalog.load(request.transaction.table)
+        stopped = self._stopped().get(table.location)
+        if stopped is not None:
+            raise CommitConflictError(stopped.reason)
+        check_names(table, request)
+        run = self._store.runs(id)
+        with self._turns(table.location):
+            findings = self._watching.look(table.location, table)
+            if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
+                return self._watching.found(table.location, findings, before=id)
+            # A commit is looked for, and found absent, before it is run again.
+            receipt = commit_fenced(
+                table,
+                request,
+                self._catalog.publish,
+                None if self._ownership is None else self._ownership.fence(),
+                token=_token(id, run, adopted),
+                only_here=not self._may_be_others(adopted),
+            )
+        tidy_up(table, request.transaction, committed_files(table, request.messages))
+        reach("commit.published")
+        if run > 1:
+            with contextlib.suppress(Exception):
+                self._remove_runs(table, id, request.transaction, adopted)
+        publication = publication_of(id, request, table, receipt, _now_ms())
+        return CommitPublished(id, receipt, _now_ms(), publication, findings)
+
+    def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
+        """Remove what runs that this process, or one before it, did not end left of metadata."""
+        for run in range(1, self._store.runs(id) + 1):
+            remove_run(table, transaction, _token(id, run, adopted))
+
+    def _may_be_others(self, adopted: int) -> bool:
+        """Whether another coordinator may have been cut off while publishing a transaction."""
+        succeeded = self._ownership is not None and self._ownership.succeeded_another
+        return bool(adopted) or succeeded
+
+    def _refused(self, id: str, request: CommitRequest, reason: str, adopted: int) -> Event:
+        """What a refusal means: a coordinator before this one may have been cut off publishing the
+        transaction, and can still succeed until this one has published something on its table."""
+        if self._ownership is not None and self._may_be_others(adopted):
+            table = self._catalog.load(request.transaction.table)
+            if not is_fenced(table, self._ownership.epoch):
+                return CommitUndetermined(id, reason, _now_ms())
+        # It is not to be committed any more: whoever removes its files must be able to claim it.
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            self._drop_claim(request.transaction)
+        return CommitRefused(id, reason, _now_ms())
+
+    def _claim(self, transaction: Transaction, fate: Fate) -> bool:
+        return self._claims is None or self._claims.take(transaction.file_prefix, fate)
+
+    def _drop_claim(self, transaction: Transaction) -> None:
+        if self._claims is not None:
+            self._claims.drop(transaction.file_prefix)
+
+
+def _cause(error: PaimonMagicsError) -> Cause:
+    match error:
+        case SetupError():
+            return Cause.STORAGE
+        case StatementError():
+            return Cause.REQUEST
+        case OutdatedPlanError():
+            return Cause.OUTDATED
+        case _:
+            return Cause.CONFLICT
+
+
+def _token(id: str, run: int, adopted: int) -> str:
+    """What the metadata files of a run of a transaction's commit are named by: never as the
+    coordinator names them that opened it, and may still be at work."""
+    return f"{id}-{adopted}-{run}" if adopted else f"{id}-{run}"
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,73 @@
+"""Clearing up after snapshots that somebody wrote over, once their commits are in the table again.
+
+That one is published again is stored before it is begun, with the number of the run that names the
+files. What is left of the overwritten snapshot, and of runs that were cut off, is removed when the
+grace period is over: whoever goes around the coordinator may have begun to build on it.
+
+If the process dies here, it is done again after the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from paimon_magics.coordinator.rest.endpoints import Turns
+from paimon_magics.coordinator.store.store import Store
+from paimon_magics.errors import UnknownNameError
+from paimon_magics.planning.publications import Publication
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.expiry.overwritten_metadata import remove_overwritten
+
+__all__ = ["Overwritten"]
+
+_log = logging.getLogger(__name__)
+
+
+class Overwritten:
+    """Removes what is left of overwritten snapshots. `watched` gives the publications that may
+    still be published again, `check` raises an error when another coordinator has taken over."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        turns: Turns,
+        grace_ms: int,
+        watched: Callable[[], Mapping[str, Sequence[Publication]]],
+        check: Callable[[], None],
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._turns = turns
+        self._grace_ms = grace_ms
+        self._watched = watched
+        self._check = check
+
+    def due_ms(self) -> int | None:
+        """When there is something to remove, None when there is nothing."""
+        begun = [begun_ms for _, _, begun_ms in self._store.repetitions()]
+        return min(begun) + self._grace_ms if begun else None
+
+    def clear(self, now_ms: int) -> int:
+        """Remove what is due; return how many are left for later. Raises what stores raise."""
+        later = 0
+        for p, runs, begun_ms in self._store.repetitions():
+            with self._turns(p.location):
+                if begun_ms + self._grace_ms > now_ms or self._is_awaited(p):
+                    later += 1
+                    continue
+                self._check()
+                try:
+                    removed = remove_overwritten(self._catalog, p, runs)
+                except UnknownNameError:  # the table itself is gone
+                    removed = 0
+                self._store.drop_repetition(p)
+            if removed:
+                _log.info("%d files of an overwritten snapshot of %s removed", removed, p.table)
+        return later
+
+    def _is_awaited(self, p: Publication) -> bool:
+        """Whether it is not known yet what became of it."""
+        there = self._watched().get(p.location, ())
+        return any((q.id, q.snapshot_id) == (p.id, p.snapshot_id) for q in there)

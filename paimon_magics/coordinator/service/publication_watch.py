@@ -1,0 +1,262 @@
+"""Looking at what was published, and publishing again what a writer outside has overwritten.
+
+The core decides; this does it, in the coordinator's pool of threads. Whoever changes a table
+outside of transactions (the REST catalog) tells here what it publishes, and what it takes away on
+purpose. If the process dies while a commit is published again, that is found by the snapshot's
+property at the next look, before anything else is published on its table.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from paimon_magics.coordinator.core import (
+    Answer,
+    ChainCut,
+    CheckAsked,
+    CheckFailed,
+    CheckFinished,
+    Event,
+    Held,
+    Noted,
+    NotPublished,
+    Pause,
+    Republished,
+    RepublishUnclear,
+    ResumeAsked,
+    State,
+    TableDropped,
+    TableMoved,
+)
+from paimon_magics.coordinator.rest.endpoints import Turns
+from paimon_magics.coordinator.store.store import Store
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    UnknownNameError,
+    UnknownOutcomeError,
+)
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest
+from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.commits.fenced_commits import commit_fenced
+from paimon_magics.tables.commits.fencing import DeposedError, Fence
+from paimon_magics.tables.commits.lineage import Changed
+from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
+from paimon_magics.tables.commits.publishers import publishes_itself
+from paimon_magics.tables.commits.republishing import changed_by_request, repetition
+from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
+
+__all__ = ["Watching", "publication_of"]
+
+_RETRY_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+
+Ask = Callable[[Callable[[int], Event]], Answer]
+"""Has an event made for a number, puts it before the core, and waits for the answer."""
+
+
+def publication_of(
+    id: str, request: CommitRequest, table: Table, receipt: CommitReceipt, now_ms: int
+) -> Publication | None:
+    """What is to be remembered of a transaction's commit.
+
+    None where no snapshot was made, or a catalog behind this one published it.
+    """
+    if receipt.snapshot_id is None or receipt.manifest_list is None or publishes_itself(table):
+        return None
+    return Publication(
+        id=id,
+        table=table.name,
+        location=table.location,
+        snapshot_id=receipt.snapshot_id,
+        manifest_list=receipt.manifest_list,
+        commit_user=request.transaction.commit_user,
+        commit_identifier=request.transaction.commit_identifier,
+        commit_kind=receipt.commit_kind or "",
+        published_at_ms=now_ms,
+        rests_on=receipt.rests_on,
+    )
+
+
+class Watching:
+    """The part of a coordinator that knows what was published. For any thread."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        store: Store,
+        turns: Turns,
+        state: Callable[[], State],
+        request: Callable[[str], CommitRequest | None],
+        ask: Ask,
+        fence: Callable[[], Fence] | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._turns = turns
+        self._state = state
+        self._request = request
+        self._ask = ask
+        self._fence = fence
+
+    # ---- in the pool ----
+
+    def look(self, location: str, loaded: Table | None = None) -> tuple[Finding, ...]:
+        """What became of a table's publications. Raises what reading them raises.
+
+        `loaded` is the table, or a branch of it, where the caller has just loaded it.
+        """
+        with self._turns(location):
+            by_name: dict[TableName, list[Publication]] = {}
+            for publication in self._state().watched.get(location, ()):
+                by_name.setdefault(publication.table, []).append(publication)
+            return tuple(
+                finding
+                for name, publications in by_name.items()
+                for finding in self._look(location, name, publications, loaded)
+            )
+
+    def check(self, location: str) -> Event:
+        """Look at a table that nobody else is at work on."""
+        try:
+            findings = self.look(location)
+        except Exception as error:
+            _log.warning("The snapshots of %s can't be looked at: %s", location, error)
+            return CheckFailed(location, f"The table can't be looked at: {error}", _now_ms())
+        return self.found(location, findings, before="")
+
+    def found(self, location: str, findings: tuple[Finding, ...], before: str) -> Event:
+        """Tell the core, about a commit that was not tried for it or none."""
+        if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
+            reach("watch.found")
+        return CheckFinished(location, findings, _now_ms(), self._finished(findings), before)
+
+    def republish(self, publication: Publication) -> Event:
+        """Publish an overwritten commit again, unless it is there or must not come back."""
+        location = publication.location
+        try:
+            with self._turns(location):
+                finding = self._republished(publication)
+        except DeposedError:
+            raise
+        except (UnknownOutcomeError, SetupError, OSError):
+            finding = None
+        except PaimonMagicsError as error:
+            finding = Finding(publication.id, Verdict.LOST, _not_again(publication, error))
+        except Exception:
+            finding = None
+        if finding is None:
+            time.sleep(_RETRY_SECONDS)
+            return RepublishUnclear(location)
+        reach("republish.published")
+        finished = self._finished((finding,))
+        return Republished(location, finding, _now_ms(), finished[0] if finished else None)
+
+    # ---- for whoever changes tables outside of transactions ----
+
+    def before_change(self, location: str) -> Answer:
+        """Have a table looked at before something is published on it: Done, Halted, Unchecked."""
+        return self._ask(lambda ask: CheckAsked(location, ask))
+
+    def forget_predecessor(self, table: Table) -> None:
+        """Let a new table at the place of a stopped one, which was dropped, take commits."""
+        stopped = self._state().stopped.get(table.location)
+        if stopped is not None and made_since(table, stopped.since_ms):
+            self.table_dropped(table.location)
+
+    def pause(self) -> Pause | None:
+        """Who has let nothing new begin, None when nobody has."""
+        return self._state().pause
+
+    def note(self, publication: Publication) -> Answer:
+        """Remember what was published, or (not `certain`) is going to be now."""
+        return self._ask(lambda ask: Noted(publication, _now_ms(), ask))
+
+    def not_published(self, publication: Publication) -> Answer:
+        """Forget what was going to be published and was not."""
+        return self._ask(lambda ask: NotPublished(publication, ask))
+
+    def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
+        """The snapshots above an id were taken away on purpose."""
+        return self._ask(lambda ask: ChainCut(location, branch, above, ask))
+
+    def table_dropped(self, location: str) -> Answer:
+        """A table was dropped."""
+        return self._ask(lambda ask: TableDropped(location, ask))
+
+    def table_moved(
+        self, location: str, to_location: str, to: TableName, *, branch: str | None = None
+    ) -> Answer:
+        """A table was renamed, or one of its branches."""
+        return self._ask(lambda ask: TableMoved(location, to_location, to, ask, branch))
+
+    def resume(self, location: str) -> Answer:
+        """Let a stopped table go on as it is."""
+        return self._ask(lambda ask: ResumeAsked(location, ask))
+
+    def published_by(self, location: str, commit_user: str) -> list[Publication]:
+        """What a commit user published to a table, as far as that is kept."""
+        return self._store.publications_of(location, commit_user)
+
+    # ---- what they are made of ----
+
+    def _look(
+        self,
+        location: str,
+        name: TableName,
+        publications: Sequence[Publication],
+        loaded: Table | None = None,
+    ) -> tuple[Finding, ...]:
+        try:
+            is_loaded = loaded is not None and loaded.name == name
+            table = loaded if is_loaded else self._catalog.load(name)
+        except UnknownNameError:
+            table = None
+        if table is None or table.location != location:  # dropped or renamed by others
+            return tuple(Finding(p.id, Verdict.SETTLED) for p in publications)
+
+        def kept(publication: Publication) -> Changed | None:
+            request = self._request_of(publication)
+            return None if request is None else changed_by_request(table, request)
+
+        return examine(table, publications, kept)
+
+    def _republished(self, publication: Publication) -> Finding:
+        findings = self._look(publication.location, publication.table, [publication])
+        if findings[0].verdict is not Verdict.OVERWRITTEN:
+            return findings[0]
+        table = self._catalog.load(publication.table)
+        request = repetition(table, publication, self._request_of(publication))
+        fence = None if self._fence is None else self._fence()
+        token = repetition_token(publication, self._store.repetition_runs(publication))
+        receipt = commit_fenced(table, request, self._catalog.publish, fence, token=token)
+        return moved(publication, receipt, _now_ms())
+
+    def _request_of(self, publication: Publication) -> CommitRequest | None:
+        return self._request(publication.id) if publication.is_transaction else None
+
+    def _finished(self, findings: Sequence[Finding]) -> tuple[Held, ...]:
+        """The transactions whose publications are not as they were."""
+        held = (
+            self._store.finished(finding.id)
+            for finding in findings
+            if finding.verdict in (Verdict.REPUBLISHED, Verdict.LOST)
+        )
+        return tuple(one for one in held if one is not None)
+
+
+def _not_again(publication: Publication, error: PaimonMagicsError) -> str:
+    return (
+        f"Snapshot {publication.snapshot_id} of `{publication.table}` was overwritten, and can't "
+        f"be published again: {error.message}"
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,129 @@
+"""Read leases: which snapshots are being read, so that none of them expires meanwhile.
+
+A holder (a session) says which snapshots it reads, all of them each time, and says so again before
+its time is up. Kept in memory only: after a start nothing expires until every holder has had the
+time to say it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from paimon_magics.coordinator.rest.endpoints import Turns
+from paimon_magics.errors import InvalidValueError, SetupError
+from paimon_magics.planning.expiry import NO_FLOOR
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.expiry.expire_snapshots import can_expire
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
+
+__all__ = ["Leased", "Leases"]
+
+_LEASES_MAX = 1_000  # of one holder
+_HOLDERS_MAX = 10_000
+
+Leased = tuple[TableName, int]
+"""A table, by its full name, and one of its snapshots."""
+
+
+@dataclass(slots=True)
+class _Holder:
+    expires_at_ms: int
+    leases: dict[Leased, str] = field(default_factory=dict)  # with the table's location
+
+
+class Leases:
+    """The read leases of one coordinator. For any thread."""
+
+    def __init__(self, catalog: Catalog, lease_ms: int, now_ms: int) -> None:
+        self._catalog = catalog
+        self._lease_ms = lease_ms
+        self._quiet_until_ms = now_ms + lease_ms
+        self._holders: dict[str, _Holder] = {}
+        self._guard = threading.Lock()
+        self._turns = Turns()
+
+    def renew(
+        self, holder: str, wanted: Collection[Leased], now_ms: int
+    ) -> tuple[int, list[Leased]]:
+        """From now on the holder has leases on these snapshots, and no other.
+
+        Returns until when, and those that it can't have: they have expired, or are not there.
+        """
+        if len(wanted) > _LEASES_MAX:
+            raise InvalidValueError(
+                f"{len(wanted)} snapshots are too many for one holder of read leases.",
+                hint=f"At most {_LEASES_MAX} can be read at once: release the outcomes of queries "
+                "that are no longer needed.",
+            )
+        with self._guard:
+            self._forget(now_ms)
+            if holder not in self._holders and len(self._holders) >= _HOLDERS_MAX:
+                raise SetupError(
+                    f"{_HOLDERS_MAX} sessions hold read leases already.", hint="Try again later."
+                )
+            expires_at_ms = now_ms + self._lease_ms
+            held = self._holders.setdefault(holder, _Holder(expires_at_ms))
+            held.expires_at_ms = expires_at_ms
+            for lease in held.leases.keys() - set(wanted):
+                del held.leases[lease]
+            new = [lease for lease in wanted if lease not in held.leases]
+        gone = [lease for lease in new if not self._grant(held, lease)]
+        if not wanted:
+            with self._guard:
+                self._holders.pop(holder, None)
+        return expires_at_ms, gone
+
+    def stays(self, table: Table, snapshot_id: int) -> bool:
+        """Whether a snapshot is there, and was not about to expire when this was asked."""
+        if not can_expire(table):
+            return True
+        with self._turns(table.location):
+            earliest = earliest_snapshot_id(table.paimon, table.store)
+        return earliest is not None and snapshot_id >= earliest
+
+    @contextlib.contextmanager
+    def closing(self, table: Table, now_ms: int) -> Iterator[int | None]:
+        """Hold still what is read of a table (or branch): the body may move its EARLIEST hint up to
+        the snapshot that is given; None where nothing may expire yet."""
+        with self._turns(table.location):
+            if now_ms < self._quiet_until_ms:
+                yield None
+                return
+            with self._guard:
+                self._forget(now_ms)
+                ids = [
+                    snapshot_id
+                    for held in self._holders.values()
+                    for (name, snapshot_id), where in held.leases.items()
+                    if where == table.location and name.branch == table.name.branch
+                ]
+            yield min(ids, default=NO_FLOOR)
+
+    def count(self) -> int:
+        """How many leases are held."""
+        with self._guard:
+            return sum(len(held.leases) for held in self._holders.values())
+
+    def _grant(self, held: _Holder, lease: Leased) -> bool:
+        name, snapshot_id = lease
+        table = self._catalog.load(name)
+        if not can_expire(table):
+            return True
+        with self._turns(table.location):
+            earliest = earliest_snapshot_id(table.paimon, table.store)
+            if earliest is None or snapshot_id < earliest:
+                return False
+            if read_snapshot(table.paimon, snapshot_id) is None:
+                return False
+            with self._guard:
+                held.leases[lease] = table.location
+            return True
+
+    def _forget(self, now_ms: int) -> None:
+        ended = [name for name, held in self._holders.items() if held.expires_at_ms <= now_ms]
+        for name in ended:
+            del self._holders[name]

@@ -1,0 +1,340 @@
+"""The thread that owns a coordinator's state: it asks the core, saves, and only then lets act.
+
+Events come in a queue. What the core decides of one is saved, all at once; then whoever asked is
+answered and what takes time is started. While the store can't save, whoever asks is told so at
+once, the state stays as it is stored, and what came back from the pool waits; a tick tries again.
+Only a store that is not what was left there ends the thread, and with it the coordinator.
+
+If the process dies: nothing was answered or started that was not saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import queue
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, replace
+
+from paimon_magics.coordinator.core import (
+    AbortAsked,
+    Adopted,
+    Answer,
+    Begun,
+    CommitAsked,
+    CommitPublished,
+    CutPublications,
+    DropPublication,
+    Effect,
+    Event,
+    ForgetFinished,
+    ForgetPublications,
+    HeartbeatAsked,
+    Held,
+    LookUpCommit,
+    Phase,
+    Reply,
+    Republish,
+    Republished,
+    RunCommit,
+    Save,
+    SavePause,
+    SavePublication,
+    SaveStopped,
+    State,
+    Ticked,
+    step,
+)
+from paimon_magics.coordinator.http.answers import StoppedError
+from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.coordinator.store.store import Store
+from paimon_magics.errors import SetupError
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits import CommitRequest, Transaction
+from paimon_magics.tables.commits.fencing import DeposedError
+
+__all__ = ["Asked", "Decider"]
+
+_TICK_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An event with what must be stored with it."""
+
+    event: Event
+    opened: Transaction | None = None
+    request: CommitRequest | None = None
+
+
+class Decider:
+    """Owns the state and the store's changes to it. Every method may be called from any thread.
+
+    `happened` is told of each event that was saved, then `carry_out` of each of its effects but
+    replies. `may_answer` raises DeposedError when nobody may be answered any more.
+
+    `state` is that of this moment, a value; `opened` what was agreed when the transactions that are
+    not finished were opened; `finished` how many were since the start.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        state: State,
+        *,
+        happened: Callable[[Event], None],
+        carry_out: Callable[[Effect], None],
+        may_answer: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self.state = state
+        self._happened = happened
+        self._carry_out = carry_out
+        self._may_answer = may_answer
+        self.opened: dict[str, Transaction] = {}
+        self.finished: Counter[Phase] = Counter()
+        self._events: queue.Queue[Asked | None] = queue.Queue()
+        self._asks: dict[int, Future[Answer]] = {}
+        self._numbers = itertools.count(1)
+        self._failure: BaseException | None = None
+        self._trouble: StoreUnavailableError | None = None
+        self._unsaved: deque[Asked] = deque()
+        self._tick_waits = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="coordinator", daemon=True)
+        self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
+
+    def start(self) -> None:
+        """Begin with what was put before."""
+        self._thread.start()
+        self._ticker.start()
+
+    def refuse(self) -> None:
+        """Take no questions any more; what was asked is still answered."""
+        self._stopping = True
+
+    def stop(self) -> None:
+        """End after what was put before."""
+        self._stopping = True
+        self._events.put(None)
+        self._thread.join()
+
+    def depose(self, error: DeposedError) -> None:
+        """Answer nothing more: another coordinator owns the warehouse."""
+        self._failure = self._failure or error
+        self.put(Asked(Ticked(_now_ms())))  # wakes the thread, which tells everybody who waits
+
+    @property
+    def deposed(self) -> DeposedError | None:
+        """What it ended with when another coordinator has taken the warehouse over."""
+        return self._failure if isinstance(self._failure, DeposedError) else None
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing is taken now: it has stopped for good, or its store does not work."""
+        if self._failure is not None:
+            return self._stopped().message
+        return None if self._trouble is None else self._trouble.message
+
+    def ask(self, make: Callable[[int], Asked]) -> Answer:
+        """The answer to the event that `make` gives for a number.
+
+        Raises StoreUnavailableError, or another SetupError when it has stopped.
+        """
+        if self._failure is not None or self._stopping:
+            raise self._stopped()
+        ask = next(self._numbers)
+        future: Future[Answer] = Future()
+        self._asks[ask] = future
+        self.put(make(ask))
+        if self._failure is not None:  # it has stopped meanwhile, perhaps without seeing this
+            self._fail(ask, self._stopped())
+        return future.result()
+
+    def put(self, asked: Asked) -> None:
+        """Have an event taken in its turn."""
+        self._events.put(asked)
+
+    def _work(self) -> None:
+        try:
+            while True:
+                asked = self._events.get()
+                if asked is None:
+                    return
+                self._take(asked)
+        except BaseException as error:
+            # What is stored is not known: nobody may be answered from here on.
+            self._failure = error
+            _log.critical("The coordinator has stopped: %s", error)
+            for ask in list(self._asks):
+                self._fail(ask, self._stopped())
+
+    def _take(self, asked: Asked) -> None:
+        match asked.event:
+            case Ticked():
+                self._tick_waits.clear()
+                if self._trouble is None or self._store_works_again():
+                    self._save_or_wait(asked)
+            case HeartbeatAsked(id=id) if id in self.state.held:
+                self._handle(asked)  # nothing of it is stored
+            case _ if self._trouble is not None:
+                trouble = self._trouble
+                self._put_off(asked, StoreUnavailableError(trouble.message, hint=trouble.hint))
+            case _:
+                self._save_or_wait(asked)
+
+    def _save_or_wait(self, asked: Asked) -> None:
+        try:
+            self._handle(asked)
+        except StoreUnavailableError as error:
+            if self._trouble is None:
+                _log.error("The store does not work: %s", error)
+            self._trouble = error
+            self._put_off(asked, error)
+
+    def _put_off(self, asked: Asked, error: StoreUnavailableError) -> None:
+        """Tell whoever waits for an answer; keep the event if it may not be lost.
+
+        What came back from the pool is kept, and an event of which it is unclear whether it is
+        stored: the state is as what is stored again when that has been handled once more.
+        """
+        ask = getattr(asked.event, "ask", None)
+        if ask is not None:
+            self._fail(ask, error)
+        if error.unclear or (ask is None and not isinstance(asked.event, Ticked)):
+            self._unsaved.append(asked)
+
+    def _store_works_again(self) -> bool:
+        try:
+            self._store.check()
+            while self._unsaved:
+                self._handle(self._unsaved[0])
+                self._unsaved.popleft()
+        except StoreUnavailableError as error:
+            self._trouble = error
+            return False
+        self._trouble = None
+        return True
+
+    def _answer(self, ask: int, answer: Answer) -> None:
+        future = self._asks.pop(ask, None)
+        if future is not None:  # else it was told that the store did not work
+            future.set_result(answer)
+
+    def _fail(self, ask: int, error: SetupError) -> None:
+        future = self._asks.pop(ask, None)
+        if future is not None:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
+
+    def _stopped(self) -> SetupError:
+        if self.deposed is not None:
+            return self.deposed
+        reason = "." if self._failure is None else f": {self._failure}"
+        return StoppedError(
+            f"The coordinator has stopped{reason}", hint="Repair the cause and start it again."
+        )
+
+    def _handle(self, asked: Asked) -> None:
+        if self.deposed is not None:
+            raise self.deposed
+        state, effects = step(self.state, self._with_finished(asked.event))
+        with self._store.together():
+            for effect in effects:
+                match effect:
+                    case Save(held=held):
+                        self._save(held, asked)
+                    case _:
+                        self._store_effect(effect)
+        before, self.state = self.state, state
+        if isinstance(asked.event, Begun | Adopted) and asked.opened is not None:
+            self.opened[asked.event.id] = asked.opened
+        for effect in effects:
+            if isinstance(effect, Save) and effect.held.id in before.held.keys() - state.held:
+                self.finished[effect.held.phase] += 1
+                self.opened.pop(effect.held.id, None)
+        self._happened(asked.event)
+        _reach_after(asked.event)
+        for effect in effects:
+            match effect:
+                case Reply(ask=ask, answer=answer):
+                    self._may_answer()  # a deposed coordinator acknowledges nothing
+                    self._answer(ask, answer)
+                case _:
+                    self._carry_out(effect)
+
+    def _with_finished(self, event: Event) -> Event:
+        match event:
+            case HeartbeatAsked(id=id) | CommitAsked(id=id) | AbortAsked(id=id):
+                if id not in self.state.held:
+                    return replace(event, finished=self._store.finished(id))
+        return event
+
+    def _save(self, held: Held, asked: Asked) -> None:
+        if asked.opened is not None:
+            self._store.open(held, transaction_document(asked.opened))
+            if asked.request is None:
+                return
+        request = None
+        if asked.request is not None:
+            request = json.dumps(request_document(asked.request)).encode()
+        self._store.save(held, request)
+
+    def _store_effect(self, effect: Effect) -> None:
+        match effect:
+            case RunCommit(id=id) | LookUpCommit(id=id):
+                self._store.begin_run(id)
+            case ForgetFinished(until_ms=until_ms):
+                self._store.forget_finished(until_ms)
+            case SavePublication(publication=publication, watched=watched):
+                self._store.save_publication(publication, watched)
+            case DropPublication(id=id):
+                self._store.drop_publication(id)
+            case ForgetPublications(table=table):
+                self._store.drop_all_publications(table)
+            case CutPublications(table=table, branch=branch, above=above):
+                self._store.drop_publications(table, branch, above)
+            case Republish(publication=publication):
+                self._store.begin_repetition(publication, _now_ms())
+            case SaveStopped(table=table, stopped=stopped):
+                self._store.save_stopped(table, stopped)
+            case SavePause(pause=pause):
+                self._store.save_pause(pause)
+            case _:
+                pass
+
+    def _tick(self) -> None:
+        while self._failure is None and not self._stopping:
+            time.sleep(_TICK_SECONDS)
+            if not self._tick_waits.is_set():
+                self._tick_waits.set()
+                self.put(Asked(Ticked(_now_ms())))
+
+
+def _reach_after(event: Event) -> None:
+    match event:
+        case Begun():
+            reach("begin.stored")
+        case CommitAsked():
+            reach("commit.stored")
+        case CommitPublished():
+            reach("receipt.stored")
+        case Republished():
+            reach("republish.stored")
+        case AbortAsked():
+            reach("abort.stored")
+        case _:
+            pass
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

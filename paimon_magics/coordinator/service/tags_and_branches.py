@@ -1,0 +1,133 @@
+"""Tags, branches and rolling back, through a coordinator or inside the session's own process.
+
+Each change holds its table against commits, expiry and other changes that this process knows of. A
+coordinator makes sure before and after it that it owns the warehouse, and its watch over
+publications is told what was taken away on purpose.
+
+`POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
+receipt. A client whose first request got no answer sends it again with `repeated`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.protocol.documents import member, table_of
+from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
+from paimon_magics.coordinator.rest.commits import watch_latest
+from paimon_magics.coordinator.rest.endpoints import Context
+from paimon_magics.errors import UnknownOutcomeError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.version_changes import (
+    DeleteBranches,
+    FastForward,
+    RenameBranch,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    VersionChange,
+)
+from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.expiry.tag_deletion import remove_tag
+from paimon_magics.tables.snapshots.rest_tags_and_branches import change_version_by_server
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
+
+__all__ = ["change_versions", "version_route"]
+
+_CUTS = (
+    FastForward,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+)
+
+
+def version_route(context: Context) -> Route:
+    """The route that makes changes."""
+
+    async def change(request: Request) -> Response:
+        body = await json_body(request)
+        name = table_of(member(body, "table", Mapping))
+        asked = change_of(member(body, "change", Mapping))
+        repeated = member(body, "repeated", bool)
+        receipt = await run_in_threadpool(
+            lambda: change_versions(context, name, asked, repeated=repeated)
+        )
+        return JSONResponse({"receipt": version_receipt_document(receipt)})
+
+    return Route("/v1/tables/versions", change, methods=["POST"])
+
+
+def change_versions(
+    context: Context, name: TableName, change: VersionChange, *, repeated: bool = False
+) -> VersionReceipt:
+    """Make a change; raises what `change_version` does, and NotOwnerError."""
+    if context.fence is not None:
+        context.fence()
+    before = load_stored(context.catalog, name)
+    place: AbstractContextManager[object] = contextlib.nullcontext()
+    if isinstance(change, _CUTS):
+        place = context.change_in_order(before)
+    with place, context.turn(before.location):
+        table = load_stored(context.catalog, name)
+        main = TableName(name.table, name.database)
+        try:
+            if context.catalog.metastore == "rest":
+                return change_version_by_server(context.catalog, table, change)
+            receipt = change_version(
+                table,
+                change,
+                context.publish,
+                lambda branch: load_stored(
+                    context.catalog, TableName(main.table, main.database, branch=branch)
+                ),
+                lambda tag: remove_tag(context.catalog.load(name), tag),
+                repeated=repeated,
+            )
+        except OSError as error:
+            raise UnknownOutcomeError(
+                f"Whether `{name}` was changed can't be told: {error}",
+                hint=f"Look at `{name}$tags`, `$branches` and `$snapshots`.",
+            ) from error
+        finally:
+            context.recent.forget(table)
+        _tell_watch(context, table, change, receipt)
+    if context.fence is not None:
+        context.fence().check()
+    return receipt
+
+
+def _tell_watch(
+    context: Context, table: StoredTable, change: VersionChange, receipt: VersionReceipt
+) -> None:
+    watch, location = context.watch, table.location
+    if watch is None:
+        return
+    match change:
+        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
+            assert receipt.snapshot_id is not None
+            watch.chain_cut(location, table.name.branch, receipt.snapshot_id)
+        case FastForward():
+            watch.chain_cut(location, None, 0)
+            watch_latest(
+                watch,
+                load_stored(context.catalog, TableName(table.name.table, table.name.database)),
+            )
+        case DeleteBranches(branches=branches):
+            for branch in branches:
+                watch.chain_cut(location, branch, 0)
+        case RenameBranch(branch=branch, new_name=new_name):
+            to = TableName(table.name.table, table.name.database, branch=new_name)
+            watch.table_moved(location, location, to, branch=branch)
+        case _:
+            pass

@@ -1,0 +1,1 @@
+"""The database in which a coordinator keeps its transactions."""

@@ -1,0 +1,111 @@
+"""Where a session works: the catalog of its warehouse, and what commits to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from paimon_magics.coordinator.client.choosing import (
+    chosen_coordinator,
+    default_coordinator,
+    found_at,
+    is_address,
+    local_committer,
+    remote_coordinator,
+)
+from paimon_magics.coordinator.client.interface import CoordinatorClient
+from paimon_magics.errors import SetupError
+from paimon_magics.redaction import conceal_options
+from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.probes import StoreReport, probe_store
+from paimon_magics.tables.stores.s3 import with_region
+from paimon_magics.tables.stores.store import S3_SCHEMES
+
+if TYPE_CHECKING:
+    from paimon_magics.session.opening import PlaceWords
+
+__all__ = ["Place", "committer_of", "found_place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A catalog that is open, and its `store` as it was found. `remote` is the coordinator at an
+    address, where one was named, and `coordinator` what commits, in the words of `connect`."""
+
+    catalog: Catalog
+    store: StoreReport
+    coordinator: str
+    remote: CoordinatorClient | None
+
+
+def found_place(words: PlaceWords, settings: Settings) -> Place:
+    """The place that `words` and the environment name; nothing is started for it.
+
+    Raises SetupError when they contradict each other, or when the warehouse can't be used.
+    """
+    warehouse, catalog = words.warehouse, words.catalog
+    named = warehouse is not None or catalog is not None
+    chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
+    if not is_address(chosen):
+        opened, store = _opened(_catalog_options(warehouse, catalog))
+        return Place(opened, store, chosen or default_coordinator(opened), None)
+    at = found_at(chosen, words.token, os.environ)
+    remote = remote_coordinator(at, settings)
+    if catalog is not None and warehouse is None:
+        catalog = {"warehouse": remote.warehouse(), **catalog}
+    else:
+        warehouse = warehouse or remote.warehouse()
+    opened, store = _opened(_catalog_options(warehouse, catalog))
+    at.catalog = opened
+    return Place(opened, _compared(store, chosen, remote.store()), chosen, remote)
+
+
+def committer_of(place: Place, settings: Settings) -> CoordinatorClient:
+    """What commits there; a coordinator that has to be started begins in the background."""
+    return place.remote or local_committer(place.coordinator, place.catalog, settings)
+
+
+def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> StoreReport:
+    """The store, with what differs in how a coordinator's administrator lets it be reached."""
+    differs = [
+        f"{name} {theirs[name]} (here {ours})"
+        for name, ours in store.facts
+        if theirs.get(name, ours) != ours
+    ]
+    if not differs:
+        return store
+    note = f"The coordinator at {address} reaches the store otherwise: {', '.join(differs)}."
+    return replace(store, notes=(note,))
+
+
+def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:
+    """The catalog, and its store, which is tried first: what it can't do is told best there."""
+    is_of_ours = options.get("metastore", "filesystem") in ("filesystem", "jdbc")
+    if is_of_ours and urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES:
+        conceal_options(options)
+        report = probe_store(with_region(options))
+        return Catalog.open(options), report
+    catalog = Catalog.open(options)
+    return catalog, probe_store(catalog.options)
+
+
+def _catalog_options(
+    warehouse: str | os.PathLike[str] | None, catalog: Mapping[str, str] | None
+) -> dict[str, str]:
+    options = {str(key): str(value) for key, value in (catalog or {}).items()}
+    if warehouse is not None:
+        named = os.fspath(warehouse)
+        if options.get("warehouse", named) != named:
+            raise SetupError(
+                f"Two warehouses are given: `{named}`, and `{options['warehouse']}` among the "
+                "catalog's options.",
+                hint="Leave one of them out.",
+            )
+        options["warehouse"] = named
+    if not options:
+        options["warehouse"] = os.environ.get("PAIMON_WAREHOUSE") or DEFAULT_WAREHOUSE
+    return options

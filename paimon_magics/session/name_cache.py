@@ -1,0 +1,250 @@
+"""What is known of a catalog's names, for completing them: never asked while somebody types.
+
+Everything is answered from memory, at once, with what was read last or with nothing. What is
+missing or old is read by one thread in the background, through a catalog of its own, for the next
+question. A statement of this process that changes something makes all of it old.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from paimon_magics.statements.data_types import DataType
+from paimon_magics.statements.statement import TableName
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog.catalog import Catalog
+
+__all__ = ["KnownColumn", "KnownNames", "KnownSnapshot", "KnownTable", "KnownTag"]
+
+_OLD_SECONDS = 30.0
+_KEPT_MAX = 2_000
+_SNAPSHOTS = 50
+_PARTITIONS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumn:
+    """A column's name and type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTable:
+    """A table's columns, and which of them partition it."""
+
+    columns: tuple[KnownColumn, ...]
+    partition_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSnapshot:
+    """A snapshot's id, its kind, and when it was made: milliseconds since 1970 UTC."""
+
+    id: int
+    kind: str
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTag:
+    """A tag, and the snapshot that it stands for, as of KnownSnapshot."""
+
+    name: str
+    snapshot_id: int
+    time_ms: int
+
+
+@dataclass
+class _Kept:
+    value: Any = None
+    read_at: float = float("-inf")
+    is_asked: bool = False
+
+
+class KnownNames:
+    """The names of one catalog. Its methods may be called by any thread, and never wait."""
+
+    def __init__(self, catalog_options: Mapping[str, str]) -> None:
+        self._options = dict(catalog_options)
+        self._kept: dict[Hashable, _Kept] = {}
+        self._lock = threading.Lock()
+        self._asked: queue.SimpleQueue[tuple[_Kept, Callable[[Catalog], Any]]] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._open = 0
+        self._thread: threading.Thread | None = None
+
+    def databases(self) -> tuple[str, ...]:
+        """All databases, in order."""
+        return self._get("databases", lambda catalog: tuple(catalog.list_databases())) or ()
+
+    def tables(self, database: str) -> tuple[str, ...]:
+        """The tables of a database, in order."""
+        return (
+            self._get(("tables", database), lambda catalog: tuple(catalog.list_tables(database)))
+            or ()
+        )
+
+    def table(self, name: TableName) -> KnownTable | None:
+        """A table's columns; None while they are not known. `name` has its database."""
+        key = ("table", replace(name, catalog=None))
+        found: KnownTable | None = self._get(key, lambda c: _table(c, name))
+        return found
+
+    def partitions(self, name: TableName) -> tuple[tuple[str | None, ...], ...]:
+        """The values of the partition keys of each partition, as text, the last ones first."""
+        return self._get(("partitions", _plain(name)), lambda c: _partitions(c, name)) or ()
+
+    def tags(self, name: TableName) -> tuple[str, ...]:
+        """A table's tags."""
+        return self._get(("tags", _plain(name)), lambda c: _tags(c, name)) or ()
+
+    def tag_times(self, name: TableName) -> tuple[KnownTag, ...]:
+        """What the latest tags of a table stand for, the newest snapshot first."""
+        return self._get(("tag times", _plain(name)), lambda c: _tag_times(c, name)) or ()
+
+    def snapshots(self, name: TableName) -> tuple[KnownSnapshot, ...]:
+        """A table's latest snapshots, the newest first."""
+        return self._get(("snapshots", _plain(name)), lambda c: _snapshots(c, name)) or ()
+
+    def forget(self) -> None:
+        """Take everything for old: it is answered with until it has been read anew."""
+        with self._lock:
+            for kept in self._kept.values():
+                kept.read_at = float("-inf")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all that was asked has been read, at most so long; whether it has."""
+        return self._idle.wait(seconds)
+
+    def _get(self, key: Hashable, read: Callable[[Catalog], Any]) -> Any:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None:
+                if len(self._kept) >= _KEPT_MAX:
+                    self._kept.clear()
+                kept = self._kept[key] = _Kept()
+            if not kept.is_asked and time.monotonic() - kept.read_at > _OLD_SECONDS:
+                kept.is_asked = True
+                self._open += 1
+                self._idle.clear()
+                self._asked.put((kept, read))
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._read_on, name="paimon-magics-names", daemon=True
+                    )
+                    self._thread.start()
+            return kept.value
+
+    def _read_on(self) -> None:
+        catalog: Catalog | None = None
+        while True:
+            kept, read = self._asked.get()
+            # A change that comes while it is read makes it old again.
+            begun = time.monotonic()
+            with self._lock:
+                kept.read_at = begun
+            value = None
+            try:
+                if catalog is None:
+                    from paimon_magics.tables.catalog.catalog import Catalog
+
+                    catalog = Catalog.open(self._options)
+                value = read(catalog)
+            except Exception:
+                value = None  # no such table, or no way to it: nothing to offer
+            with self._lock:
+                kept.value = value
+                kept.is_asked = False
+                self._open -= 1
+                if not self._open:
+                    self._idle.set()
+
+
+def _plain(name: TableName) -> TableName:
+    return replace(name, catalog=None, system_table=None)
+
+
+def _table(catalog: Catalog, name: TableName) -> KnownTable:
+    from paimon_magics.planning.views import RowView, shown_columns, view_named
+    from paimon_magics.statements.type_text import to_spark_sql
+    from paimon_magics.tables.system_tables.registry import METADATA_COLUMNS
+
+    definition = catalog.load(_plain(name)).definition
+    columns = definition.columns
+    metadata = METADATA_COLUMNS.get(name.system_table or "")
+    if metadata is not None:
+        fields = tuple(KnownColumn(field.name, str(field.type)) for field in metadata)
+        return KnownTable(fields, ())
+    kind = view_named(name.system_table)
+    if kind is not None:
+        columns = shown_columns(columns, RowView(kind))
+    return KnownTable(
+        tuple(KnownColumn(column.name, to_spark_sql(column.type)) for column in columns),
+        tuple(definition.partition_keys),
+    )
+
+
+def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ...], ...]:
+    from paimon_magics.tables.manifests.partitions import list_partitions
+
+    table = catalog.load(_plain(name))
+    keys = table.definition.partition_keys
+    if not keys:
+        return ()
+    types = [table.definition.column(key).type for key in keys]
+    return tuple(
+        tuple(
+            None if value is None else _partition_text(value, type)
+            for value, type in zip(values, types, strict=True)
+        )
+        for values in reversed(list_partitions(table)[-_PARTITIONS:])
+    )
+
+
+def _partition_text(value: object, type: DataType) -> str:
+    from paimon_magics.planning.partition_names import KeyKind, key_kind
+    from paimon_magics.tables.manifests.partitions import partition_value_text
+
+    text = partition_value_text(value, type)
+    # An instant says that it is in UTC: the session's zone is not known here.
+    return f"{text}Z" if key_kind(type) is KeyKind.INSTANT else text
+
+
+def _tags(catalog: Catalog, name: TableName) -> tuple[str, ...]:
+    from paimon_magics.tables.catalog.stored_tables import load_stored
+    from paimon_magics.tables.snapshots.chain import list_tags
+
+    return tuple(list_tags(load_stored(catalog, _plain(name))))
+
+
+def _tag_times(catalog: Catalog, name: TableName) -> tuple[KnownTag, ...]:
+    from paimon_magics.tables.catalog.stored_tables import load_stored
+    from paimon_magics.tables.snapshots.chain import list_tags, load_tag
+
+    table = load_stored(catalog, _plain(name))
+    found = ((tag, load_tag(table, tag)) for tag in list_tags(table)[-_SNAPSHOTS:])
+    known = [KnownTag(tag, one["id"], one["timeMillis"]) for tag, one in found if one is not None]
+    return tuple(sorted(known, key=lambda tag: -tag.snapshot_id))
+
+
+def _snapshots(catalog: Catalog, name: TableName) -> tuple[KnownSnapshot, ...]:
+    from paimon_magics.tables.catalog.stored_tables import load_stored
+    from paimon_magics.tables.snapshots.chain import latest_snapshot, list_snapshots
+
+    table = load_stored(catalog, _plain(name))
+    latest = latest_snapshot(table)
+    if latest is None:
+        return ()
+    found = list_snapshots(table, max(latest["id"] - _SNAPSHOTS, 0), _SNAPSHOTS)
+    return tuple(
+        KnownSnapshot(one["id"], one["commitKind"], one["timeMillis"]) for one in reversed(found)
+    )

@@ -1,0 +1,105 @@
+"""A table together with small inserts that are acknowledged and not loaded yet.
+
+Both are looked at in one moment, in which nothing is loaded: the snapshot does not change under the
+query any more, and no row is missing or there twice. Records of older schemas are mapped as they
+will be when they are loaded; what can't be loaded (a dead letter to be) is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.inserts.log.records import DamagedError, Record, read_segments
+from paimon_magics.errors import CommitConflictError, InvalidValueError
+from paimon_magics.planning.writes import takes_small_inserts
+from paimon_magics.session.connection import Connection
+from paimon_magics.spark.combining import rows_with_keys, with_rows, without_keys
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.schema.identity import Definitions
+from paimon_magics.tables.schema.types import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from paimon_magics.session.queries.frames import Relation
+
+__all__ = ["frame_with_buffer"]
+
+
+def frame_with_buffer(
+    connection: Connection, relation: Relation, read: Callable[[Relation], DataFrame]
+) -> DataFrame | None:
+    """The rows that `relation` will have once everything is loaded that is acknowledged now; None
+    where it takes no small inserts, or is not the table as it is now. `read` gives the frame of
+    what is in the table.
+
+    Raises InvalidValueError where nobody can tell what is acknowledged, CommitConflictError while
+    that can't be told.
+    """
+    name = relation.name
+    if name.system_table is not None or name.branch is not None or relation.options:
+        return None
+    table = connection.catalog.load(name)
+    if not takes_small_inserts(table.definition):
+        return None
+    if connection.committer.inserts() is None:
+        raise InvalidValueError(
+            f"What is acknowledged of `{name}` and not loaded is known to a coordinator, and this "
+            "session has none.",
+            hint="Connect through one, or leave `include_buffer` (--include-buffer) out.",
+        )
+    found = connection.committer.administration().queues.buffer(name)
+    if found.acknowledged == found.published:
+        return read(replace(relation, snapshot_id=found.snapshot_id))
+    try:
+        records, _ = read_segments(found.segments, found.published, upto=found.acknowledged)
+    except DamagedError as error:
+        raise CommitConflictError(
+            f"What is acknowledged of `{name}` can't be read: {error}.",
+            hint="`%paimon queue` says more.",
+        ) from error
+    rows = _rows(table, records)
+    keys = table.definition.primary_keys
+    names = None if relation.names is None else relation.names | {key.lower() for key in keys}
+    below = read(replace(relation, snapshot_id=found.snapshot_id, names=names))
+    if not keys:
+        return with_rows(connection.spark, below, rows)
+    whole = replace(relation, snapshot_id=found.snapshot_id, names=None, filters=())
+    return _upserted(connection, table, below, rows, lambda: read(whole))
+
+
+def _rows(table: Table, records: list[Record]) -> pa.Table:
+    import pyarrow as pa
+
+    from paimon_magics.coordinator.inserts.loading.rows import batches_of
+
+    batches, _ = batches_of(records, Definitions().of(table), table.definition)
+    return pa.Table.from_batches(batches, arrow_schema(table.definition))
+
+
+def _upserted(
+    connection: Connection,
+    table: Table,
+    below: DataFrame,
+    rows: pa.Table,
+    whole: Callable[[], DataFrame],
+) -> DataFrame:
+    """The frame with the rows in place of those of the same keys; `whole` gives it with all
+    columns."""
+    import pyarrow as pa
+
+    from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
+    from paimon_magics.tables.schema.arrow_casting import conform
+
+    spark, definition = connection.spark, table.definition
+    keys = rows.select(list(definition.primary_keys))
+    schema = arrow_schema(definition)
+    old = schema.empty_table()
+    if needs_rows_below(definition):
+        found = rows_with_keys(spark, whole(), keys)
+        old = pa.Table.from_batches([conform(one, schema) for one in found.to_batches()], schema)
+    merged = merged_on_top(definition, old, rows)
+    return with_rows(spark, without_keys(spark, below, keys), merged)

@@ -1,0 +1,160 @@
+"""Files that a query names by their format and path, as ``csv.`my.csv` ``.
+
+Spark reads such a CSV file without its header and every value as a text. Here its first line has
+the names and its values tell the types, unless the options behind it say otherwise: ``csv.`my.csv`
+WITH ('header' = 'false')``. A relative path is one from Python's current folder, the notebook's.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    TableDamagedError,
+    UnknownNameError,
+    likely_meant,
+)
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.queries.csv_quoting import quoting
+from paimon_magics.spark.failures import translate
+from paimon_magics.spark.files import file_frame
+from paimon_magics.spark.sessions import runs_here
+from paimon_magics.statements.statement import TableName, TableReference
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["FileRelation", "file_meant", "file_relation", "frame_of_files"]
+
+_FORMATS = ("parquet", "orc", "avro", "csv", "json", "text", "binaryfile")
+_GUESSED = {"header": "true", "inferSchema": "true"}
+_OF_ENDING = {
+    **{"csv": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "avro": "avro"},
+    **{"json": "json", "jsonl": "json", "ndjson": "json", "txt": "text"},
+}
+_SEPARATORS = (";", "\t", "|")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_PATTERN = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRelation:
+    """Files of a format (Spark's word, in lower case) at a path, with options of Spark's reader."""
+
+    format: str
+    path: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+def file_relation(reference: TableReference) -> FileRelation | None:
+    """The files that a name of two parts means; None for no format's name before the dot."""
+    name = reference.name
+    kind = (name.database or "").lower()
+    if kind not in _FORMATS or name.branch is not None or name.system_table is not None:
+        return None
+    return FileRelation(kind, name.table, reference.options)
+
+
+def file_meant(name: TableName) -> str:
+    """What to write where a file was named without its format; empty where it is none."""
+    path = str(name).replace("`", "")
+    kind = _OF_ENDING.get(path.removesuffix(".gz").rpartition(".")[2].lower())
+    if kind is None or not os.path.exists(os.path.expanduser(path)):
+        return ""
+    return f"There is a file of that name, which is read as {kind}.`{path}`."
+
+
+def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
+    """The rows of the files as a lazy frame; how a CSV file was read is told to the connection.
+
+    Raises UnknownNameError where there is no file, InvalidValueError for one of another format.
+    """
+    given = {key.lower() for key, _ in files.options}
+    options = dict(files.options)
+    if files.format == "csv":
+        guessed = {key: value for key, value in _GUESSED.items() if key.lower() not in given}
+        options |= guessed
+        if guessed:
+            connection.tell(_told(files.path, guessed))
+    is_here = not _SCHEME.match(files.path) and runs_here(connection.spark)
+    path = _found_here(files.path) if is_here else files.path
+    if files.format == "csv" and is_here and len(options.get("sep", ",")) == 1:
+        found = quoting(path.removeprefix("file://"), options.get("sep", ","))
+        found = {key: value for key, value in found.items() if key.lower() not in given}
+        if "multiLine" in found:
+            connection.tell(
+                "Texts in it have line ends: it was read as a whole, by one task for each file."
+            )
+        options |= found
+    if files.format == "json" and is_here and "multiline" not in given and _is_list(path):
+        options["multiLine"] = "true"
+    try:
+        frame = file_frame(connection.spark, files.format, path, options)
+    except Exception as error:
+        told = translate(error)
+        if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
+            raise _missing(files.path) from error
+        if isinstance(told, TableDamagedError):  # by footers, which hold the columns
+            raise InvalidValueError(
+                f"`{files.path}` can't be read as {files.format}: {told.message}",
+                hint="Before the dot stands the format that the file has, as in csv.`my.csv`.",
+            ) from error
+        raise told from error
+    if files.format == "csv" and "sep" not in given and len(frame.columns) == 1:
+        found_in = next((one for one in _SEPARATORS if one in frame.columns[0]), None)
+        if found_in is not None:
+            connection.tell(f"It has one column; WITH ('sep' = '{found_in}') makes several of it.")
+    return frame
+
+
+def _told(path: str, guessed: Mapping[str, str]) -> str:
+    parts = []
+    if "header" in guessed:
+        parts.append("names from its first line")
+    if "inferSchema" in guessed:
+        parts.append("types from its values")
+    return (
+        f"`{path}` was read with {' and '.join(parts)}; "
+        "WITH ('header' = 'false', 'inferSchema' = 'false') behind it reads it otherwise."
+    )
+
+
+def _found_here(path: str) -> str:
+    """The path on this machine's disk, whole; raises UnknownNameError where nothing is there."""
+    whole = os.path.abspath(os.path.expanduser(path))
+    if "{" not in whole:
+        # An exact name may have a pattern's characters in it; Spark would take them for one.
+        if os.path.exists(whole) and _PATTERN.search(whole):
+            whole = re.sub(r"([*?\[\]{}\\])", r"\\\1", whole)
+        elif not glob.glob(whole):
+            raise _missing(path)
+    return f"file://{whole}"
+
+
+def _missing(path: str) -> UnknownNameError:
+    whole = Path(os.path.abspath(os.path.expanduser(path)))
+    hint = "Check the path."
+    if not _SCHEME.match(path):
+        if whole.parent.is_dir():
+            hint = likely_meant(whole.name, (one.name for one in whole.parent.iterdir())) or hint
+        else:
+            hint = f"There is no folder {whole.parent} either."
+        if not os.path.isabs(path):
+            hint = f"Relative paths begin at {Path.cwd()}. {hint}"
+    return UnknownNameError(f"There is no file or folder `{path}`.", hint=hint)
+
+
+def _is_list(path: str) -> bool:
+    """Whether a JSON file holds a list, which Spark reads as a whole only, and not line by line."""
+    for found in glob.glob(path.removeprefix("file://")):
+        if os.path.isfile(found):
+            with open(found, "rb") as file:
+                return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+    return False

@@ -1,0 +1,394 @@
+"""Names in a query → frames: Paimon's tables and system tables; the rest is Spark's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.read_points import AtSnapshot, Latest, read_options, read_point
+from paimon_magics.planning.reads import ReadPlan, plan_read
+from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.python_frames import spark_frame
+from paimon_magics.session.queries.buffered import frame_with_buffer
+from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
+from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.planned_work import Reads, note_reads
+from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
+from paimon_magics.session.queries.time_travel import travel_options
+from paimon_magics.spark.queries import query_frame
+from paimon_magics.spark.reading import read_frame
+from paimon_magics.spark.rows import frame_of_rows
+from paimon_magics.spark.stores import spelled
+from paimon_magics.statements.statement import (
+    ColumnFilter,
+    QueryText,
+    TableName,
+    TableReference,
+)
+from paimon_magics.statements.used_columns import used_names
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
+from paimon_magics.tables.snapshots.time_travel import Resolved, State, find_target, snapshot_ids
+from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "Relation",
+    "frame_of_query",
+    "frame_of_table",
+    "frame_of_views",
+    "read_plan",
+    "relation_of",
+]
+
+_READS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What a query reads: a table or system table with read options.
+
+    `names` are all names in the query, in lower case, so that columns that are not among them need
+    not be read; None where any column may be. `filters` are conditions that the query applies,
+    `bound` the values of the bind names in them. `unordered`: rows may come in any order.
+    `snapshot_id` stands for the latest one (0 for none), where that was looked at before.
+    """
+
+    name: TableName
+    options: tuple[tuple[str, str], ...] = ()
+    names: frozenset[str] | None = None
+    filters: tuple[ColumnFilter, ...] = ()
+    bound: tuple[tuple[str, object], ...] = ()
+    unordered: bool = False
+    snapshot_id: int | None = None
+
+
+def frame_of_query(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    parameters: Mapping[str, object],
+    *,
+    include_buffer: bool = False,
+) -> DataFrame:
+    """The lazy frame of a query inside `statement`, with `include_buffer` together with rows that
+    are acknowledged and not loaded. Raises errors with positions in it."""
+    bound = bind(query.parameters, parameters, statement, connection.zone)
+    held = HeldSnapshots(connection.committer)
+    try:
+        frame = frame_of_views(
+            connection, statement, query, held, bound, include_buffer=include_buffer
+        )
+        held.release_with(frame)
+        names = tuple(reference.name.object_name for reference in query.references)
+        return note_reads(frame, Reads(names, tuple(held.planned)))
+    finally:
+        held.release()
+        connection.views.drop_passing()
+
+
+def frame_of_views(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    held: HeldSnapshots,
+    bound: Mapping[str, object],
+    *,
+    include_buffer: bool = False,
+) -> DataFrame:
+    """The frame of a query, with a view in place of each reference to a Paimon table; the caller
+    drops passing views, and sees to it that what they read is `held` for as long as they are used.
+    `bound` are the values of the bind names."""
+
+    def planned(names: frozenset[str] | None) -> DataFrame:
+        views = _views(connection, statement, query, held, bound, names, include_buffer)
+        return query_frame(connection.spark, statement, query, views, bound)
+
+    names = used_names(statement, query)
+    try:
+        return planned(names)
+    except UnknownNameError:
+        if names is None:
+            raise
+        # Spark names the columns that may have been meant: those are to be there as well.
+        return planned(None)
+
+
+def _views(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    held: HeldSnapshots,
+    bound: Mapping[str, object],
+    names: frozenset[str] | None,
+    include_buffer: bool,
+) -> list[tuple[TableReference, str]]:
+    views = []
+    frames: dict[str, str] = {}
+    for reference in query.references:
+        try:
+            match relation_of(connection, reference, statement, bound, names):
+                case Relation() as relation:
+                    frame = None
+                    if include_buffer:
+                        frame = _frame_with_buffer(connection, relation, held)
+                    if frame is not None:
+                        view = connection.views.pass_by(frame)
+                    else:
+                        view = _view_of(connection, relation, held)
+                case FileRelation() as files:
+                    view = connection.views.pass_by(frame_of_files(connection, files))
+                case GivenFrame(name=name, frame=given):
+                    _check_plain(reference)
+                    if name not in frames:  # a self-join sends it once
+                        frame = spark_frame(connection.spark, given)
+                        frames[name] = connection.views.pass_by(frame)
+                    view = frames[name]
+                case SparkOwn():
+                    continue
+            views.append((reference, view))
+        except PaimonMagicsError as error:
+            raise located(error, statement, reference.range.start) from None
+    return views
+
+
+def relation_of(
+    connection: Connection,
+    reference: TableReference,
+    statement: str,
+    bound: Mapping[str, object],
+    names: frozenset[str] | None = None,
+) -> Relation | SparkOwn | FileRelation | GivenFrame:
+    """What a reference reads. Raises UnknownNameError."""
+    name = resolve(connection, reference, statement)
+    if not isinstance(name, TableName):
+        return name
+    options = dict(reference.options)
+    if reference.time_travel is not None:
+        options |= travel_options(connection.spark, reference.time_travel, bound)
+    named = {value.text for one in reference.filters for value in one.values}
+    values = tuple((key, value) for key, value in sorted(bound.items()) if key in named)
+    return Relation(
+        name, tuple(sorted(options.items())), names, reference.filters, values, reference.unordered
+    )
+
+
+def _check_plain(reference: TableReference) -> None:
+    if reference.time_travel is not None or reference.options:
+        raise UnsupportedStatementError(
+            f"`{reference.name}` is a frame of Python's, which has one state and no options.",
+            hint="Leave out what stands behind its name.",
+        )
+
+
+def frame_of_table(
+    connection: Connection,
+    name: TableName,
+    options: Mapping[str, str] | None = None,
+    *,
+    include_buffer: bool = False,
+) -> DataFrame:
+    """All rows of a table or system table, with Paimon's read options, as a lazy frame;
+    `include_buffer` as in `frame_of_query`."""
+    relation = Relation(name, tuple(sorted((options or {}).items())))
+    if is_metadata(name):
+        return _metadata_frame(connection, relation)
+    held = HeldSnapshots(connection.committer)
+    try:
+        if include_buffer:
+            found = _frame_with_buffer(connection, relation, held)
+            if found is not None:
+                held.release_with(found)
+                return found
+        # A frame of the caller's own: the kept one stays for other queries.
+        frame = _kept(connection, relation, held)[1].select("*")
+        held.release_with(frame)
+        return note_reads(frame, Reads((name.object_name,), tuple(held.planned)))
+    finally:
+        held.release()
+
+
+def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
+    rows = metadata_table(
+        connection.catalog,
+        relation.name,
+        snapshot_id=_snapshot_of(connection, relation),
+        folder_of=lambda table: connection.manifests(
+            table.location, lambda: ManifestFolder(table.paimon)
+        ),
+    )
+    return frame_of_rows(connection.spark, rows)
+
+
+def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
+    """The snapshot that read options name; None for the latest."""
+    if not relation.options or relation.name.system_table is None:
+        return None
+    point = read_point(read_options(dict(relation.options)))
+    if isinstance(point, Latest):
+        return None
+    target = find_target(_table_of(connection, relation), point, connection.zone).target
+    if not isinstance(target, State):
+        raise InvalidValueError(
+            f"`{relation.name}` tells of one state, not of changes.",
+            hint="Name a snapshot, a tag or a time.",
+        )
+    return None if target.snapshot is None else int(target.snapshot.id)
+
+
+def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) -> str:
+    if is_metadata(relation.name):
+        return connection.views.pass_by(_metadata_frame(connection, relation))
+    return _kept(connection, relation, held)[0]
+
+
+def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tuple[str, DataFrame]:
+    """View and frame of what is read, kept for the next query on the same snapshot."""
+    table = _table_of(connection, relation)
+    kind = view_named(relation.name.system_table)
+    zone = connection.zone
+    for _ in range(_READS_MAX):
+        found_point = _resolved(table, relation, zone)
+        key = (
+            table.location, table.name.branch, table.definition, found_point.identity, kind,
+            relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
+        )  # fmt: skip
+        if not _hold(held, table.name, found_point):
+            continue  # it has expired meanwhile
+        read = connection.reads.get(key)
+        if read is None:
+            read = _read(connection, table, relation, zone, found_point)
+        connection.keep_read(key, read)
+        held.planned.append(read.planned)
+        narrowed, columns = read, None
+        # Spark leaves columns out of its own scans by itself, and names them all in its errors.
+        if read.planned.splits or _plan(connection, table, read).tasks:
+            narrowed, columns = _narrowed(read, relation.names)
+        found = connection.views.find((key, columns))
+        if found is not None:
+            return found
+        plan = _plan(connection, table, narrowed)
+        by_name = {column.name: column for column in narrowed.definition.columns}
+        frame = read_frame(
+            connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
+            narrowed.reader,
+        )  # fmt: skip
+        return connection.views.keep((key, columns), frame)
+    raise UnknownNameError(
+        f"`{table.name}` changes faster than it can be read.",
+        hint="Keep its snapshots longer: 'snapshot.num-retained.min', 'snapshot.time-retained'.",
+    )
+
+
+def _narrowed(
+    read: DataRead, names: frozenset[str] | None
+) -> tuple[DataRead, tuple[str, ...] | None]:
+    """The read without columns that no name in the query can mean: tasks read them in vain, and a
+    type of theirs may keep files from Spark's own scan."""
+    if names is None:
+        return read, None
+    columns = tuple(name for name in read.reader.columns if name.lower() in names)
+    if len(columns) == len(read.reader.columns):
+        return read, None
+    # One column at least: Spark counts the rows of batches by their columns.
+    columns = columns or read.reader.columns[:1]
+    return read.with_columns(columns), columns
+
+
+def _frame_with_buffer(
+    connection: Connection, relation: Relation, held: HeldSnapshots
+) -> DataFrame | None:
+    return frame_with_buffer(connection, relation, lambda one: _kept(connection, one, held)[1])
+
+
+def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
+    match relation.snapshot_id:
+        case None:
+            pass
+        case 0:
+            return Resolved(State(None))
+        case snapshot_id:
+            found = find_target(table, AtSnapshot(snapshot_id), zone)
+            assert isinstance(found.target, State)
+            return replace(found, target=State(found.target.snapshot))
+    return find_target(table, read_point(read_options(dict(relation.options))), zone)
+
+
+def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:
+    """Keep what is read from expiring; whether it was still there. Tags keep theirs."""
+    ids = snapshot_ids(found.target)
+    if not ids or found.kept_by_tag:
+        return True
+    return held.hold(replace(name, system_table=None), min(ids))
+
+
+def _table_of(connection: Connection, relation: Relation) -> Table:
+    name = replace(relation.name, system_table=None)
+    branch = dict(relation.options).get("branch")
+    if branch is not None and branch != "main":
+        name = replace(name, branch=branch)
+    return connection.catalog.load(name)
+
+
+def _read(
+    connection: Connection, table: Table, relation: Relation, zone: str, found: Resolved
+) -> DataRead:
+    return plan_data_read(
+        table,
+        view_named(relation.name.system_table) or ViewKind.TABLE,
+        options=dict(relation.options),
+        filters=relation.filters,
+        bound=dict(relation.bound),
+        folder=connection.manifests(table.location, lambda: ManifestFolder(table.paimon)),
+        target=found.target,
+        unordered=relation.unordered,
+        zone=zone,
+        batch_rows=connection.settings.batch_rows,
+    )
+
+
+def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, DataRead]:
+    """How a table or data system table is read."""
+    table = _table_of(connection, relation)
+    zone = connection.zone
+    read = _read(connection, table, relation, zone, _resolved(table, relation, zone))
+    return _plan(connection, table, read), read
+
+
+def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
+    shown = set(read.reader.columns)
+    paths = (path for files in read.planned.raw for path in files.paths)
+    schemes = {} if read.stores == {"file"} else connection.opened.schemes(paths)
+    plan = plan_read(
+        [column for column in read.definition.columns if column.name in shown],
+        {
+            files.schema_id: read.definition.columns
+            if files.schema_id == read.definition.schema_id
+            else read.schemas.columns(files.schema_id)
+            for files in read.planned.raw
+        },
+        read.planned.raw,
+        read.planned.splits,
+        changed=read.changed_parts,
+        slots=connection.slots,
+        spark_opens_store=schemes is not None,
+    )
+    if not schemes or all(scheme == stored for (stored, _), scheme in schemes.items()):
+        return plan
+    scans = tuple(
+        replace(scan, paths=tuple(spelled(path, schemes) for path in scan.paths))
+        for scan in plan.raw_scans
+    )
+    return replace(plan, raw_scans=scans)

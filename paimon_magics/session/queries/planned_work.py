@@ -1,0 +1,106 @@
+"""How much a statement has to do, from the plans of what it reads and Spark's own estimates.
+
+Asked for when a job takes long enough that somebody is shown how far it is; nothing runs for it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_magics.planning.distributions import (
+    ByAssigner,
+    ByBucket,
+    Distribution,
+    Gathered,
+    OneWriter,
+)
+from paimon_magics.planning.progress import Work
+from paimon_magics.spark.sizes import estimated_sources
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from paimon_magics.tables.splits.planning import PlannedSplits
+
+__all__ = ["Reads", "note_reads", "reads_of", "work_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a frame reads: the names in its query, and the plans of those that are Paimon's."""
+
+    names: tuple[str, ...] = ()
+    planned: tuple[PlannedSplits, ...] = ()
+
+
+_reads: weakref.WeakKeyDictionary[DataFrame, Reads] = weakref.WeakKeyDictionary()
+
+
+def note_reads(frame: DataFrame, reads: Reads) -> DataFrame:
+    """Remember what a frame reads, for as long as it is there; the same frame."""
+    _reads[frame] = reads
+    return frame
+
+
+def reads_of(frame: DataFrame) -> Reads:
+    """What a frame reads, as far as it was noted."""
+    return _reads.get(frame, Reads())
+
+
+def work_of(
+    frame: DataFrame, distribution: Callable[[], Distribution | None] | None = None
+) -> Callable[[], Work]:
+    """What a job on the frame has to do; `distribution` is that of the writers behind it, None for
+    a query."""
+    reads = reads_of(frame)
+
+    def work() -> Work:
+        found = distribution() if distribution is not None else None
+        spark = estimated_sources(frame)
+        sources = tuple(dict.fromkeys(reads.names))
+        target = "" if distribution is None else "files"
+        if isinstance(found, (ByBucket, ByAssigner)):
+            target = "buckets"
+        amounts: tuple[int | None, int | None, int | None] = None, None, None
+        if spark.has_functions:
+            pass  # how many rows were read says nothing
+        elif reads.planned and len(reads.planned) == len(reads.names):
+            amounts = _amounts(reads.planned)
+        else:
+            amounts = spark.rows, spark.size_bytes, None
+        plain = not spark.shuffles and not isinstance(found, ByAssigner)
+        return Work(sources, *amounts, _shuffle(found), target, plain)
+
+    return work
+
+
+def _shuffle(distribution: Distribution | None) -> str:
+    match distribution:
+        case ByBucket() | ByAssigner():
+            return "by bucket"
+        case OneWriter():
+            return "to one task"
+        case Gathered(()):
+            return "to few tasks"
+        case Gathered(keys):
+            return f"by {', '.join(keys)}"
+        case _:
+            return ""
+
+
+def _amounts(planned: tuple[PlannedSplits, ...]) -> tuple[int, int, int]:
+    """Rows, bytes and files to read: those that are stored, of which some may be merged away."""
+    rows = size_bytes = files = 0
+    for one in planned:
+        for raw in one.raw:
+            rows += sum(raw.row_counts)
+            size_bytes += sum(raw.sizes_bytes)
+            files += len(raw.paths)
+        for split in one.splits:
+            rows += sum(file.rows for file in split.files)
+            size_bytes += sum(file.size_bytes for file in split.files)
+            files += len(split.files)
+    return rows, size_bytes, files

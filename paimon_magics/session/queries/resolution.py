@@ -1,0 +1,143 @@
+"""What a name in a query means: Paimon's table, Spark's own, a file, or a frame of Python's.
+
+The order is Spark's temporary views, Paimon's tables, tables of Spark's own catalog, files (a name
+as ``csv.`my.csv` ``), and frames: a variable of Python's never hides a table. Common table
+expressions come before all of them, and are no references (`statements.queries`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from paimon_magics.errors import UnknownNameError, likely_meant, value_text
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.python_frames import frame_kind, frame_text
+from paimon_magics.session.queries.file_relations import FileRelation, file_meant, file_relation
+from paimon_magics.spark.queries import kind_in_spark
+from paimon_magics.statements.statement import TableName, TableReference
+from paimon_magics.tables.system_tables.registry import is_catalog_table
+
+__all__ = ["GivenFrame", "Meaning", "SparkOwn", "is_paimon_table", "resolve", "tell_of_two"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOwn:
+    """A table or view of Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFrame:
+    """A frame of Python's, by the name of its variable."""
+
+    name: str
+    frame: Any
+
+
+Meaning = TableName | SparkOwn | FileRelation | GivenFrame
+
+
+def resolve(connection: Connection, reference: TableReference, statement: str) -> Meaning:
+    """What is referred to; of a Paimon table the full name. What a reader of the query could take
+    for something else is told to the connection.
+
+    Raises UnknownNameError when nobody has the name.
+    """
+    name = reference.name
+    ours = connection.settings.catalog_name
+    if name.catalog is not None and name.catalog != ours:
+        return SparkOwn()
+    full = connection.full_name(name)
+    parts = [part for part in (name.database, name.object_name) if part is not None]
+    in_spark = kind_in_spark(connection.spark, parts) if name.catalog is None else None
+    is_paimon = is_paimon_table(connection, full)
+    if in_spark == "view" and name.database is None:
+        if is_paimon:
+            connection.tell(f"`{name}` is Spark's temporary view; Paimon's `{full}` is not read.")
+        return SparkOwn()
+    if is_paimon:
+        if in_spark == "table":
+            tell_of_two(connection, full)
+        _tell_of_frame(connection, name, "Paimon's table")
+        return full
+    if in_spark is not None:
+        _tell_of_frame(connection, name, "a table of Spark's own")
+        return SparkOwn()
+    if name.database is not None:
+        found = file_relation(reference)
+        if found is not None:
+            return found
+    elif frame_kind(frame := _variable(connection, name)) is not None:
+        connection.tell(f"`{name.object_name}` is Python's variable, {frame_text(frame)}.")
+        return GivenFrame(name.object_name, frame)
+    try:
+        connection.catalog.load(replace(full, system_table=None))
+    except UnknownNameError as error:
+        beside = _system_table_meant(connection, name) or file_meant(name)
+        if beside:
+            error.hint = beside
+        if name.database is None and not error.hint.startswith("Did you mean"):
+            error.hint = f"{_frame_meant(connection, name)} {error.hint}".strip()
+        raise located(error, statement, reference.range.start) from None
+    return full
+
+
+def _system_table_meant(connection: Connection, name: TableName) -> str:
+    """What to write where a system table was named as a table of a database."""
+    if (
+        name.database is None
+        or name.catalog is not None
+        or connection.catalog.database_exists(name.database)
+    ):
+        return ""
+    if not is_paimon_table(connection, connection.full_name(TableName(name.database))):
+        return ""
+    return (
+        f"`{name.database}` is a table. Its system tables are named with `$`: "
+        f"{name.database}${name.object_name}"
+    )
+
+
+def is_paimon_table(connection: Connection, name: TableName) -> bool:
+    """Whether the catalog has the table (for a system table: the table that it is about; what is in
+    the database `sys` always is)."""
+    assert name.database is not None
+    if is_catalog_table(name):
+        return True
+    return connection.catalog.database_exists(name.database) and connection.catalog.table_exists(
+        replace(name, system_table=None)
+    )
+
+
+def tell_of_two(connection: Connection, name: TableName) -> None:
+    """Tell that Spark's own catalog has a table of a Paimon table's name."""
+    other = f"spark_catalog.{name.database}.{name.object_name}"
+    connection.tell(
+        f"`{name}` is Paimon's table here. Spark's own catalog has one of that name too, "
+        f"which is {other}."
+    )
+
+
+def _tell_of_frame(connection: Connection, name: TableName, what: str) -> None:
+    """Tell of a frame that a table hides; one of Spark's is mostly made of that very table."""
+    frame = None if name.database is not None else _variable(connection, name)
+    if frame_kind(frame) not in (None, "Spark", "Outcome"):
+        connection.tell(
+            f"`{name.object_name}` is {what}; Python's variable of that name, "
+            f"{frame_text(frame)}, is not read."
+        )
+
+
+def _variable(connection: Connection, name: TableName) -> object:
+    return (connection.frames or {}).get(name.object_name)
+
+
+def _frame_meant(connection: Connection, name: TableName) -> str:
+    """What to say of frames where nobody has the name."""
+    if connection.frames is None:
+        return f"A DataFrame is given by frames={{'{name.object_name}': …}}."
+    if name.object_name in connection.frames:
+        value = value_text(connection.frames[name.object_name])
+        return f"Python's variable `{name.object_name}` is {value}, and no DataFrame."
+    frames = [one for one, value in connection.frames.items() if frame_kind(value) is not None]
+    return likely_meant(name.object_name, frames)

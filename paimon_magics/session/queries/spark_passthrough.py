@@ -1,0 +1,135 @@
+"""Statements that are Spark's own business: about its tables and views, or none of ours at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.queries.frames import frame_of_views
+from paimon_magics.session.queries.held_snapshots import HeldSnapshots
+from paimon_magics.session.queries.resolution import is_paimon_table
+from paimon_magics.session.statements.refusals import instead_of
+from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
+from paimon_magics.statements.statement import (
+    AlterTable,
+    CreateTable,
+    Insert,
+    PassThrough,
+    QueryText,
+    RenameTable,
+    Statement,
+    TableName,
+    TextRange,
+)
+from paimon_magics.statements.subjects import table_of
+
+__all__ = ["is_for_spark", "pass_to_spark"]
+
+
+def is_for_spark(connection: Connection, statement: Statement) -> bool:
+    """Whether the statement is about a table that Spark has and Paimon has not."""
+    match statement:
+        case CreateTable(using=using):
+            return using not in (None, "paimon")
+        case PassThrough():
+            return True
+        case _:
+            name = table_of(statement)
+            return name is not None and _is_sparks(connection, name)
+
+
+def pass_to_spark(
+    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+) -> Outcome:
+    """Run the statement's text in Spark; what its query reads of Paimon's tables is put in place.
+
+    Raises UnsupportedStatementError where the statement would act on a Paimon table.
+    """
+    match statement:
+        case PassThrough():
+            _refuse_paimon(connection, statement)
+        case CreateTable(name=name, name_position=position):
+            _refuse_shadow(connection, statement, name, position)
+        case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
+            target = replace(new_name, database=new_name.database or name.database)
+            _refuse_shadow(connection, statement, target, statement.name_position)
+    query = _whole(statement)
+    bound = bind(query.parameters, parameters, statement.text, connection.zone)
+    held = HeldSnapshots(connection.committer)
+    try:
+        with cancellable(connection.spark):  # commands of Spark's run at once
+            frame = frame_of_views(connection, statement.text, query, held, bound)
+        held.release_with(frame)
+    finally:
+        held.release()
+        connection.views.drop_passing()
+    if not frame.columns:
+        return Outcome(statement.text, "Spark statement", message="Done by Spark.")
+    return Outcome(
+        statement.text,
+        "Spark statement",
+        dataframe=frame,
+        display_rows=connection.settings.display_rows,
+    )
+
+
+def _is_sparks(connection: Connection, name: TableName) -> bool:
+    if name.catalog is not None:
+        return name.catalog != connection.settings.catalog_name
+    if name.database is None and is_temporary_view(connection.spark, name.object_name):
+        return True
+    if is_paimon_table(connection, connection.full_name(name)):
+        return False
+    parts = [part for part in (name.database, name.object_name) if part is not None]
+    return known_to_spark(connection.spark, parts)
+
+
+def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
+    for name, position in statement.names:
+        if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
+            connection, connection.full_name(name)
+        ):
+            word = statement.text.split(None, 1)[0].upper()
+            raise UnsupportedStatementError(
+                f"{word} is not offered for Paimon's table `{name}`.",
+                hint=instead_of(word),
+                statement=statement.text,
+                position=position,
+            )
+
+
+def _refuse_shadow(
+    connection: Connection, statement: Statement, name: TableName, position: int
+) -> None:
+    """No table of Spark's own is made under a name that is Paimon's: queries would not find it."""
+    if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
+        connection, connection.full_name(name)
+    ):
+        full = connection.full_name(name)
+        raise UnsupportedStatementError(
+            f"`{full}` is a Paimon table: one of Spark's own would not be found under its name.",
+            hint="Choose another name, or name Spark's in full: "
+            f"spark_catalog.{full.database}.{full.table}.",
+            statement=statement.text,
+            position=position,
+        )
+
+
+def _whole(statement: Statement) -> QueryText:
+    """The statement's whole text, with the references of the query in it."""
+    inner: QueryText | None = None
+    match statement:
+        case Insert(source=source):
+            inner = source
+        case CreateTable(query=query):
+            inner = query
+        case _:
+            pass
+    everything = TextRange(0, len(statement.text))
+    if inner is None:
+        return QueryText(range=everything)
+    return QueryText(range=everything, references=inner.references, parameters=inner.parameters)

@@ -1,0 +1,1 @@
+"""What is shown of tables and of the coordinator: layout, health, files, changes."""

@@ -1,0 +1,314 @@
+"""The coordinator behind a session, for a person: looked at, paused, resumed, drained.
+
+Answers are Outcomes, as those of statements are. Nothing here waits for a Spark job.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.coordinator.client.administration import Status, Transactions
+from paimon_magics.coordinator.client.queue_administration import WaitingInserts
+from paimon_magics.coordinator.core import Pause, Phase
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.table_names import named
+from paimon_magics.session.told_times import moments_in_zone
+
+__all__ = [
+    "DEAD_LETTERS_SCHEMA",
+    "DRAIN_SECONDS",
+    "QUEUES_SCHEMA",
+    "TRANSACTIONS_SCHEMA",
+    "Administration",
+]
+
+DRAIN_SECONDS = 60.0
+
+TRANSACTIONS_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("table", pa.string()),
+        ("state", pa.string()),
+        ("user", pa.string()),
+        ("notebook", pa.string()),
+        ("host", pa.string()),
+        ("engine", pa.string()),
+        ("age_seconds", pa.int64()),
+        ("lease_seconds", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+
+
+QUEUES_SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("state", pa.string()),
+        ("mode", pa.string()),
+        ("acknowledged", pa.int64()),
+        ("visible", pa.int64()),
+        ("waiting_rows", pa.int64()),
+        ("waiting_bytes", pa.int64()),
+        ("oldest_seconds", pa.int64()),
+        ("dead_letters", pa.int64()),
+        ("last_error", pa.string()),
+    ]
+)
+
+DEAD_LETTERS_SCHEMA = pa.schema(
+    [
+        ("record", pa.int64()),
+        ("rows", pa.int64()),
+        ("reason", pa.string()),
+        ("since", pa.timestamp("ms", tz="UTC")),
+    ]
+)
+
+
+@short_errors
+class Administration:
+    """What `session.reports.administration` offers.
+
+    Every method raises SetupError where the session has no coordinator, cannot reach it, or lacks
+    the right.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._coordinator = connection.committer.administration()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session is closed, and answers nothing any more."""
+        return self._connection.closed
+
+    def status(self) -> Outcome:
+        """Which coordinator it is, whether it takes something new, what is pending and stopped."""
+        zone = self._connection.zone
+        return _outcome("STATUS", _status_lines(self._coordinator.status(), zone))
+
+    def transactions(self) -> Outcome:
+        """The transactions that are not finished, the oldest first, with their owners.
+
+        `lease_seconds` is how long one stays open without a sign of life of its owner's; NULL where
+        its commit is under way. Those that are `aborting` are over, and their files are removed.
+        """
+        rows = self.transaction_rows()
+        return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows, "")
+
+    def transaction_rows(self) -> pa.Table:
+        """The same as an Arrow table (`TRANSACTIONS_SCHEMA`)."""
+        return _told(_rows(self._coordinator.transactions()), "reason", self._connection.zone)
+
+    def status_now(self) -> Status:
+        """The status as a value."""
+        return self._coordinator.status()
+
+    def in_zone(self, text: str) -> str:
+        """A text of the coordinator's with its moments in the session's zone."""
+        return moments_in_zone(text, self._connection.zone)
+
+    def queue_rows(self) -> pa.Table:
+        """What waits of small inserts, by table (`QUEUES_SCHEMA`)."""
+        return self._queues(self._coordinator.queues.queues())
+
+    def queues(self, table: str | None = None) -> Outcome:
+        """What waits to be loaded of small inserts, by table; or, with a name, of that one."""
+        found = self._coordinator.queues.queues()
+        if table is not None:
+            full = self._connection.full_name(named(table))
+            found = tuple(one for one in found if one.table == full)
+        return Outcome.of_rows(self._connection.spark, "queue", "QUEUE", self._queues(found), "")
+
+    def _queues(self, queues: Sequence[WaitingInserts]) -> pa.Table:
+        return _told(_queue_rows(queues), "last_error", self._connection.zone)
+
+    def dead_letters(self, table: str) -> Outcome:
+        """The rows of small inserts that were acknowledged and could not be loaded, and why."""
+        full = self._connection.full_name(named(table))
+        letters = self._coordinator.queues.dead_letters(full)
+        rows = [
+            {"record": one.lsn, "rows": one.rows, "reason": one.why, "since": one.at_ms}
+            for one in letters
+        ]
+        found = pa.Table.from_pylist(rows, schema=DEAD_LETTERS_SCHEMA)
+        found = _told(found, "reason", self._connection.zone)
+        return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found, "")
+
+    def retry(self, table: str, record: int) -> Outcome:
+        """Insert the rows of a dead letter anew, as they were sent. Raises InvalidValueError when
+        they still do not fit."""
+        full = self._connection.full_name(named(table))
+        lsn = self._coordinator.queues.retry(full, record)
+        told = f"The rows of record {record} of `{full}` are acknowledged anew (record {lsn})."
+        return _outcome("RETRY", [told])
+
+    def discard(self, table: str, record: int) -> Outcome:
+        """Forget a dead letter: its rows are gone."""
+        full = self._connection.full_name(named(table))
+        self._coordinator.queues.discard(full, record)
+        return _outcome("DISCARD", [f"The dead letter {record} of `{full}` is gone."])
+
+    def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
+        """Let a table go on whose log was lost or damaged: when it is back; or, with `accept_loss`,
+        without the rows that are missing. Takes the right to administer."""
+        full = self._connection.full_name(named(table))
+        self._coordinator.queues.reopen(full, accept_loss=accept_loss)
+        return _outcome("REOPEN", [f"`{full}` takes inserts again."])
+
+    def abort(self, id: str) -> Outcome:
+        """End a transaction that is open: its statement fails, and its files are removed.
+
+        Raises UnknownNameError where there is none of that id, CommitConflictError for one whose
+        commit is under way or done.
+        """
+        self._coordinator.abort(id)
+        return _outcome("ABORT", [f"Transaction {id} is ended. Its files are being removed."])
+
+    def pause(self) -> Outcome:
+        """Let nothing new begin; what has begun can still be committed."""
+        return _outcome("PAUSE", [_paused(self._coordinator.pause(), self._connection.zone)])
+
+    def resume(self, table: str | None = None) -> Outcome:
+        """Let new things begin again; or, with a name, let a stopped table go on as it is."""
+        if table is None:
+            self._coordinator.resume()
+            return _outcome("RESUME", ["The coordinator takes new transactions."])
+        name = self._connection.full_name(named(table))
+        self._coordinator.resume_table(name)
+        return _outcome("RESUME", [f"Table `{name}` takes commits again, as it is."])
+
+    def drain(
+        self, seconds: float = DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
+    ) -> Outcome:
+        """Pause, and wait until nothing is pending, but no longer than that.
+
+        The outcome says what still is. `waits` is told once how many there are to be waited for.
+        """
+        pending, status = self._coordinator.drain(round(seconds * 1000), waits)
+        lines = [_paused(status.pause, self._connection.zone)] if status.pause is not None else []
+        if not pending and not status.pending_commits:
+            return _outcome("DRAIN", [*lines, "Nothing is pending."])
+        count = len(pending) + len(status.pending_commits)
+        lines.append(f"After {seconds:g} s {_counted(count, 'is', 'are')} still pending:")
+        now_ms = _now_ms()
+        for one in pending:
+            age = (now_ms - one.begun_at_ms) // 1000
+            lines.append(
+                f"  {one.id} on `{one.table}` of {one.origin.told(one.owner)}, {one.phase.value}, "
+                f"begun {age:,} s ago"
+            )
+        lines += [f"  {commit}" for commit in status.pending_commits]
+        lines.append("Wait for them with the same words again, or end one: `%paimon abort ID`.")
+        return _outcome("DRAIN", lines)
+
+
+def _outcome(kind: str, lines: list[str]) -> Outcome:
+    return Outcome(statement=kind.lower(), kind=kind, message="\n".join(lines), query="")
+
+
+def _told(rows: pa.Table, name: str, zone: str) -> pa.Table:
+    """The rows with the moments in a column of texts in `zone`."""
+    place = rows.schema.get_field_index(name)
+    texts = [
+        None if text is None else moments_in_zone(text, zone)
+        for text in rows.column(place).to_pylist()
+    ]
+    return rows.set_column(place, rows.schema.field(place), pa.array(texts, pa.string()))
+
+
+def _status_lines(status: Status, zone: str) -> list[str]:
+    lines = [
+        f"Coordinator of {status.warehouse} at {status.address}",
+        f"  {status.user} on {status.host} (process {status.process}), version {status.version}, "
+        f"since {_when(status.started_at_ms, zone)}",
+    ]
+    if status.problem is not None:
+        lines.append(f"  It takes nothing: {status.problem}")
+    elif status.pause is not None:
+        lines.append(f"  {_paused(status.pause, zone)}")
+    else:
+        lines.append("  It takes new transactions.")
+    count = status.pending_transactions
+    lines.append(f"  {_counted(count, 'transaction is', 'transactions are')} open.")
+    lines += [f"  Being published: {commit}" for commit in status.pending_commits]
+    if status.store:
+        reached = ", ".join(f"{name} {value}" for name, value in status.store.items())
+        lines.append(f"  It reaches the warehouse so: {reached}.")
+    if status.store_trouble:
+        lines.append(f"  It can't write there now: {status.store_trouble}")
+    for waiting in status.waiting:
+        lines.append(f"  Acknowledged, durable, and not loaded: {waiting}")
+    for table in status.stopped_tables:
+        since = _when(table.since_ms, zone)
+        lines.append(f"  Stopped: {table.location}, since {since}: {table.reason}")
+    return [moments_in_zone(line, zone) for line in lines]
+
+
+def _paused(pause: Pause, zone: str) -> str:
+    return (
+        f"It is paused by {pause.by or 'somebody'} since {_when(pause.since_ms, zone)}: "
+        "nothing new begins."
+    )
+
+
+def _rows(transactions: Transactions) -> pa.Table:
+    now_ms = _now_ms()
+    rows = [
+        {
+            "id": one.id,
+            "table": one.table,
+            "state": one.phase.value,
+            "user": one.owner or None,
+            "notebook": one.origin.notebook or None,
+            "host": one.origin.host or None,
+            "engine": one.origin.engine or None,
+            "age_seconds": (now_ms - one.begun_at_ms) // 1000,
+            "lease_seconds": (one.expires_at_ms - now_ms) // 1000
+            if one.phase is Phase.ACTIVE
+            else None,
+            "reason": one.reason or None,
+        }
+        for one in transactions
+    ]
+    return pa.Table.from_pylist(rows, schema=TRANSACTIONS_SCHEMA)
+
+
+def _queue_rows(queues: Sequence[WaitingInserts]) -> pa.Table:
+    now_ms = _now_ms()
+    rows = [
+        {
+            "table": str(one.table),
+            "state": "closed" if one.closed else "held" if one.held_by else "open",
+            "mode": one.mode,
+            "acknowledged": one.acknowledged,
+            "visible": one.published,
+            "waiting_rows": one.waiting_rows,
+            "waiting_bytes": one.waiting_bytes,
+            "oldest_seconds": None if one.oldest_ms is None else (now_ms - one.oldest_ms) // 1000,
+            "dead_letters": one.dead_letters,
+            "last_error": one.closed or one.last_error,
+        }
+        for one in queues
+    ]
+    return pa.Table.from_pylist(rows, schema=QUEUES_SCHEMA)
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _when(at_ms: int, zone: str) -> str:
+    when = datetime.datetime.fromtimestamp(at_ms / 1000, tz=rules_of(zone))
+    return f"{when:%Y-%m-%d %H:%M:%S} {zone}"
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,383 @@
+"""What tells two states of a table from each other: rows, files, and the schema.
+
+Which files are other ones is read from manifests, here. Rows are compared by Spark, in the
+partitions alone whose files are others; an append table that only got files has exactly their rows
+more, which no job need count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.time_zones import process_zone
+from paimon_magics.columnar.updates import changed_columns
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.change_queries import (
+    CHANGES,
+    counts_sql,
+    grown_sql,
+    kinds_sql,
+)
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.partition_names import KeyKind, PartitionNames, key_kind
+from paimon_magics.planning.read_points import AtTimestamp, AtVersion
+from paimon_magics.planning.view_queries import changed_files_sql
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.queries.frames import frame_of_query
+from paimon_magics.session.reports.report import Report, Section
+from paimon_magics.statements.names import quoted, table_text, text_literal
+from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.statement import Query, TableName
+from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.time_travel import State, find_target
+from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
+from paimon_magics.tables.system_tables.registry import table_view
+
+__all__ = ["difference_of", "overwritten_rows", "rows_of_query"]
+
+_SAMPLE = 100
+_PARTITIONS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One state: what it was called, its snapshot, and the version that a query names."""
+
+    text: str
+    snapshot: Any
+    version: str
+    columns: tuple[Column, ...]
+    named: NamedFiles
+
+    @property
+    def files(self) -> pa.Table:
+        return self.named.files
+
+    @property
+    def id(self) -> int:
+        return int(self.snapshot.id)
+
+
+def difference_of(connection: Connection, name: TableName, before: str, after: str) -> Report:
+    """What changed from one state to another, each a snapshot, a tag or a time.
+
+    Raises UnknownNameError for a state that is not there.
+    """
+    table = connection.catalog.load(name)
+    sides = _side(connection, table, before), _side(connection, table, after)
+    gone, new = _other_files(*sides)
+    counts, sample, query, note = _rows(connection, table, sides, gone, new)
+    keys = table.definition.partition_keys
+    hidden = () if keys else ("partition",)
+    versions = sides[0].version, sides[1].version
+    names = _partition_names(table.definition, *sides)
+    files_query = changed_files_sql(table_text(name, "files"), names, *versions)
+    sections = [
+        Section("Rows", counts, query, note=note, hidden=hidden),
+        *([sample] if sample is not None else []),
+        Section("Files", _files(gone, new), files_query, hidden=hidden),
+    ]
+    schema = _schema_changes(connection, table, sides)
+    if schema.num_rows:
+        sections.append(Section("Schema", schema, ""))
+    sums = [pc.sum(counts.column(word)).as_py() or 0 for word in CHANGES]
+    rows_said = ", ".join(f"{n:,} {word}" for n, word in zip(sums, CHANGES, strict=True) if n)
+    summary = (
+        f"{name}, snapshot {sides[0].id} to {sides[1].id}: "
+        f"{f'rows {rows_said}' if rows_said else 'the same rows'}; "
+        f"{count_text(new.num_rows, 'file')} added, {gone.num_rows:,} removed; "
+        f"{'another schema' if schema.num_rows else 'the same schema'}"
+        f"{names.told_in(connection.zone)}"
+    )
+    return Report("DIFFERENCE", summary, tuple(sections))
+
+
+def _side(connection: Connection, table: Table, text: str) -> _Side:
+    is_time = "-" in text[1:5] and text[:4].isdigit()
+    point = AtTimestamp(text) if is_time else AtVersion(text)
+    target = find_target(table, point, connection.zone).target
+    assert isinstance(target, State) and target.snapshot is not None
+    snapshot = target.snapshot
+    view = table_view(connection.catalog, table.name, int(snapshot.id))
+    columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
+    version = text_literal(str(snapshot.id) if is_time else text)
+    return _Side(text, snapshot, version, columns, named_files(view, connection.zone))
+
+
+def changed_rows(
+    table: Table, before: _Side, after: _Side, gone: pa.Table, new: pa.Table
+) -> tuple[str, list[str]]:
+    """The query for the rows that differ, as `planning.change_queries` takes it, and the columns
+    that it has; `gone` and `new` are the files that only one of the two states has."""
+    shared = _shared(before.columns, after.columns)
+    touched = {*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()}
+    text = _query(table.name, before, after, table.definition, shared, sorted(touched))
+    return text, [column.name for _, column in shared]
+
+
+def overwritten_rows(
+    connection: Connection, table: Table, snapshot: str, names: Sequence[str]
+) -> str:
+    """The query for the rows that tell a snapshot from the one before, as `rowkind` and the columns
+    `names`; those that it does not have are NULL."""
+    after = _side(connection, table, snapshot)
+    columns = {column.name: column for column in after.columns}
+    if snapshot == "1":
+        changes = f"SELECT 'added' AS `change`, * FROM {_named(table.name)} VERSION AS OF 1"
+        found, is_paired = list(columns), False
+    else:
+        before = _side(connection, table, str(int(snapshot) - 1))
+        changes, found = changed_rows(table, before, after, *_other_files(before, after))
+        is_paired = table.definition.is_primary_key_table
+    types = {column.name: to_spark_sql(column.type) for column in table.definition.columns}
+    values = (
+        quoted(name)
+        if name in found
+        else f"CAST(NULL AS {types.get(name, 'BIGINT')}) AS {quoted(name)}"
+        for name in names
+    )
+    return (
+        f"SELECT rowkind, {', '.join(values)} "
+        f"FROM ({kinds_sql(changes, found, is_paired=is_paired)})"
+    )
+
+
+def _other_files(before: _Side, after: _Side) -> tuple[pa.Table, pa.Table]:
+    """The files that only one of the two states has."""
+
+    def not_in(files: pa.Table, others: pa.Table) -> pa.Table:
+        names = others.column("file_name").combine_chunks()
+        return files.filter(pc.invert(pc.is_in(files.column("file_name"), value_set=names)))
+
+    return not_in(before.files, after.files), not_in(after.files, before.files)
+
+
+def _files(gone: pa.Table, new: pa.Table) -> pa.Table:
+    """Files, rows and bytes that came and went, for each partition."""
+    parts = []
+    for files, sign in ((new, "added"), (gone, "removed")):
+        grouped = files.group_by(["partition"], use_threads=False).aggregate(
+            [("file_name", "count"), ("record_count", "sum"), ("file_size_in_bytes", "sum")]
+        )
+        for row in grouped.to_pylist():
+            parts.append(
+                {
+                    "partition": row["partition"],
+                    "files": sign,
+                    "file_count": row["file_name_count"],
+                    "record_count": row["record_count_sum"],
+                    "file_size_in_bytes": row["file_size_in_bytes_sum"],
+                }
+            )
+    schema = pa.schema(
+        [
+            ("partition", pa.string()),
+            ("files", pa.string()),
+            ("file_count", pa.int64()),
+            ("record_count", pa.int64()),
+            ("file_size_in_bytes", pa.int64()),
+        ]
+    )
+    found = pa.Table.from_pylist(parts, schema=schema)
+    return found.sort_by([("partition", "ascending"), ("files", "ascending")])
+
+
+def _rows(
+    connection: Connection,
+    table: Table,
+    sides: tuple[_Side, _Side],
+    gone: pa.Table,
+    new: pa.Table,
+) -> tuple[pa.Table, Section | None, str, str]:
+    """How many rows of each partition changed, some of them, the query that gives the counts, and a
+    note on how that was found out."""
+    before, after = sides
+    definition = table.definition
+    shared = _shared(before.columns, after.columns)
+    partition = _partition_names(definition, before, after).of_rows()
+    same_deletes = before.snapshot.index_manifest == after.snapshot.index_manifest
+    if not gone.num_rows and not new.num_rows and same_deletes:
+        text = _query(table.name, after, before, definition, shared, ())
+        note = "Both states have the same files."
+        return _COUNTS.empty_table(), None, counts_sql(text, partition), note
+    only_grew = (
+        not definition.is_primary_key_table
+        and not gone.num_rows
+        and same_deletes
+        and before.id < after.id
+        and not definition.data_evolution_enabled
+        and all(read_snapshot(table.paimon, side.id) is not None for side in sides)
+    )
+    if only_grew:
+        option = "'incremental-between-scan-mode' = 'diff'"
+        text = (
+            f"SELECT * FROM {_named(table.name)} WITH "
+            f"('incremental-between' = '{before.id},{after.id}', {option})"
+        )
+        with_kinds = text.replace("SELECT *", "SELECT '+I' AS rowkind, *", 1)
+        note = "Files were only added: their rows are counted without a Spark job."
+        sample = _sample(connection, f"{with_kinds} LIMIT {_SAMPLE}")
+        return _grown(new), sample, grown_sql(text, partition), note
+    text, names = changed_rows(table, before, after, gone, new)
+    counted = counts_sql(text, partition)
+    counts = rows_of_query(connection, counted)
+    order = definition.primary_keys or definition.partition_keys
+    by = f" ORDER BY {', '.join(map(quoted, order))}" if order else ""
+    some = f"{text}{by} LIMIT {_SAMPLE}"
+    sample = None
+    if counts.num_rows:
+        is_paired = definition.is_primary_key_table
+        sample = _sample(connection, kinds_sql(some, names, is_paired=is_paired))
+    return counts, sample, counted, "Compared by Spark."
+
+
+def _partition_names(definition: TableDefinition, before: _Side, after: _Side) -> PartitionNames:
+    twice = {*before.named.twice, *after.named.twice}
+    return PartitionNames.of(definition, process_zone(), sorted(twice))
+
+
+def _query(
+    name: TableName,
+    before: _Side,
+    after: _Side,
+    definition: TableDefinition,
+    shared: Sequence[tuple[str, Column]],
+    touched: Sequence[str],
+) -> str:
+    """The query whose rows are those that differ: `change`, the columns, and for a table with keys
+    the row before as `before`."""
+    where = _in_partitions(definition, touched)
+    old = ", ".join(
+        f"{quoted(was)} AS {quoted(column.name)}" if was != column.name else quoted(was)
+        for was, column in shared
+    )
+    now = ", ".join(quoted(column.name) for _, column in shared)
+    table = _named(name)
+    one = f"SELECT {old} FROM {table} VERSION AS OF {before.version}{where}"
+    other = f"SELECT {now} FROM {table} VERSION AS OF {after.version}{where}"
+    if not definition.is_primary_key_table:
+        return (
+            f"SELECT 'removed' AS `change`, * FROM ({one} EXCEPT ALL {other}) "
+            f"UNION ALL SELECT 'added' AS `change`, * FROM ({other} EXCEPT ALL {one})"
+        )
+    keys = [quoted(key) for key in definition.primary_keys]
+    joined = " AND ".join(f"was.{key} = now.{key}" for key in keys)
+    same = " AND ".join(
+        f"{_comparable('was', column)} <=> {_comparable('now', column)}" for _, column in shared
+    )
+    values = ", ".join(
+        f"coalesce(now.{quoted(c.name)}, was.{quoted(c.name)}) AS {quoted(c.name)}"
+        if c.name in definition.primary_keys
+        else f"if(now.{keys[0]} IS NULL, was.{quoted(c.name)}, now.{quoted(c.name)}) "
+        f"AS {quoted(c.name)}"
+        for _, c in shared
+    )
+    return (
+        f"SELECT CASE WHEN was.{keys[0]} IS NULL THEN 'added' WHEN now.{keys[0]} IS NULL THEN "
+        f"'removed' ELSE 'changed' END AS `change`, {values}, "
+        f"if(was.{keys[0]} IS NULL, NULL, struct(was.*)) AS `before` "
+        f"FROM ({one}) AS was FULL OUTER JOIN ({other}) AS now ON {joined} WHERE NOT ({same})"
+    )
+
+
+def _comparable(side: str, column: Column) -> str:
+    name = f"{side}.{quoted(column.name)}"
+    # Maps can't be compared; their text can.
+    return f"CAST({name} AS STRING)" if "MAP<" in to_spark_sql(column.type) else name
+
+
+def _in_partitions(definition: TableDefinition, touched: Sequence[str]) -> str:
+    """A condition that leaves out the partitions whose files are the same, where they are few and
+    their names are values of text."""
+    keys = definition.partition_keys
+    if len(keys) != 1 or not touched or len(touched) > _PARTITIONS_MAX:
+        return ""
+    (key,) = keys
+    values = [text.partition("=")[2] for text in touched]
+    is_text = key_kind(definition.column(key).type) is KeyKind.TEXT
+    if not is_text or any("__DEFAULT" in value or not value.strip() for value in values):
+        return ""
+    literals = ", ".join(map(text_literal, values))
+    return f" WHERE {quoted(key)} IN ({literals})"
+
+
+def _shared(before: Sequence[Column], after: Sequence[Column]) -> list[tuple[str, Column]]:
+    """The columns that both states have: what each was called, and what it is now."""
+    old = {column.id: column.name for column in before}
+    return [(old[column.id], column) for column in after if column.id in old]
+
+
+def _sample(connection: Connection, query: str) -> Section | None:
+    rows = rows_of_query(connection, query)
+    if not rows.num_rows:
+        return None
+    is_paired = "-U" in rows.column("rowkind").to_pylist()
+    changes = rows.num_rows - rows.column("rowkind").to_pylist().count("-U")
+    note = f"At most {_SAMPLE} of them." if changes >= _SAMPLE else ""
+    heading = "Rows that differ" + (", before (-U) and after (+U)" if is_paired else "")
+    return Section(heading, rows, query, note=note, changed=changed_columns(rows))
+
+
+_COUNTS = pa.schema([("partition", pa.string()), *((word, pa.int64()) for word in CHANGES)])
+
+
+def _grown(new: pa.Table) -> pa.Table:
+    grouped = new.group_by(["partition"], use_threads=False).aggregate([("record_count", "sum")])
+    grouped = grouped.sort_by([("partition", "ascending")])
+    rows = [
+        {
+            "partition": one["partition"],
+            "added": one["record_count_sum"],
+            "removed": 0,
+            "changed": 0,
+        }
+        for one in grouped.to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=_COUNTS)
+
+
+def _schema_changes(connection: Connection, table: Table, sides: tuple[_Side, _Side]) -> pa.Table:
+    before, after = ({column.id: column for column in side.columns} for side in sides)
+    rows: list[tuple[str, str, str | None, str | None]] = []
+    for id in sorted({*before, *after}):
+        old, new = before.get(id), after.get(id)
+        if old is None and new is not None:
+            rows.append((new.name, "added", None, to_spark_sql(new.type)))
+        elif new is None and old is not None:
+            rows.append((old.name, "dropped", to_spark_sql(old.type), None))
+        elif old is not None and new is not None:
+            if old.name != new.name:
+                rows.append((new.name, "renamed", old.name, new.name))
+            if old.type != new.type:
+                rows.append((new.name, "type", to_spark_sql(old.type), to_spark_sql(new.type)))
+    schemas = TableSchemas(table.paimon)
+    options = [dict(schemas.schema(side.snapshot.schema_id).options) for side in sides]
+    for key in sorted({*options[0], *options[1]}):
+        was, now = options[0].get(key), options[1].get(key)
+        if was != now:
+            rows.append((key, "option", was, now))
+    names = ("name", "change", "before", "after")
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+    return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+
+
+def rows_of_query(connection: Connection, text: str) -> pa.Table:
+    """The rows of a query on Paimon's tables."""
+    (statement,) = parse_cell(text)
+    assert isinstance(statement, Query), text
+    frame = frame_of_query(connection, statement.text, statement.query, {})
+    return Outcome(text, "SELECT", dataframe=frame).to_arrow()
+
+
+def _named(name: TableName) -> str:
+    parts = (name.database, replace(name, database=None).object_name)
+    return ".".join(quoted(part) for part in parts if part is not None)

@@ -1,0 +1,156 @@
+"""The files of a table, and its partitions, as lists to look through. Read from manifests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.layouts import size_histogram
+from paimon_magics.columnar.time_zones import process_zone
+from paimon_magics.errors import UnknownNameError, nearest
+from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.health import LayoutRules
+from paimon_magics.planning.partition_names import PartitionNames
+from paimon_magics.planning.view_queries import files_sql
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.reports.health import sizes_of, sizes_sql
+from paimon_magics.session.reports.layout import histogram_chart, layout_of
+from paimon_magics.session.reports.report import Action, Bar, Chart, Report, Section
+from paimon_magics.statements.names import table_text, text_literal
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.system_tables.layout import named_files
+from paimon_magics.tables.system_tables.registry import table_view
+
+__all__ = ["files_of", "partitions_of"]
+
+_FILES_SHOWN = ("partition", "bucket", "level", "record_count", "file_size_in_bytes")
+_PARTITIONS_SHOWN = (
+    *("partition", "bucket_count", "record_count", "file_size_in_bytes"),
+    *("file_count", "small_file_count", "small_share"),
+)
+_DRAWN = 15
+
+
+def files_of(
+    connection: Connection, name: TableName, shown: str, partition: str | None = None
+) -> Report:
+    """The data files of the latest snapshot, by partition, bucket and level; `partition` is as in
+    `day=2026-11-20/region=eu`, or its beginning, or as SHOW PARTITIONS names it. `shown` is
+    what the table is called.
+
+    Raises UnknownNameError for a table or partition that is not there.
+    """
+    view = table_view(connection.catalog, name)
+    named = named_files(view, connection.zone)
+    files = named.files
+    definition = connection.catalog.load(name).definition
+    names = PartitionNames.of(definition, process_zone(), named.twice)
+    if partition is not None:
+        partition = _known_name(files, partition.strip("/"), definition)
+        files = _of_partition(files, partition, shown, definition.partition_keys)
+    order = [("partition", "ascending"), ("bucket", "ascending"), ("level", "ascending"),
+             ("file_size_in_bytes", "descending")]  # fmt: skip
+    files = files.sort_by(order)
+    rules = LayoutRules.of(definition)
+    small = pc.sum(pc.less(files.column("file_size_in_bytes"), rules.small_below_bytes)).as_py()
+    total = pc.sum(files.column("file_size_in_bytes")).as_py() or 0
+    where = f", {partition}" if partition else ""
+    summary = (
+        f"{shown}{where}: {count_text(files.num_rows, 'file')}, {size_text(total)}; "
+        f"{small or 0:,} small (below {size_text(rules.small_below_bytes)})"
+        f"{names.told_in(connection.zone)}"
+    )
+    chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
+    hidden = () if definition.partition_keys else ("partition",)
+    query = files_sql(table_text(name, "files"), names)
+    if partition is not None:
+        literal = text_literal(partition)
+        within = f"partition = {literal} OR startswith(partition, concat({literal}, '/'))"
+        query = f"SELECT * FROM ({query}) WHERE {within}"
+    section = Section(
+        "", files, query, _FILES_SHOWN,
+        charts=(chart,) if chart.bars else (), hidden=hidden,
+    )  # fmt: skip
+    return Report("FILES", summary, (section,))
+
+
+def partitions_of(connection: Connection, name: TableName, shown: str) -> Report:
+    """The partitions of the latest snapshot with their sums, those with the most small files drawn,
+    and what is to be said of them. Raises UnknownNameError."""
+    layout = layout_of(connection.catalog, name, shown, connection.zone)
+    hidden = () if layout.has_partitions else ("partition",)
+    found = sizes_of(layout).sort_by("partition")
+    worst = found.sort_by([("small_file_count", "descending"), ("partition", "ascending")])
+    bars = tuple(
+        Bar(
+            one["partition"] or shown,
+            one["small_file_count"],
+            f"{one['small_file_count']:,} of {one['file_count']:,} ({one['small_share']:.0%})",
+        )
+        for one in worst.slice(0, _DRAWN).to_pylist()
+        if one["small_file_count"]
+    )
+    chart = Chart(
+        f"Small files of each partition: below {size_text(layout.rules.small_below_bytes)} of a "
+        f"target-file-size of {size_text(layout.rules.target_bytes)}",
+        bars,
+    )
+    action = Action(
+        "Files of it", 1, lambda rows: files_of(connection, name, shown, str(rows[0]["partition"]))
+    )
+    section = Section(
+        "", found, sizes_sql(layout), _PARTITIONS_SHOWN,
+        charts=(chart,) if bars else (), actions=(action,) if found.num_rows > 1 else (),
+        hidden=hidden,
+    )  # fmt: skip
+    said = [
+        f"{one.severity.word}: {one.text}" + (f"\n    {one.statement}" if one.statement else "")
+        for one in layout.findings()
+    ]
+    if hidden:
+        said.insert(0, "The table is not partitioned.")
+    return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
+
+
+def _known_name(files: pa.Table, partition: str, definition: TableDefinition) -> str:
+    """The partition as it is named here, also where it is given as SHOW PARTITIONS names it: with
+    `%3A` for a colon, and `null` for NULL."""
+    pairs = [pair.partition("=") for pair in partition.split("/")]
+    meant = (
+        [f"{unquote(key)}{sign}{unquote(value)}", *_if_null(key, value, definition)]
+        for key, sign, value in pairs
+    )
+    # Of a text `null` SHOW PARTITIONS says the same.
+    names = ("/".join(one) for one in itertools.product(*meant))
+    return next((name for name in (partition, *names) if _within(files, name).num_rows), partition)
+
+
+def _if_null(key: str, value: str, definition: TableDefinition) -> list[str]:
+    return [f"{unquote(key)}={definition.partition_default_name}"] if value == "null" else []
+
+
+def _within(files: pa.Table, partition: str) -> pa.Table:
+    names = files.column("partition")
+    is_there = pc.or_(pc.equal(names, partition), pc.starts_with(names, f"{partition}/"))
+    return files.filter(is_there)
+
+
+def _of_partition(files: pa.Table, partition: str, shown: str, keys: Sequence[str]) -> pa.Table:
+    names = files.column("partition")
+    found = _within(files, partition)
+    if not found.num_rows:
+        if not keys:
+            raise UnknownNameError(
+                f"`{shown}` has no partition `{partition}`.", hint="The table is not partitioned."
+            )
+        known = [str(name) for name in pc.unique(names).to_pylist()]
+        raise UnknownNameError(
+            f"`{shown}` has no files in a partition `{partition}`.",
+            hint=nearest(partition, known, what="partitions"),
+        )
+    return found

@@ -1,0 +1,205 @@
+"""Whether the layout of tables is in order: what `%paimon health` gives back.
+
+Findings in words with the statement that would help, and how the sizes of files are spread, in each
+partition too. Read from manifests by this process, without a Spark job. Shown as text here;
+`paimon_widgets` shows the same as a view to work with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.boundary import short_errors
+from paimon_magics.columnar.layouts import partition_sizes
+from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.health import Finding, Severity, worst
+from paimon_magics.planning.view_queries import partitions_sql
+from paimon_magics.session.rendering import render_text
+from paimon_magics.session.reports.layout import Layout, step_texts
+from paimon_magics.session.reports.report import Bar, Chart, bar_lines
+from paimon_magics.statements.names import spelled, table_text, text_literal
+from paimon_magics.tables.catalog.catalog import Catalog
+
+__all__ = [
+    "Health",
+    "rules_text",
+    "sizes_chart",
+    "sizes_of",
+    "sizes_sql",
+    "tables_of",
+    "worst_partitions",
+]
+
+_WORST_SHOWN = 10
+
+
+@short_errors
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the layout of some tables is in order; the tables in the order of their names.
+
+    `data` has a row for each finding; `partitions` has the sums that they are drawn from, which
+    `sql` gives.
+    """
+
+    layouts: tuple[Layout, ...]
+
+    @property
+    def findings(self) -> dict[str, tuple[Finding, ...]]:
+        """What is to be said of each table."""
+        return {one.name: one.findings() for one in self.layouts}
+
+    @property
+    def severity(self) -> Severity:
+        """The most urgent of all findings."""
+        return max((worst(found) for found in self.findings.values()), default=Severity.GOOD)
+
+    @property
+    def data(self) -> pa.Table:
+        """A row for each finding."""
+        rows = [
+            (name, finding.severity.word, finding.text, finding.statement)
+            for name, found in self.findings.items()
+            for finding in found
+        ]
+        names = ("table", "severity", "finding", "statement")
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+
+    @property
+    def partitions(self) -> pa.Table:
+        """The sums of each partition of each table, and its share of small files."""
+        parts = []
+        for one in self.layouts:
+            found = sizes_of(one)
+            names = pa.array([one.name] * found.num_rows, pa.string())
+            parts.append(found.add_column(0, "table", names))
+        return pa.concat_tables(parts) if parts else pa.table({})
+
+    @property
+    def sql(self) -> str:
+        """The query that gives `partitions`."""
+        return " UNION ALL ".join(
+            f"(SELECT {text_literal(one.name)} AS table, * FROM ({sizes_sql(one)}))"
+            for one in self.layouts
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Findings and sums of each table, for a script."""
+        return {
+            one.name: {
+                "severity": worst(found).word,
+                "snapshot_id": one.snapshot_id,
+                "files": one.figures.files,
+                "small_files": one.figures.small_files,
+                "rows": one.figures.rows,
+                "bytes": one.figures.total_bytes,
+                "findings": [
+                    {"severity": f.severity.word, "text": f.text, "statement": f.statement}
+                    for f in found
+                ],
+            }
+            for one, found in zip(self.layouts, self.findings.values(), strict=True)
+        }
+
+    def __str__(self) -> str:
+        lines = []
+        for layout, found in zip(self.layouts, self.findings.values(), strict=True):
+            lines.append(f"{layout.summary()}")
+            for finding in found:
+                lines.append(f"  {finding.severity.word}: {finding.text}")
+                if finding.statement:
+                    lines.append(f"    {finding.statement}")
+            chart = sizes_chart(layout)
+            table = worst_partitions(layout)
+            shown = ["", *render_text(table, _WORST_SHOWN).splitlines()] if table.num_rows else []
+            lines += [f"  {line}".rstrip() for line in (*bar_lines(chart), *shown)]
+        return "\n".join(lines) or "There are no tables."
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
+    """The names that `shop.*` or the name of one table means; None all tables of `database`."""
+    if text is not None and text != "*" and not text.endswith(".*"):
+        return [text]
+    if text not in (None, "*"):
+        assert text is not None
+        database = text.removesuffix(".*").strip("`")
+    return [f"{spelled(database)}.{spelled(name)}" for name in catalog.list_tables(database)]
+
+
+def sizes_of(layout: Layout) -> pa.Table:
+    """The sums of each partition with `small_share`, those that need something first: the ones with
+    most sorted runs where a table has keys, else with most small files."""
+    found = layout.partitions()
+    small, files = (
+        found.column(name).cast(pa.float64()) for name in ("small_file_count", "file_count")
+    )
+    found = found.append_column("small_share", pc.round(pc.divide(small, files), 2))
+    by = "sorted_run_count" if layout.rules.is_primary_key_table else "small_file_count"
+    return found.sort_by([(by, "descending"), ("partition", "ascending")])
+
+
+def sizes_sql(layout: Layout) -> str:
+    """The query that gives the sums of `sizes_of`."""
+    files = table_text(layout.table, "files")
+    return partitions_sql(files, layout.partition_names, layout.rules.small_below_bytes)
+
+
+def rules_text(layout: Layout) -> str:
+    """What the table's own options ask for."""
+    rules = layout.rules
+    said = (
+        f"target-file-size {size_text(rules.target_bytes)}; a file below "
+        f"{size_text(rules.small_below_bytes)} is small"
+    )
+    if rules.is_primary_key_table:
+        return f"{said}; compaction from {rules.run_trigger} sorted runs in a bucket on"
+    return f"{said}; compaction from {count_text(rules.files_min, 'small file')} in a partition on"
+
+
+def sizes_chart(layout: Layout, title: str = "") -> Chart:
+    """How many files there are of each step of sizes, the small ones said to be so."""
+    small = layout.rules.small_below_bytes
+    edges = layout.histogram.edges_bytes
+    bars = []
+    for place, (step, count) in enumerate(
+        zip(step_texts(layout.histogram), layout.histogram.file_counts, strict=True)
+    ):
+        if count:
+            is_small = place + 1 < len(edges) and edges[place + 1] <= small
+            is_mixed = not is_small and edges[place] < small
+            word = "small" if is_small else "some small" if is_mixed else ""
+            bars.append(Bar(step, count, f"{count:,}{f', {word}' if word else ''}", word))
+    return Chart(title or f"Sizes of the files of {layout.name}", tuple(bars))
+
+
+def worst_partitions(layout: Layout, count: int = _WORST_SHOWN) -> pa.Table:
+    """The partitions with small files, or many sorted runs, and how many files each has of each
+    step of sizes; no rows where there are not two partitions."""
+    found = sizes_of(layout)
+    if found.num_rows < 2 or not layout.figures.small_files:
+        return found.slice(0, 0)
+    found = found.filter(pc.greater(found.column("small_file_count"), 0)).slice(0, count)
+    counts = partition_sizes(layout.files, layout.rules.target_bytes)
+    names = found.column("partition").to_pylist()
+    steps = {
+        step: [counts[name][place] for name in names]
+        for place, step in enumerate(step_texts(layout.histogram))
+    }
+    shares = [f"{share:.0%}" for share in found.column("small_share").to_pylist()]
+    return pa.table(
+        {
+            "partition": names,
+            "files": found.column("file_count"),
+            "small": found.column("small_file_count"),
+            "share": shares,
+            **{step: column for step, column in steps.items() if any(column)},
+        }
+    )

@@ -1,0 +1,94 @@
+"""How a query leaves files out, table by table, as something to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.session.bound_values import bindings_text, with_values
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.reports.report import Bar, Chart, Report, Section
+from paimon_magics.session.statements.explain import TableRead, table_reads
+from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.statement import Explain, Insert, Query
+from paimon_magics.tables.splits.file_pruning import FunnelStep
+
+__all__ = ["funnel_of"]
+
+_SCHEMA = pa.schema(
+    [
+        ("step", pa.string()),
+        ("files", pa.int64()),
+        ("buckets", pa.int64()),
+        ("partitions", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
+
+
+def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object]) -> Report:
+    """What a query, or the query of an INSERT, reads: a section for each table. Runs nothing.
+
+    Raises UnsupportedStatementError for other statements, and what the query itself would raise.
+    """
+    statements = parse_cell(text)
+    if len(statements) != 1:
+        raise UnsupportedStatementError(
+            f"%paimon explain takes one query, not {len(statements)} statements.",
+            hint="%paimon explain SELECT …; several statements: a cell with %%paimon --explain.",
+        )
+    statement = statements[0]
+    if isinstance(statement, Explain):
+        statement = statement.inner
+    match statement:
+        case Query():
+            query = statement.query
+        case Insert():
+            query = statement.source
+        case _:
+            raise UnsupportedStatementError(
+                f"`{statement.text.split()[0].upper()}` reads no table that files are left out of.",
+                hint="%paimon explain SELECT …; other statements: %%paimon --explain.",
+            )
+    bound = bind(query.parameters, parameters, statement.text, connection.zone)
+    reads = table_reads(connection, statement.text, query, bound)
+    text = with_values(statement.text, bound)
+    left = sum(read.funnel[-1].files for read in reads if read.funnel)
+    everything = sum(read.funnel[0].files for read in reads if read.funnel)
+    summary = (
+        f"{count_text(len(reads), 'table')}; {left:,} of {count_text(everything, 'file')} would be "
+        "read"
+        if reads
+        else "The query reads no table."
+    )
+    notes = []
+    if bound:
+        notes.append(f"With {bindings_text(bound)}, the query is:\n    {text}")
+    notes.append("Spark's own plan: %%paimon --explain")
+    return Report("FUNNEL", summary, tuple(map(_section, reads)), tuple(notes))
+
+
+def _section(read: TableRead) -> Section:
+    rows = [
+        {
+            "step": one.step,
+            "files": one.files,
+            "buckets": one.buckets,
+            "partitions": one.partitions,
+            "bytes": one.size_bytes,
+        }
+        for one in read.funnel
+    ]
+    bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.funnel)
+    charts = (Chart("Files left after each step", bars),) if bars else ()
+    note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.road, *read.conditions))
+    found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
+    return Section(read.name, found, "", charts=charts, note=note)
+
+
+def _amount(one: FunnelStep) -> str:
+    return f"{count_text(one.files, 'file')}, {size_text(one.size_bytes)}"

@@ -1,0 +1,174 @@
+"""Tags, branches and rolling back: ALTER TABLE … TAG, SHOW TAGS and CALL.
+
+A change goes through whatever commits for this session. What its message says was so when it was
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.procedures import PlannedCall, plan_call
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.table_names import named
+from paimon_magics.statements.statement import Statement, TableName
+from paimon_magics.statements.version_changes import (
+    AlterTags,
+    Call,
+    CreateBranch,
+    CreateTag,
+    CreateTagFromTimestamp,
+    DeleteBranches,
+    DeleteTags,
+    FastForward,
+    Parameter,
+    RenameBranch,
+    RenameTag,
+    ReplaceTag,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    ShowTags,
+    VersionChange,
+)
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.snapshots.chain import list_tags
+from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
+
+__all__ = ["planned_call", "run_version_statement"]
+
+
+def run_version_statement(
+    connection: Connection,
+    statement: AlterTags | ShowTags | Call,
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """Run a statement about tags, branches or a table's history."""
+    match statement:
+        case AlterTags(change=change):
+            name = connection.full_name(statement.name)
+            receipt = _changed(connection, statement, name, change, statement.name_position)
+            message = _message(name, change, receipt)
+            return Outcome(
+                statement=statement.text, kind="ALTER TABLE", table=str(name), message=message
+            )
+        case ShowTags():
+            return _show_tags(connection, statement)
+        case Call():
+            return _call(connection, statement, parameters)
+
+
+def planned_call(
+    connection: Connection, statement: Call, parameters: Mapping[str, object]
+) -> tuple[PlannedCall, TableName]:
+    """What a CALL asks for, and the full name of its table."""
+    names = [a.value.name for a in statement.arguments if isinstance(a.value, Parameter)]
+    bound = bind(names, parameters, statement.text, connection.zone)
+    planned = plan_call(statement, bound, connection.settings.catalog_name)
+    try:
+        name = named(planned.table)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, planned.position) from None
+    return planned, connection.full_name(name)
+
+
+def _call(connection: Connection, statement: Call, parameters: Mapping[str, object]) -> Outcome:
+    planned, name = planned_call(connection, statement, parameters)
+    receipt = _changed(connection, statement, name, planned.change, planned.position)
+    outcome = _rows(connection, statement, _returned(planned.change, receipt))
+    outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id
+    outcome.message = _message(name, planned.change, receipt)
+    return outcome
+
+
+def _changed(
+    connection: Connection,
+    statement: Statement,
+    name: TableName,
+    change: VersionChange,
+    position: int,
+) -> VersionReceipt:
+    connection.load(name, statement.text, position)  # tells which name is nearest
+    try:
+        return connection.committer.change_versions(name, change)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, position) from None
+
+
+def _show_tags(connection: Connection, statement: ShowTags) -> Outcome:
+    name = connection.load(statement.name, statement.text, statement.name_position).name
+    table = load_stored(connection.catalog, name)
+    return _rows(connection, statement, {"tag": list_tags(table)}, kind="SHOW TAGS")
+
+
+def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[Any]]:
+    """The columns that Paimon's procedure returns."""
+    match change:
+        case CreateTagFromTimestamp(tag=tag):
+            watermark = "null" if receipt.watermark is None else str(receipt.watermark)
+            return {
+                "tagName": [tag],
+                "snapshot": [receipt.snapshot_id],
+                "commit_time": [receipt.commit_time_ms],
+                "watermark": [watermark],
+            }
+        case RollBackToSnapshot() | RollBackToTag() | RollBackToTimestamp() | RollBackToWatermark():
+            return {
+                "previous_snapshot_id": [receipt.previous_snapshot_id],
+                "current_snapshot_id": [receipt.snapshot_id],
+            }
+        case _:
+            return {"result": [True]}
+
+
+def _message(name: TableName, change: VersionChange, receipt: VersionReceipt) -> str:
+    changed = ", ".join(f"`{one}`" for one in receipt.changed)
+    match change:
+        case CreateTag(tag=tag):
+            return f"Tag {changed} of `{name}` created." if changed else f"Tag `{tag}` was there."
+        case CreateTagFromTimestamp():
+            return f"Tag {changed} of `{name}` names snapshot {receipt.snapshot_id}."
+        case ReplaceTag():
+            return f"Tag {changed} of `{name}` replaced."
+        case DeleteTags(tags=tags):
+            missing = ", ".join(f"`{tag}`" for tag in tags if tag not in receipt.changed)
+            said = [f"Tag {changed} of `{name}` deleted."] if changed else []
+            return " ".join([*said, *([f"`{name}` has no tag {missing}."] if missing else [])])
+        case RenameTag(tag=tag):
+            return f"Tag `{tag}` of `{name}` is {changed} now."
+        case CreateBranch(branch=branch):
+            if not changed:
+                return f"Branch `{branch}` was there."
+            return f"Branch {changed} of `{name}` created: `{name}$branch_{branch}`."
+        case DeleteBranches():
+            return f"Branch {changed} of `{name}` deleted."
+        case RenameBranch(branch=branch):
+            return f"Branch `{branch}` of `{name}` is {changed} now."
+        case FastForward(branch=branch):
+            return f"`{name}` is where its branch `{branch}` is."
+        case _:
+            return (
+                f"`{name}` is at snapshot {receipt.snapshot_id} again; it was at "
+                f"{receipt.previous_snapshot_id}."
+            )
+
+
+def _rows(
+    connection: Connection,
+    statement: Statement,
+    columns: Mapping[str, list[Any]],
+    kind: str = "CALL",
+) -> Outcome:
+    import pyarrow as pa
+
+    types = {"result": pa.bool_(), "tag": pa.string(), "tagName": pa.string()}
+    types["watermark"] = pa.string()
+    rows = pa.table(
+        {name: pa.array(v, type=types.get(name, pa.int64())) for name, v in columns.items()}
+    )
+    return Outcome.of_rows(connection.spark, statement.text, kind, rows)

@@ -1,0 +1,112 @@
+"""What ALTER TABLE would do to rows that are stored, in words: before it, to whoever is asked, and
+after it, in the Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.alterations import plan_alteration
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.type_changes import can_retype
+from paimon_magics.session.connection import Connection
+from paimon_magics.statements.data_types import as_nullable
+from paimon_magics.statements.names import quoted, table_text
+from paimon_magics.statements.statement import RetypeColumn, SetColumnNullability, TableChange
+from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.reading.retyping import Harm, harm_of
+
+__all__ = ["HarmTold", "harm_told"]
+
+
+@dataclass(frozen=True, slots=True)
+class HarmTold:
+    """What happens to stored rows ("" where no harm was found), how that was found out, how to go
+    back, and what could not be looked at ("" for nothing)."""
+
+    what: str
+    looked_at: str
+    way_back: str
+    not_looked_at: str
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What whoever has made the change should know."""
+        said = (self.what, f"{self.looked_at} {self.way_back}") if self.what else ()
+        return (*said, self.not_looked_at) if self.not_looked_at else said
+
+
+def harm_told(
+    connection: Connection, table: Table, changes: Sequence[TableChange]
+) -> HarmTold | None:
+    """What the changes do to stored rows; None where all was looked at and no harm was found. What
+    is wrong with the changes themselves is passed over: that is said when they are made."""
+    if not any(isinstance(one, RetypeColumn | SetColumnNullability) for one in changes):
+        return None
+    try:
+        planned = plan_alteration(table.definition, changes).definition
+    except PaimonMagicsError:
+        return None
+    try:
+        rows_max = connection.settings.alter_check_rows_max
+        harms = harm_of(table, planned, rows_max, connection.zone)
+    except PaimonMagicsError as error:
+        return HarmTold("", "", "", _unknown([error.message]))
+    if not harms:
+        return None
+    not_looked_at = _unknown(dict.fromkeys(one for harm in harms for one in harm.not_looked_at))
+    harms = [harm for harm in harms if harm]
+    if not harms:
+        return HarmTold("", "", "", not_looked_at)
+    by_id = {column.id: column for column in planned.columns}
+    said, back = [], []
+    for harm in harms:
+        old = table.definition.column(harm.column)
+        new = by_id[old.id]
+        wanted = to_spark_sql(new.type)
+        said += _sentences(harm, to_spark_sql(old.type), wanted)
+        column = f"ALTER TABLE {table_text(table.name)} ALTER COLUMN {quoted(new.name)}"
+        if as_nullable(old.type, True) == as_nullable(new.type, True):
+            back.append(f"{column} DROP NOT NULL")
+        elif can_retype(new.type, old.type, allow_explicit=True):
+            back.append(f"{column} TYPE {to_spark_sql(old.type)}")
+    way_back = (
+        "To go back: " + "; ".join(back)
+        if back
+        else "There is no way back by ALTER TABLE: Paimon has no cast from the new type to this one"
+    )
+    return HarmTold(" ".join(said), f"{harms[0].looked_at}.", f"{way_back}.", not_looked_at)
+
+
+def _unknown(why: Collection[str]) -> str:
+    """The sentence for what could not be looked at, for these reasons."""
+    if not why:
+        return ""
+    more = f" (and {len(why) - 1:,} more)" if len(why) > 1 else ""
+    return (
+        "Whether all stored rows can be read as the new type is not known, since they could not be "
+        f"looked at: {next(iter(why))}{more}"
+    )
+
+
+def _sentences(harm: Harm, old: str, new: str) -> list[str]:
+    said = []
+    if harm.impossible:
+        said.append(
+            f"`{harm.column}` of files that are there is {old}, which can't be read as {new} here: "
+            "the whole table could not be read."
+        )
+    if harm.unreadable:
+        values = ", ".join(one.told for one in harm.unreadable)
+        said.append(
+            f"`{harm.column}` has values that can't be read as {new}, nor can rows beside them: "
+            f"{values}."
+        )
+    if harm.changed:
+        values = ", ".join(one.told for one in harm.changed)
+        said.append(f"`{harm.column}` has values that would be others as {new}: {values}.")
+    if harm.nulls:
+        said.append(f"`{harm.column}` has {count_text(harm.nulls, 'NULL')}, and would be NOT NULL.")
+    return said

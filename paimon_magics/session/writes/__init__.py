@@ -1,0 +1,1 @@
+"""INSERT and its kin: plan, check, write, commit."""

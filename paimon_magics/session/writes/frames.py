@@ -1,0 +1,60 @@
+"""Writing a frame that Python holds: Spark's, Arrow's, pandas' or polars'."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.python_frames import frame_kind, notes_on, spark_frame
+from paimon_magics.session.writes.insert import run_insert
+from paimon_magics.statements.names import quoted
+from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.statement import Insert, TableName
+
+__all__ = ["WriteMode", "check_mode", "write_frame_to"]
+
+WriteMode = Literal["append", "overwrite", "dynamic"]
+_MODES = ("append", "overwrite", "dynamic")
+
+
+def write_frame_to(
+    connection: Connection, frame: Any, name: TableName, mode: str | None = None
+) -> Outcome:
+    """Write `frame` to the table as `INSERT … BY NAME` does: columns match by name, those that are
+    left out get their default or NULL.
+
+    Rows of this process are stored as they are or refused, those of a Spark DataFrame as a query's
+    are. `mode` is `append`, `overwrite` (the whole table) or `dynamic` (the partitions that receive
+    rows; of a table without partitions, all of it); `append` where none is given. Raises
+    InvalidValueError for another mode or what is no frame, and what an INSERT raises.
+    """
+    check_mode(mode)
+    mode = mode or "append"
+    target = ".".join(quoted(part) for part in (name.database or "", name.object_name) if part)
+    verb = "INTO" if mode == "append" else "OVERWRITE"
+    # Planned as the statement that it is equal to; the source's text is never looked at.
+    insert = parse_statement(f"INSERT {verb} {target} BY NAME SELECT * FROM frame")
+    assert isinstance(insert, Insert)
+    given = spark_frame(connection.spark, frame)
+    partition_mode = "dynamic" if mode == "dynamic" else "static"
+    try:
+        own_rows = frame_kind(frame) not in ("Spark", "pandas-on-Spark", "Outcome")
+        outcome = run_insert(
+            connection, insert, {}, frame=given, mode=partition_mode, own_rows=own_rows
+        )
+    except PaimonMagicsError as error:
+        error.statement = error.position = None  # there is no text that a place could be shown in
+        raise
+    outcome.statement, outcome.query = f"write({name}, mode={mode!r})", ""
+    outcome.notes = (*outcome.notes, *notes_on(frame))
+    return outcome
+
+
+def check_mode(mode: str | None) -> None:
+    """Raise InvalidValueError for what is no `WriteMode`."""
+    if mode is not None and mode not in _MODES:
+        raise InvalidValueError(
+            f"There is no mode '{mode}'.", hint=nearest(mode, _MODES, what="modes")
+        )

@@ -1,0 +1,217 @@
+"""Rows that a caller of `session.insert` gives, as an Arrow table of the table's columns.
+
+What does not fit is refused here, by row and column, with what the column takes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paimon_magics.errors import InvalidValueError, value_text
+from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.session.given_times import columns_in_zone, value_in_zone
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+)
+from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.tables.schema.types import arrow_schema
+
+__all__ = ["given_table"]
+
+_SHOWN_MAX = 40
+_CUT = "something in it would be cut off"
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+_TAKEN = {
+    "BOOLEAN": "True or False",
+    "FLOAT": "a number of at most 3.4e38",
+    "DOUBLE": "a number that a float of Python's holds",
+    "STRING": "a text",
+    "CHAR": "a text",
+    "VARCHAR": "a text",
+    "BINARY": "bytes",
+    "VARBINARY": "bytes",
+    "BYTES": "bytes",
+    "DATE": "a datetime.date",
+    "TIME": "a datetime.time of whole milliseconds",
+    "TIMESTAMP": "a datetime.datetime",
+    "TIMESTAMP_LTZ": "a datetime.datetime",
+}
+_FLOAT_MAX = 3.4028234663852886e38
+
+
+def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
+    """Rows as an Arrow table whose columns are some of the table's, by name: all of them for rows
+    in tuples or lists. Times are those of a session of `zone` (`given_times`).
+
+    Raises InvalidValueError, and UnknownNameError for a key that no column has.
+    """
+    import pyarrow as pa
+
+    module = type(rows).__module__.partition(".")[0]
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    elif module == "pandas" and hasattr(rows, "columns"):
+        rows = pa.Table.from_pandas(rows, preserve_index=False)
+    elif module == "polars" and hasattr(rows, "to_arrow"):
+        rows = rows.to_arrow()
+    if isinstance(rows, pa.Table):
+        return columns_in_zone(rows, arrow_schema(definition), zone)
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if not _is_row(rows):
+        raise InvalidValueError(
+            f"{value_text(rows, begins=True)} can't be inserted.",
+            hint="Give a list of rows (tuples, or dictionaries), an Arrow table, a DataFrame of "
+            "pandas or polars.",
+        )
+    if rows and all(isinstance(row, Mapping) for row in rows):
+        names = [definition.column(str(key)).name for key in _keys(rows)]
+        columns = [[row.get(key) for row in rows] for key in _keys(rows)]
+    else:
+        names = list(definition.column_names)
+        _check_widths(rows, definition)
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
+    # Nullability is the coordinator's to judge: it names the column.
+    schema = arrow_schema(definition)
+    fields = [schema.field(name).with_nullable(True) for name in names]
+    arrays = [
+        _array([value_in_zone(value, field.type, zone) for value in values], field, definition)
+        for values, field in zip(columns, fields, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, Sequence) and not isinstance(row, str | bytes)
+
+
+def _keys(rows: Sequence[Mapping[Any, Any]]) -> list[Any]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _check_widths(rows: Sequence[Any], definition: TableDefinition) -> None:
+    """Each row has a value for each column, in their order."""
+    wanted = len(definition.column_names)
+    for number, row in enumerate(rows, 1):
+        if not _is_row(row):
+            raise InvalidValueError(
+                f"Row {number} is no tuple of {count_text(wanted, 'value')}: {_shown(row)}",
+                hint=f"The columns are {_wanted(definition)}. Give a list of rows; all are tuples, "
+                "or all are dictionaries.",
+            )
+        if len(row) != wanted:
+            raise InvalidValueError(
+                f"Row {number} has {count_text(len(row), 'value')}, but the table has "
+                f"{count_text(wanted, 'column')}.",
+                hint=f"The columns are {_wanted(definition)}. Give dictionaries for some of them.",
+            )
+
+
+def _array(values: list[Any], field: Any, definition: TableDefinition) -> Any:
+    import pyarrow as pa
+
+    try:
+        array = pa.array(values, type=field.type)
+        if any(_is_cut(value, field.type) for value in values):
+            raise ValueError(_CUT)
+        return array
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        number, why = _unfit(values, field.type) or (0, "")
+        data_type = definition.column(field.name).type
+        wanted = to_spark_sql(data_type)
+        where = f"of row {number} " if number else ""
+        value = f"{_shown(values[number - 1])} " if number else "a value "
+        raise InvalidValueError(
+            f"Column `{field.name}` takes {wanted}; {value}{where}does not fit{why}.",
+            hint=f"Nothing was written. Give {_taken(data_type)}.",
+        ) from error
+
+
+def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
+    """The number of the first value that is not of that type, and what is lost of it, if only
+    something is."""
+    import pyarrow as pa
+
+    for number, value in enumerate(values, 1):
+        try:
+            pa.array([value], type=kind)
+            if _is_cut(value, kind):
+                return number, f": {_CUT}"
+        except (pa.ArrowException, ValueError, TypeError, OverflowError):
+            return number, ""
+    return None
+
+
+def _taken(data_type: DataType) -> str:
+    """What a column of that type takes, in words, of Python's types."""
+    match data_type:
+        case AtomicType(name=name) if name in _BITS:
+            most = 2 ** (_BITS[name] - 1)
+            return f"a whole number from {-most} to {most - 1}"
+        case AtomicType(name="DECIMAL", parameters=(precision, scale)):
+            before = count_text(precision - scale, "digit")
+            return f"a Decimal of at most {before} before the point and {scale} behind it"
+        case AtomicType(name=name):
+            return _TAKEN.get(name, f"a value of the type {name}")
+        case ArrayType(element=element):
+            return f"a list of {to_spark_sql(element)}"
+        case MapType(key=key, value=value):
+            return f"a dictionary from {to_spark_sql(key)} to {to_spark_sql(value)}"
+        case RowType(fields=fields):
+            inner = ", ".join(f"'{one.name}' ({to_spark_sql(one.type)})" for one in fields)
+            return f"a dictionary with the keys {inner}"
+
+
+def _is_cut(value: Any, kind: Any) -> bool:
+    """Whether Arrow would silently cut something of a value: fractions, digits of a second, the
+    time of a day, and numbers that are too large for a float."""
+    import pyarrow as pa
+
+    match value:
+        case float() if pa.types.is_integer(kind):
+            return not value.is_integer()
+        case float() if pa.types.is_float32(kind):
+            return math.isfinite(value) and abs(value) > _FLOAT_MAX
+        case decimal.Decimal() if pa.types.is_integer(kind):
+            return value.is_finite() and value != value.to_integral_value()
+        case datetime.datetime() if pa.types.is_date(kind):
+            return value.time() != datetime.time()
+        case datetime.datetime() | datetime.time() if pa.types.is_temporal(kind):
+            return value.microsecond % {"s": 1_000_000, "ms": 1_000}.get(_unit(kind), 1) != 0
+        case Mapping() if pa.types.is_struct(kind):
+            # Arrow passes over keys that the struct has not.
+            if not value.keys() <= {field.name for field in kind}:
+                return True
+            return any(_is_cut(value.get(field.name), field.type) for field in kind)
+        case _ if pa.types.is_map(kind) and value is not None:
+            pairs = value.items() if isinstance(value, Mapping) else value
+            return any(_is_cut(k, kind.key_type) or _is_cut(v, kind.item_type) for k, v in pairs)
+        case list() | tuple() if pa.types.is_list(kind):
+            return any(_is_cut(one, kind.value_type) for one in value)
+        case _:
+            return False
+
+
+def _unit(kind: Any) -> str:
+    return getattr(kind, "unit", "us")
+
+
+def _shown(value: object) -> str:
+    return shortened(repr(value), _SHOWN_MAX)
+
+
+def _wanted(definition: TableDefinition) -> str:
+    return ", ".join(
+        f"`{one.name}` {to_spark_sql(one.type)}{'' if one.type.nullable else ' NOT NULL'}"
+        for one in definition.columns
+    )

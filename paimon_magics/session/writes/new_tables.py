@@ -1,0 +1,162 @@
+"""A table made of a frame: its columns are the frame's, and its rows the first ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.errors import (
+    InvalidTableError,
+    InvalidValueError,
+    StatementError,
+    value_text,
+)
+from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.planning.definitions import TableDefinition, plan_create_table
+from paimon_magics.planning.writes import check_writable
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.python_frames import (
+    arrow_of,
+    frame_kind,
+    notes_on,
+    paimon_columns,
+    spark_frame,
+)
+from paimon_magics.session.writes.first_rows import filled
+from paimon_magics.session.writes.frames import check_mode, write_frame_to
+from paimon_magics.spark.types import columns_of
+from paimon_magics.statements.data_types import RowField
+from paimon_magics.statements.statement import CreateTable, TableName
+
+__all__ = ["WantedTable", "option_text", "write_to_new"]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTable:
+    """What a caller says of a table that is to be made; None where nothing was said."""
+
+    primary_key: tuple[str, ...] | None
+    partition_by: tuple[str, ...] | None
+    options: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, primary_key: object, partition_by: object, options: object) -> WantedTable:
+        """From the arguments of `session.write`: a name or several; options by Paimon's names.
+
+        Raises InvalidValueError for something else.
+        """
+        if options is not None and not isinstance(options, Mapping):
+            raise InvalidValueError(
+                f"`options` is {value_text(options)}.",
+                hint="Give a dictionary of Paimon's table options: options={'bucket': '4'}.",
+            )
+        texts = ((str(key), option_text(value)) for key, value in (options or {}).items())
+        return cls(
+            _names("primary_key", primary_key), _names("partition_by", partition_by), tuple(texts)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was said."""
+        return self == WantedTable(None, None, ())
+
+
+def write_to_new(
+    connection: Connection, frame: Any, name: TableName, mode: str | None, wanted: WantedTable
+) -> Outcome:
+    """Make the table and write the frame to it.
+
+    A table that is there already is written with `mode` where one is given and the table is as
+    wanted; without a mode it is an error, since a cell that is run again would double its rows.
+    Raises StatementError for that, InvalidTableError for a definition that Paimon refuses.
+    """
+    check_mode(mode)
+    full = connection.full_name(name)
+    if connection.catalog.table_exists(full):
+        if mode is None:
+            raise StatementError(
+                f"The table `{full}` exists already.",
+                hint="Say what becomes of its rows: mode='overwrite' replaces them, mode='append' "
+                "adds to them (or replaces rows of the same primary key).",
+            )
+        _check_as_wanted(full, connection.catalog.load(full).definition, wanted)
+        return write_frame_to(connection, frame, full, mode)
+    given, columns, notes = _read(connection, frame)
+    if not columns:
+        raise InvalidValueError("The frame has no columns.", hint="A table needs one at least.")
+    definition = plan_create_table(_statement(full, wanted), columns)
+    check_definition(definition)
+    check_writable(full, definition)
+    connection.catalog.create_table(full, definition)
+    outcome = filled(connection, full, lambda: write_frame_to(connection, given, full, "append"))
+    outcome.notes = (*outcome.notes, *notes)
+    return outcome
+
+
+def _read(connection: Connection, frame: Any) -> tuple[Any, tuple[RowField, ...], tuple[str, ...]]:
+    """What is to be written, once through what can be gone through once; its columns; and notes."""
+    if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
+        found = spark_frame(connection.spark, frame)
+        return found, columns_of(found.schema), ()
+    rows = arrow_of(frame)
+    empty = [field.name for field in rows.schema if str(field.type) == "null"]
+    notes = tuple(f"Column `{name}` has no values; it became a STRING." for name in empty)
+    return rows, paimon_columns(rows), (*notes, *notes_on(frame))
+
+
+def _statement(name: TableName, wanted: WantedTable) -> CreateTable:
+    """The CREATE TABLE that it is equal to."""
+    return CreateTable(
+        text=f"write({name}, create=True)",
+        offset=0,
+        name=name,
+        name_position=0,
+        partitioned_by=wanted.partition_by or (),
+        primary_key=wanted.primary_key or (),
+        options=wanted.options,
+    )
+
+
+def _check_as_wanted(name: TableName, found: TableDefinition, wanted: WantedTable) -> None:
+    """Raise InvalidTableError where the table that exists is another than the one asked for."""
+    for what, said, has in (
+        ("primary_key", wanted.primary_key, found.primary_keys),
+        ("partition_by", wanted.partition_by, found.partition_keys),
+    ):
+        if said is not None and said != has:
+            raise InvalidTableError(
+                f"The table `{name}` exists, with {what} = {_shown(has)} and not {_shown(said)}.",
+                hint="Leave it out, choose another name, or drop the table first.",
+            )
+    for key, value in wanted.options:
+        if found.option(key) != value:
+            raise InvalidTableError(
+                f"The table `{name}` exists, with '{key}' = {found.option(key)!r} and not "
+                f"{value!r}.",
+                hint=f"ALTER TABLE {name} SET ('{key}' = '{value}') changes it where it can be.",
+            )
+
+
+def _names(argument: str, value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Iterable):
+        names = tuple(value)
+        if all(isinstance(name, str) for name in names):
+            return names
+    raise InvalidValueError(
+        f"`{argument}` is {value!r}.", hint=f"Name columns: {argument}='id', or a list of names."
+    )
+
+
+def option_text(value: object) -> str:
+    """A value of an option as Paimon writes it: `true`, `4`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return repr(list(names))

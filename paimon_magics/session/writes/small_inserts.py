@@ -1,0 +1,299 @@
+"""Small inserts of a session: to the table's log where it has one, else a statement like any other.
+
+If this process dies: an insert that was answered is durable; of another one nobody was told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
+from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
+from paimon_magics.planning.writes import takes_small_inserts
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.writes.frames import write_frame_to
+from paimon_magics.session.writes.insert import fetched_values, prepare_insert, run_prepared
+from paimon_magics.session.writes.insert_input import given_table
+from paimon_magics.settings import WAITS
+from paimon_magics.statements.statement import (
+    AlterTable,
+    DropDatabase,
+    DropTable,
+    Insert,
+    RenameTable,
+    Statement,
+    TableName,
+    TruncateTable,
+)
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.schema.identity import identity_of, version_of
+from paimon_magics.tables.schema.types import arrow_schema
+
+__all__ = [
+    "PendingInsert",
+    "check_wait",
+    "flush_queue",
+    "flush_table",
+    "in_order",
+    "insert_rows",
+    "run_insert_statement",
+]
+
+_FLUSH_MS = 300_000
+_FRESH_SECONDS = 1.0
+
+
+class PendingInsert:
+    """An insert on its way."""
+
+    def __init__(
+        self, connection: Connection, table: Table, answer: Future[InsertReceipt], visible: bool
+    ) -> None:
+        self._connection = connection
+        self._table = table
+        self.answer = answer
+        self._visible = visible
+
+    def outcome(self) -> Outcome:
+        """Wait for its end. Raises what the coordinator has answered."""
+        receipt = self.answer.result()
+        snapshot_id = receipt.snapshot_id
+        if self._visible and receipt.mode == "async_mode":
+            snapshot_id = flush_queue(self._connection, self._table.name)[1]
+        return _outcome(self._table.name, receipt, snapshot_id, visible=self._visible)
+
+
+def insert_rows(
+    connection: Connection,
+    name: TableName,
+    rows: Any,
+    *,
+    label: str | None = None,
+    wait: str | None = None,
+) -> PendingInsert | Outcome:
+    """Insert rows: an insert on its way, or the outcome where the table takes no small ones.
+
+    Raises InvalidValueError for what is no rows, errors of the table's name.
+    """
+    check_wait(wait)
+    table = _loaded(connection, name)
+    given = given_table(rows, table.definition, connection.zone)
+    inserts = _taker(connection, table)
+    if inserts is None:
+        if label is not None:
+            raise InvalidValueError(
+                f"`{name}` takes no small inserts here, and labels belong to them.",
+                hint=f"This is why: {_why_not(connection, table)}",
+            )
+        with connection.naming(None):
+            outcome = write_frame_to(connection, given, name, "append")
+        outcome.notes = (*outcome.notes, _at_once(connection, table))
+        return outcome
+    mode = "async_mode" if wait is not None else None
+    version = version_of(identity_of(table), table.definition)
+    answer = inserts.insert(table.name, given, label=label, mode=mode, version=version)
+    return PendingInsert(connection, table, answer, wait == "visible")
+
+
+def check_wait(wait: str | None) -> None:
+    """Raise InvalidValueError for what is no `Wait`."""
+    if wait is not None and wait not in WAITS:
+        raise InvalidValueError(
+            f"`wait` can't be '{wait}'.", hint=nearest(wait, WAITS, what="values of `wait`")
+        )
+
+
+def run_insert_statement(
+    connection: Connection,
+    insert: Insert,
+    parameters: Mapping[str, object],
+    wait: str | None = None,
+) -> Outcome:
+    """Run an INSERT … VALUES: as a small insert, where the table takes them; answered as `wait`
+    says, else in the table's mode."""
+    prepared = prepare_insert(connection, insert, parameters)
+    inserts = None if insert.overwrite else _taker(connection, prepared.table)
+    if inserts is None or not insert.source.is_values:
+        outcome = run_prepared(connection, insert, prepared)
+        asked = insert.source.is_values and not insert.overwrite
+        if asked and prepared.table.definition.flag("auto_batch_load"):
+            outcome.notes = (*outcome.notes, _at_once(connection, prepared.table))
+        return outcome
+    from paimon_magics.tables.schema.arrow_casting import conform
+
+    prepared.check()
+    rows = fetched_values(prepared, insert.text)
+    schema = arrow_schema(prepared.table.definition)
+    import pyarrow as pa
+
+    batches = [conform(batch, schema) for batch in rows.to_batches()]
+    answer = inserts.insert(
+        prepared.table.name,
+        pa.Table.from_batches(batches, schema),
+        mode="async_mode" if wait is not None else None,
+        version=version_of(identity_of(prepared.table), prepared.table.definition),
+    )
+    outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
+    outcome.statement, outcome.query = insert.text, None
+    return outcome
+
+
+def flush_queue(
+    connection: Connection, name: TableName, wait_ms: int = _FLUSH_MS
+) -> tuple[int, int | None]:
+    """Have all loaded that was acknowledged; its last record, and the snapshot where it is known.
+
+    Raises SetupError when it is not visible in time.
+    """
+    return connection.committer.administration().queues.flush(name, wait_ms)
+
+
+def flush_table(connection: Connection, name: TableName) -> Outcome:
+    """Make visible what was acknowledged; see `Session.flush`."""
+    lsn, snapshot_id = flush_queue(connection, name)
+    where = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
+    told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
+    return Outcome(
+        statement=f"flush({name})",
+        query="",
+        kind="FLUSH",
+        table=str(name),
+        snapshot_id=snapshot_id,
+        message=told if lsn else f"Nothing was inserted into `{name}` that had to be loaded.",
+    )
+
+
+@contextlib.contextmanager
+def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
+    """The place of a statement that is no small insert: what was acknowledged before it is visible,
+    so that the statement sees it, and a change of the schema finds nothing of the old one waiting.
+    While a table is taken away it takes no inserts, which nobody could load."""
+    if connection.committer.inserts() is None:
+        yield
+        return
+    with contextlib.ExitStack() as places:
+        for name in _changed_by(connection, statement):
+            try:
+                table = connection.catalog.load(connection.full_name(name))
+            except PaimonMagicsError:
+                continue  # the statement tells it better
+            connection.inserted.pop(table.name, None)
+            if not takes_small_inserts(table.definition) or table.name.branch is not None:
+                continue
+            if _takes_away(statement):
+                target = _new_name(connection, statement)
+                places.enter_context(_taken_away(connection, table.name, target))
+            else:
+                flush_queue(connection, table.name)
+        yield
+
+
+@contextlib.contextmanager
+def _taken_away(
+    connection: Connection, name: TableName, renamed_to: TableName | None
+) -> Iterator[None]:
+    queues = connection.committer.administration().queues
+    id = queues.begin_change(name, takes_away=True, renamed_to=renamed_to)
+    done = False
+    try:
+        yield
+        done = not connection.catalog.table_exists(name)
+    finally:
+        queues.end_change(name, id, done=done)
+
+
+def _takes_away(statement: Statement) -> bool:
+    match statement:
+        case DropTable() | DropDatabase() | AlterTable(changes=(RenameTable(),)):
+            return True
+        case _:
+            return False
+
+
+def _new_name(connection: Connection, statement: Statement) -> TableName | None:
+    """The name that a statement gives a table."""
+    match statement:
+        case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
+            database = new_name.database or connection.full_name(name).database
+            return replace(connection.full_name(new_name), database=database)
+        case _:
+            return None
+
+
+def _changed_by(connection: Connection, statement: Statement) -> Sequence[TableName]:
+    match statement:
+        case Insert(target=name, source=source, overwrite=overwrite):
+            return (name,) if overwrite or not source.is_values else ()
+        case TruncateTable(name=name) | AlterTable(name=name) | DropTable(name=name):
+            return (name,)
+        case DropDatabase(name=database, cascade=True):
+            if not connection.catalog.database_exists(database):
+                return ()
+            return [
+                TableName(table, database) for table in connection.catalog.list_tables(database)
+            ]
+        case _:
+            return ()
+
+
+def _taker(connection: Connection, table: Table) -> SmallInserts | None:
+    """Who takes small inserts of the table."""
+    if not takes_small_inserts(table.definition) or table.name.branch is not None:
+        return None
+    return connection.committer.inserts()
+
+
+def _at_once(connection: Connection, table: Table) -> str:
+    return f"Committed at once: {_why_not(connection, table)}"
+
+
+def _why_not(connection: Connection, table: Table) -> str:
+    if connection.committer.inserts() is None:
+        return "this session has no coordinator, which keeps the log of small inserts."
+    if table.name.branch is not None:
+        return "branches take no small inserts."
+    if table.definition.has_type("VARIANT"):
+        return f"`{table.name}` has columns of type VARIANT, which small inserts don't have."
+    if table.definition.flag("auto_batch_load"):
+        return f"the layout of `{table.name}` takes none, as its keys can move between partitions."
+    return f"the option 'auto_batch_load' of `{table.name}` is not true."
+
+
+def _loaded(connection: Connection, name: TableName) -> Table:
+    """The table, as of a moment ago: an insert should cost no look at the schema."""
+    now = time.monotonic()
+    known = connection.inserted.get(name)
+    if known is None or now - known[0] > _FRESH_SECONDS:
+        known = now, connection.catalog.load(name)
+        connection.inserted[name] = known
+    return known[1]
+
+
+def _outcome(
+    name: TableName, receipt: InsertReceipt, snapshot_id: int | None, *, visible: bool
+) -> Outcome:
+    rows = "1 row" if receipt.rows == 1 else f"{receipt.rows:,} rows"
+    is_visible = visible or receipt.mode != "async_mode"
+    again = " before, under this label" if receipt.duplicate else ""
+    where = f"visible in snapshot {snapshot_id}" if snapshot_id is not None else "visible"
+    told = where if is_visible else "loaded with others soon"
+    notes = (f"Answered in {receipt.mode}: {receipt.fallback}.",) if receipt.fallback else ()
+    if receipt.trouble and not is_visible:
+        told = "durable in the coordinator's log, and not visible for now"
+        notes = (*notes, f"Rows of `{name}` can't be loaded: {receipt.trouble}")
+    return Outcome(
+        statement=f"insert({name})",
+        query="",
+        kind="INSERT INTO",
+        table=str(name),
+        snapshot_id=snapshot_id if is_visible else None,
+        rows_written=receipt.rows,
+        message=f"INSERT INTO `{name}`: {rows} acknowledged{again} (record {receipt.lsn}), {told}.",
+        notes=notes,
+    )

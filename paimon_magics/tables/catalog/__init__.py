@@ -1,0 +1,1 @@
+"""Databases and tables of a warehouse."""

@@ -1,0 +1,310 @@
+"""The JSON documents of Paimon's REST catalog, as values of ours and back.
+
+Reading is strict: what has another shape than Paimon's documents raises MalformedDocumentError,
+which tells the place. Field ids in a new table's schema are given anew, as Paimon's
+`Schema.Builder` does. Keys that nobody knows are ignored, as Paimon's own servers ignore them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.planning.definitions import Column, TableDefinition, nested_field_count
+from paimon_magics.statements.data_types import DataType, as_nullable
+from paimon_magics.statements.statement import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    ReorderColumn,
+    RetypeColumn,
+    SetColumnComment,
+    SetColumnDefault,
+    SetColumnNullability,
+    SetOptions,
+    TableChange,
+    UnsetOptions,
+)
+from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.tables.catalog.catalog import REST_ADDS
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+
+__all__ = [
+    "MalformedDocumentError",
+    "changes_from_documents",
+    "definition_from_document",
+    "integer_of",
+    "mapping_of",
+    "optional_text",
+    "sequence_of",
+    "string_map",
+    "table_document",
+    "text_of",
+    "texts_of",
+]
+
+
+class MalformedDocumentError(Exception):
+    """A JSON document that is not what the protocol says; the text tells what and where."""
+
+
+# ---- reading ----
+
+
+def mapping_of(value: Any, where: str) -> dict[str, Any]:
+    """`value` as a JSON object."""
+    if not isinstance(value, dict):
+        raise MalformedDocumentError(f"{where} must be an object, not {_kind(value)}.")
+    return value
+
+
+def sequence_of(value: Any, where: str, *, optional: bool = False) -> list[Any]:
+    """`value` as a JSON array; where it is `optional`, null counts as an empty one."""
+    if optional and value is None:
+        return []
+    if not isinstance(value, list):
+        raise MalformedDocumentError(f"{where} must be an array, not {_kind(value)}.")
+    return value
+
+
+def text_of(document: Mapping[str, Any], key: str, where: str) -> str:
+    """The text that `key` must have."""
+    value = document.get(key)
+    if not isinstance(value, str):
+        raise MalformedDocumentError(f"{where}.{key} must be a string, not {_kind(value)}.")
+    return value
+
+
+def optional_text(document: Mapping[str, Any], key: str, where: str) -> str | None:
+    """The text that `key` has, None where it is null or missing."""
+    return None if document.get(key) is None else text_of(document, key, where)
+
+
+def integer_of(document: Mapping[str, Any], key: str, where: str) -> int:
+    """The whole number of 64 bits that `key` must have."""
+    value = document.get(key)
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise MalformedDocumentError(f"{where}.{key} must be an integer, not {_kind(value)}.")
+    return value
+
+
+def texts_of(value: Any, where: str, *, optional: bool = False) -> list[str]:
+    """`value` as an array of strings; where it is `optional`, null counts as an empty one."""
+    found = sequence_of(value, where, optional=optional)
+    for item in found:
+        if not isinstance(item, str):
+            raise MalformedDocumentError(f"{where} must hold strings, not {_kind(item)}.")
+    return found
+
+
+def string_map(value: Any, where: str) -> dict[str, str]:
+    """An object whose values are strings; null counts as an empty one."""
+    if value is None:
+        return {}
+    found = mapping_of(value, where)
+    return {key: text_of(found, key, where) for key in found}
+
+
+def definition_from_document(document: Any) -> TableDefinition:
+    """A schema document as the definition of a new table.
+
+    Columns of the primary key become NOT NULL. Raises InvalidTableError for a type that is none of
+    Paimon's, UnsupportedStatementError for one that is not offered.
+    """
+    schema = mapping_of(document, "schema")
+    options = string_map(schema.get("options"), "schema.options")
+    primary_keys = texts_of(schema.get("primaryKeys"), "schema.primaryKeys", optional=True)
+    next_id = 0
+    columns = []
+    for position, item in enumerate(sequence_of(schema.get("fields"), "schema.fields")):
+        where = f"schema.fields[{position}]"
+        field = mapping_of(item, where)
+        name = text_of(field, "name", where)
+        data_type = _type(field.get("type"), f"{where}.type")
+        if name in primary_keys:
+            data_type = as_nullable(data_type, False)
+        columns.append(
+            Column(
+                next_id,
+                name,
+                data_type,
+                optional_text(field, "description", where),
+                optional_text(field, "defaultValue", where),
+            )
+        )
+        next_id += 1 + nested_field_count(data_type)
+    return TableDefinition(
+        columns=tuple(columns),
+        partition_keys=tuple(
+            texts_of(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
+        ),
+        primary_keys=tuple(primary_keys),
+        options=tuple((k, v) for k, v in options.items() if k == "path" or k not in REST_ADDS),
+        comment=optional_text(schema, "comment", "schema"),
+    )
+
+
+def changes_from_documents(documents: Any, definition: TableDefinition) -> list[TableChange]:
+    """Schema changes of an alter request, in order; `definition` is that of the table now.
+
+    Raises UnsupportedStatementError for changes that are not offered.
+    """
+    changes: list[TableChange] = []
+    for position, item in enumerate(sequence_of(documents, "changes")):
+        where = f"changes[{position}]"
+        changes += _changes(mapping_of(item, where), where, definition)
+    return changes
+
+
+def _changes(
+    change: Mapping[str, Any], where: str, definition: TableDefinition
+) -> Iterable[TableChange]:
+    action = text_of(change, "action", where)
+    match action:
+        case "setOption":
+            key = text_of(change, "key", where)
+            return [SetOptions(((key, text_of(change, "value", where)),))]
+        case "removeOption":
+            return [UnsetOptions((text_of(change, "key", where),), if_exists=True)]
+        case "updateComment":
+            comment = optional_text(change, "comment", where)
+            if comment is None:
+                return [UnsetOptions(("comment",), if_exists=True)]
+            return [SetOptions((("comment", comment),))]
+        case "addColumn":
+            return [_added_column(change, where, definition)]
+        case "renameColumn":
+            return [RenameColumn(_path(change, where), text_of(change, "newName", where))]
+        case "dropColumn":
+            return [DropColumn(_path(change, where))]
+        case "updateColumnType":
+            path = _path(change, where)
+            data_type = _type(change.get("newDataType"), f"{where}.newDataType")
+            retyped: list[TableChange] = [RetypeColumn(path, data_type)]
+            if change.get("keepNullability") is False:
+                retyped.append(SetColumnNullability(path, data_type.nullable))
+            return retyped
+        case "updateColumnNullability":
+            nullable = change.get("newNullability")
+            if not isinstance(nullable, bool):
+                raise MalformedDocumentError(f"{where}.newNullability must be true or false.")
+            return [SetColumnNullability(_path(change, where), nullable)]
+        case "updateColumnComment":
+            comment = optional_text(change, "newComment", where)
+            return [SetColumnComment(_path(change, where), comment or "")]
+        case "updateColumnDefaultValue":
+            # "" is Spark's DROP DEFAULT. Paimon's own catalogs keep it as the default of a text,
+            # and refuse it for other types.
+            default = optional_text(change, "newDefaultValue", where) or None
+            return [SetColumnDefault(_path(change, where), default)]
+        case "updateColumnPosition":
+            name, first, after = _move(change.get("move"), f"{where}.move", definition)
+            return [ReorderColumn((name,), first=first, after=after)]
+        case "dropPrimaryKey":
+            raise UnsupportedStatementError(
+                "Dropping a primary key is not offered.",
+                hint="Create a table without one and copy the rows.",
+            )
+        case _:
+            raise MalformedDocumentError(f"{where}.action: there is no change '{action}'.")
+
+
+def _added_column(
+    change: Mapping[str, Any], where: str, definition: TableDefinition
+) -> TableChange:
+    path = _path(change, where)
+    first, after = False, None
+    if change.get("move") is not None:
+        _, first, after = _move(change["move"], f"{where}.move", definition)
+    return AddColumn(
+        path,
+        _type(change.get("dataType"), f"{where}.dataType"),
+        optional_text(change, "comment", where),
+        first=first,
+        after=after,
+    )
+
+
+def _move(document: Any, where: str, definition: TableDefinition) -> tuple[str, bool, str | None]:
+    """A column's name, whether it goes first, and else which column it goes after."""
+    move = mapping_of(document, where)
+    name = text_of(move, "fieldName", where)
+    others = [column for column in definition.column_names if column != name]
+    match text_of(move, "type", where):
+        case "FIRST":
+            return name, True, None
+        case "AFTER":
+            return name, False, text_of(move, "referenceFieldName", where)
+        case "BEFORE":
+            reference = text_of(move, "referenceFieldName", where)
+            position = others.index(definition.column(reference).name) if others else 0
+            return name, position == 0, others[position - 1] if position else None
+        case "LAST":
+            return name, not others, others[-1] if others else None
+        case kind:
+            raise MalformedDocumentError(f"{where}.type: there is no move '{kind}'.")
+
+
+def _path(change: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    path = texts_of(change.get("fieldNames"), f"{where}.fieldNames")
+    if not path:
+        raise MalformedDocumentError(f"{where}.fieldNames must name a column.")
+    return tuple(path)
+
+
+def _type(document: Any, where: str) -> DataType:
+    if not isinstance(document, str | dict):
+        raise MalformedDocumentError(f"{where} must be a type, not {_kind(document)}.")
+    try:
+        return from_paimon(document)
+    except PaimonMagicsError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedDocumentError(f"{where} is no type of Paimon's: {error!r}") from error
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null or missing"
+        case bool():
+            return "a boolean"
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case str():
+            return "a string"
+        case _:
+            return f"the number {value}"
+
+
+# ---- writing ----
+
+
+def table_document(table: StoredTable) -> dict[str, Any]:
+    """A table as the protocol answers it (`GetTableResponse`)."""
+    schema = table.schema
+    options: Mapping[str, str] = schema.get("options") or {}
+    fields: Sequence[Any] = schema["fields"]
+    return {
+        "id": table.table_id,
+        "database": table.name.database,
+        "name": table.name.object_name,
+        "path": table.location,
+        "isExternal": False,
+        "schemaId": table.schema_id,
+        "schema": {
+            "fields": fields,
+            "partitionKeys": schema.get("partitionKeys") or [],
+            "primaryKeys": schema.get("primaryKeys") or [],
+            "options": {k: v for k, v in options.items() if k not in REST_ADDS},
+            "comment": schema.get("comment"),
+        },
+        "owner": "",
+        "createdAt": table.created_at_ms,
+        "createdBy": "",
+        "updatedAt": table.updated_at_ms,
+        "updatedBy": "",
+    }

@@ -1,0 +1,101 @@
+"""Tables as they are stored, for whoever serves a catalog to other engines.
+
+Unlike `Catalog.load` this reads nothing into values of ours, so that a table with types that this
+project does not offer can still be shown to engines that do. A table has an id that stays the same
+while the table lives where it is: one that is dropped and created again, or moved, has another.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pypaimon.catalog import catalog_exception as missing
+from pypaimon.common.identifier import Identifier
+from pypaimon.schema.schema_manager import SchemaManager
+from pypaimon.table.file_store_table import FileStoreTable
+
+from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.schema.files import schema_text
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.store import Store
+
+__all__ = ["StoredTable", "load_stored"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table, or one of its branches, with its newest schema as JSON (Paimon's schema file).
+
+    `location` is a plain path on this machine's disks, a URI elsewhere, `store` the store of its
+    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
+    """
+
+    name: TableName
+    location: str
+    table_id: str
+    schema: dict[str, Any]
+    created_at_ms: int
+    updated_at_ms: int
+    paimon: Any
+    store: Store
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of the newest schema."""
+        return dict(self.schema.get("options") or {})
+
+    @property
+    def schema_id(self) -> int:
+        """The number of the newest schema."""
+        return int(self.schema["id"])
+
+
+def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
+    """The table as it is now; `name` must have its database.
+
+    Raises UnknownNameError for a table, branch or database that is not there, and
+    UnsupportedStatementError for tables that are no file store of Paimon's and for branches
+    through a jdbc catalog.
+    """
+    if name.branch is not None and catalog.metastore == "jdbc":
+        raise UnsupportedStatementError(
+            f"The branch `{name}` can't be used through a jdbc catalog.",
+            hint="Open the same warehouse with a filesystem catalog.",
+        )
+    identifier = Identifier.create(name.database, name.object_name)
+    table = _known(name, lambda: catalog.paimon.get_table(identifier))
+    if not isinstance(table, FileStoreTable):
+        raise UnsupportedStatementError(
+            f"`{name}` is a {type(table).__name__}, which is not offered.",
+            hint="Only Paimon's own tables can be used here.",
+        )
+    location = str(table.table_path).rstrip("/")
+    first = SchemaManager(table.file_io, location).get_schema(0)
+    schema = json.loads(schema_text(table.table_schema))
+    created_at_ms = int(first.time_millis) if first is not None else 0
+    return StoredTable(
+        name=name,
+        location=local_path(location) or location,
+        table_id=table.catalog_environment.uuid
+        or str(uuid.uuid5(uuid.NAMESPACE_URL, f"{location}#{created_at_ms}")),
+        schema=schema,
+        created_at_ms=created_at_ms,
+        updated_at_ms=int(schema.get("timeMillis") or created_at_ms),
+        paimon=table,
+        store=catalog.stores.of(location),
+    )
+
+
+def _known(name: TableName, load: Callable[[], _T]) -> _T:
+    try:
+        return load()
+    except (missing.CatalogException, FileNotFoundError):
+        raise UnknownNameError(f"There is no table `{name}`.") from None

@@ -1,0 +1,84 @@
+"""What must hold before rows are added to a table whose keys lie in buckets: since the statement
+was planned, nobody else brought keys to where its own may be, or changed the number of buckets.
+
+Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
+buckets, or into two partitions, both succeed, and the key is there twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import OutdatedPlanError
+from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.provenance import described
+from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
+from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
+
+__all__ = ["bucket_check"]
+
+
+def bucket_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[Any], None]:
+    """A check of the latest snapshot (None for none), on which the commit is to be published.
+
+    It raises OutdatedPlanError that names a commit which is in the way. Where rows are replaced
+    instead of added, what others added is the overwrite's own check.
+    """
+    base_id = request.transaction.base_snapshot_id
+    mode = table.definition.bucket_mode
+    if isinstance(request.change, Append) and mode == "HASH_FIXED":
+        return newer_bucket_counts(table, messages, base_id)
+    if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):
+        return lambda latest: None
+    touched = {tuple(message.partition) for message in messages}
+
+    def check(latest: Any) -> None:
+        latest_id = 0 if latest is None else latest.id
+        if latest_id <= base_id:
+            return
+        index = _index(table, _snapshot(table, base_id) if base_id else None, touched)
+        if mode == "HASH_DYNAMIC" and index == _index(table, latest, touched):
+            return
+        for snapshot_id in range(base_id + 1, latest_id + 1):
+            snapshot = latest if snapshot_id == latest_id else _snapshot(table, snapshot_id)
+            before, index = index, _index(table, snapshot, touched)
+            if snapshot.commit_kind != "COMPACT" and (mode == "KEY_DYNAMIC" or index != before):
+                raise _keys_came(table, snapshot)
+
+    return check
+
+
+def _index(
+    table: Table, snapshot: Any, partitions: set[tuple[Any, ...]]
+) -> frozenset[tuple[int, str]]:
+    if snapshot is None or not snapshot.index_manifest:
+        return frozenset()
+    files: Sequence[IndexFile] = hash_index_in(table, snapshot)
+    return frozenset((file.bucket, file.path) for file in files if file.partition in partitions)
+
+
+def _snapshot(table: Table, snapshot_id: int) -> Any:
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    if snapshot is None:
+        raise OutdatedPlanError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
+            "which keys came since can't be told.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return snapshot
+
+
+def _keys_came(table: Table, snapshot: Any) -> OutdatedPlanError:
+    return OutdatedPlanError(
+        f"Since this statement was planned, {described(snapshot)} brought keys to the partitions "
+        f"of `{table.name}` that it writes: a key could now be there twice.",
+        hint="Nothing was written. Run the statement again: it then finds those keys. Tables with "
+        "dynamic buckets are best written by one statement at a time.",
+    )

@@ -1,0 +1,265 @@
+"""What a commit request changes: which files it adds and which it removes, on a given snapshot.
+
+An append changes the same on every snapshot. An overwrite removes whatever the partitions hold that
+it replaces, so it is worked out again for each snapshot that it is tried on; what was read for an
+earlier one is kept, and only what came after it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pypaimon.common.predicate_builder import PredicateBuilder
+from pypaimon.index.index_file_handler import IndexFileHandler
+from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.manifest.schema.manifest_entry import ManifestEntry
+from pypaimon.schema.data_types import PyarrowFieldParser
+from pypaimon.table.row.generic_row import GenericRow
+from pypaimon.table.row.offset_row import OffsetRow
+from pypaimon.write.commit.overwrite_changes_provider import OverwriteChangesProvider
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import InvalidValueError, TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.commits import (
+    Append,
+    Change,
+    OverwritePartitions,
+    OverwriteTouched,
+)
+from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = ["Changes", "PlanChanges", "plan_changes", "typed_partition"]
+
+_ADD, _DELETE = 0, 1  # Paimon's FileKind
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one snapshot changes. `kind` is Paimon's commit kind.
+
+    `is_checked` tells that the files which it removes, and the indexes that it replaces, must still
+    be there; with `may_roll_back` a compaction that removed them may be taken back. Without
+    `makes_snapshot` there is nothing to commit.
+    """
+
+    kind: str
+    entries: Sequence[ManifestEntry]
+    changelog: Sequence[ManifestEntry]
+    index_deletes: Sequence[IndexManifestEntry]
+    index_adds: Sequence[IndexManifestEntry]
+    is_checked: bool
+    makes_snapshot: bool
+    may_roll_back: bool = False
+
+    @property
+    def index_entries(self) -> list[IndexManifestEntry]:
+        """All that changes in the index manifest."""
+        return [*self.index_deletes, *self.index_adds]
+
+
+PlanChanges = Callable[[Any], Changes]
+"""The changes on top of a snapshot of pypaimon's, None for a table without any."""
+
+
+def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]) -> PlanChanges:
+    """What `change` with the files of `messages` comes to on any snapshot.
+
+    Raises UnsupportedStatementError for files of kinds that are not committed here,
+    TableDamagedError for files in partitions that the change does not replace.
+    """
+    _check_messages(table, messages)
+    match change:
+        case Append():
+            changes = _append(table, messages)
+            return lambda _: changes
+        case OverwriteTouched() if table.definition.partition_keys:
+            touched = {tuple(message.partition) for message in messages}
+            keys = table.definition.partition_keys
+            specs = [dict(zip(keys, values, strict=True)) for values in touched]
+            return _overwrite(table, messages, specs, is_whole=False)
+        case OverwriteTouched():
+            return _overwrite(table, messages, [], is_whole=True)
+        case OverwritePartitions(specs=given):
+            specs = [typed_partition(table, spec) for spec in given]
+            return _overwrite(table, messages, specs, is_whole=not specs or not all(specs))
+
+
+def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
+    """Partition values as the Python values of their columns' types, which pypaimon compares.
+
+    Raises InvalidValueError for a column that is no partition column, or a text of no such value.
+    """
+    schema = PyarrowFieldParser.from_paimon_schema(table.paimon.table_schema.fields)
+    typed: dict[str, Any] = {}
+    for name, text in spec:
+        if name not in table.definition.partition_keys:
+            raise InvalidValueError(f"`{name}` is no partition column of `{table.name}`.")
+        try:
+            value = None if text is None else pa.scalar(text).cast(schema.field(name).type).as_py()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise InvalidValueError(
+                f"The partition column `{name}` of `{table.name}` can't be {text!r}: {error}"
+            ) from error
+        typed[name] = value
+    return typed
+
+
+def _append(table: Table, messages: Sequence[CommitMessage]) -> Changes:
+    entries = _entries(table, messages, lambda m: m.new_files, _ADD)
+    entries += _entries(table, messages, lambda m: m.deleted_files, _DELETE)
+    index_adds = [entry for message in messages for entry in message.index_adds]
+    index_deletes = [entry for message in messages for entry in message.index_deletes]
+    index_types = {entry.index_file.index_type for entry in index_adds + index_deletes}
+    # As `ConflictDetection.shouldBeOverwriteCommit`: rows of earlier files go.
+    removes = (
+        any(entry.kind == _DELETE for entry in entries)
+        or IndexManifestFile.DELETION_VECTORS_INDEX in index_types
+    )
+    is_based = any(message.check_from_snapshot is not None for message in messages)
+    return Changes(
+        kind="OVERWRITE" if removes else "APPEND",
+        entries=entries,
+        changelog=_entries(table, messages, lambda m: m.changelog_files, _ADD),
+        index_deletes=index_deletes,
+        index_adds=index_adds,
+        is_checked=removes
+        or is_based
+        or bool(index_types)
+        or any(message.total_buckets is not None for message in messages),
+        makes_snapshot=bool(entries or index_adds or index_deletes)
+        or not table.paimon.options.snapshot_ignore_empty_commit(),
+        may_roll_back=removes or is_based,
+    )
+
+
+def _overwrite(
+    table: Table,
+    messages: Sequence[CommitMessage],
+    specs: Sequence[Mapping[str, Any]],
+    *,
+    is_whole: bool,
+) -> PlanChanges:
+    paimon = table.paimon
+    if not is_whole and not specs:  # partitions that receive rows, and none does
+        nothing = Changes("OVERWRITE", (), (), (), (), is_checked=False, makes_snapshot=False)
+        return lambda _: nothing
+    replaced = None if is_whole else _partition_filter(table, specs)
+    for message in messages:
+        row = OffsetRow(message.partition, 0, len(message.partition))
+        if replaced is not None and not replaced.test(row):
+            raise TableDamagedError(
+                f"A task wrote the partition {message.partition} of `{table.name}`, which the "
+                "statement does not overwrite; nothing was committed.",
+                hint="Run the statement again, and report this with the table's definition.",
+            )
+    provider = OverwriteChangesProvider(
+        paimon, ManifestListManager(paimon), paimon.snapshot_manager(), replaced, messages
+    )
+    index_adds = [entry for message in messages for entry in message.index_adds]
+    named = [entry for message in messages for entry in message.index_deletes]
+
+    def plan(latest: Any) -> Changes:
+        entries = provider.provide(latest)
+        index_deletes = _hash_index_deletes(table, latest, replaced, named)
+        return Changes(
+            kind="OVERWRITE",
+            entries=entries,
+            changelog=(),
+            index_deletes=index_deletes,
+            index_adds=index_adds,
+            is_checked=True,
+            # As in Paimon: overwriting an empty table or partition is recorded, dropping some that
+            # are not there is not.
+            makes_snapshot=bool(entries or index_adds or index_deletes) or len(specs) <= 1,
+        )
+
+    return plan
+
+
+def _hash_index_deletes(
+    table: Table, latest: Any, replaced: Any, named: Sequence[IndexManifestEntry]
+) -> Sequence[IndexManifestEntry]:
+    """The index entries to delete: those named, and with dynamic buckets every index of what is
+    replaced."""
+    if table.definition.bucket_mode != "HASH_DYNAMIC" or latest is None:
+        return named
+    by_name = {entry.index_file.file_name: entry for entry in named}
+    for entry in IndexFileHandler(table.paimon).scan(latest):
+        if entry.index_file.index_type == IndexManifestFile.HASH_INDEX and (
+            replaced is None or replaced.test(entry.partition)
+        ):
+            by_name[entry.index_file.file_name] = IndexManifestEntry(
+                kind=_DELETE,
+                partition=entry.partition,
+                bucket=entry.bucket,
+                index_file=entry.index_file,
+            )
+    return list(by_name.values())
+
+
+def _partition_filter(table: Table, specs: Sequence[Mapping[str, Any]]) -> Any:
+    """pypaimon's predicate for the partitions that any of `specs` describes."""
+    builder = PredicateBuilder(table.paimon.partition_keys_fields)
+    default = table.definition.option("partition.default-name")
+    choices = []
+    for spec in specs:
+        parts = [
+            builder.is_null(key)
+            if value is None or (isinstance(value, str) and value == default)
+            else builder.equal(key, value)
+            for key, value in spec.items()
+        ]
+        choices.append(builder.and_predicates(parts))
+    return builder.or_predicates(choices)
+
+
+def _entries(
+    table: Table,
+    messages: Sequence[CommitMessage],
+    files: Callable[[CommitMessage], Sequence[Any]],
+    kind: int,
+) -> list[ManifestEntry]:
+    paimon = table.paimon
+    return [
+        ManifestEntry(
+            kind=kind,
+            partition=GenericRow(list(message.partition), paimon.partition_keys_fields),
+            bucket=message.bucket,
+            total_buckets=paimon.total_buckets
+            if message.total_buckets is None
+            else message.total_buckets,
+            file=file,
+        )
+        for message in messages
+        for file in files(message)
+    ]
+
+
+def _check_messages(table: Table, messages: Sequence[CommitMessage]) -> None:
+    for message in messages:
+        if (
+            message.compact_before
+            or message.compact_after
+            or message.compact_changelog_files
+            or message.compact_index_adds
+            or message.compact_index_deletes
+        ):
+            raise UnsupportedStatementError(
+                f"A writer of `{table.name}` compacted while it wrote, and such files are not "
+                "committed here.",
+                hint="Set 'write-only' = 'true' for the writer.",
+            )
+        schema = table.paimon.table_schema
+        if message.check_from_snapshot is not None and any(
+            schema.partial_file_write_cols(file.write_cols) for file in message.new_files
+        ):
+            raise UnsupportedStatementError(
+                f"A writer of `{table.name}` wrote some columns of rows that exist (data "
+                "evolution), which is not offered yet.",
+                hint="Write it with another engine.",
+            )

@@ -1,0 +1,531 @@
+"""One commit: looked up, checked, prepared on the latest snapshot, published by a primitive that
+the caller brings, and prepared again where another commit was faster.
+
+pypaimon's own way to publish on a file system checks and then renames, which loses commits under
+concurrent writers, and it never merges manifests; of its commit only the conflict detection and the
+forms of files are used. A REST catalog publishes by its own compare-and-swap.
+
+If the process dies here, the table is as before or the commit has happened; metadata files of the
+run that no snapshot names stay, until `remove_run` removes them by the run's token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pypaimon.manifest import avro_codec
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    OutdatedPlanError,
+    PaimonMagicsError,
+    SetupError,
+    TableDamagedError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.bucket_checks import bucket_check
+from paimon_magics.tables.commits.changes import Changes, plan_changes
+from paimon_magics.tables.commits.file_conflicts import FileConflicts
+from paimon_magics.tables.commits.log_positions import log_check
+from paimon_magics.tables.commits.overwrite_checks import overwrite_check
+from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
+from paimon_magics.tables.commits.publishers import (
+    Publish,
+    publisher_for,
+    publishes_itself,
+)
+from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.stores.store import failure, told
+from paimon_magics.tables.stores.syncing import begin_sync, sync_files
+from paimon_magics.tables.writing.bucket_counts import own_bucket_counts
+from paimon_magics.tables.writing.commit_messages import read_messages
+
+__all__ = [
+    "Publish",
+    "check_can_publish",
+    "check_files",
+    "check_names",
+    "commit",
+    "committed_bytes",
+    "committed_files",
+    "find_commit",
+    "latest_snapshot_id",
+    "receipt_of",
+    "remove_run",
+]
+
+_RETRIES_MAX = 100
+# What pypaimon and pyarrow raise about content; stores raise others.
+_DATA_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_NOTHING = CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
+
+
+def latest_snapshot_id(table: Table) -> int:
+    """The id of the latest snapshot, 0 for a table without any."""
+    latest = latest_snapshot(table.paimon)
+    return latest.id if latest is not None else 0
+
+
+def check_can_publish(table: Table) -> None:
+    """Raise UnsupportedStatementError where snapshots can't be created safely, SetupError where
+    the store can't be written."""
+    if (table.definition.option("manifest.format") or "avro").lower() != "avro":
+        raise UnsupportedStatementError(
+            f"Table `{table.name}` has 'manifest.format' = "
+            f"'{table.definition.option('manifest.format')}'; only avro can be written.",
+            hint="Write it with another engine.",
+        )
+    try:
+        avro_codec(table.paimon.options.manifest_compression())
+    except ValueError:
+        raise UnsupportedStatementError(
+            f"Table `{table.name}` has 'manifest.compression' = "
+            f"'{table.definition.option('manifest.compression')}', which can't be written.",
+            hint="Use zstd (the default), snappy, deflate or null.",
+        ) from None
+    if not publishes_itself(table):
+        table.store.check()
+
+
+def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
+    """The receipt of the transaction's snapshot, or None when it certainly has none.
+
+    Looks at every snapshot since the transaction's base. Raises UnknownOutcomeError when one of
+    them is gone (expired), so that the answer can't be known.
+    """
+    latest = latest_snapshot(table.paimon)
+    found = _find(table, transaction, latest, transaction.base_snapshot_id)
+    return None if found is None else receipt_of(found)
+
+
+def commit(
+    table: Table,
+    request: CommitRequest,
+    publish: Publish,
+    *,
+    token: str | None = None,
+    is_first_run: bool = False,
+    properties: Mapping[str, str] | None = None,
+    check_before: Callable[[int], None] | None = None,
+) -> CommitReceipt:
+    """Commit `request` to `table`; a request that was committed before gets the same receipt.
+
+    With `is_first_run` the caller knows that nothing was published for it before. `token` marks the
+    metadata files of this run, for `remove_run`; no two runs may have the same. `properties` go
+    into the snapshot besides the request's. `check_before` is called with the id of each snapshot
+    right before it is published, and raises an error of ours to refuse it.
+
+    Raises CommitConflictError when it certainly was not published, UnknownOutcomeError when that
+    can't be told, TableDamagedError for messages that contradict each other. An overwrite fails
+    as a conflict when rows were added to what it replaces after it was planned.
+    """
+    if not is_first_run:
+        found = _find_again(table, request.transaction)
+        if found is not None:
+            return found
+    messages = _decode(table, request.messages)
+    _check_owners(messages, table)
+    own_bucket_counts(table, messages)
+    with told(f"The commit to `{table.name}`"), _told_if_gone(table):
+        begin_sync(_paths(table, messages))
+    try:
+        run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
+    except _DATA_ERRORS as error:
+        raise _unexpected(table, error) from error
+    return run.commit(check_before or (lambda _: None))
+
+
+def remove_run(table: Table, transaction: Transaction, token: str) -> int:
+    """Remove the metadata files that a run of the transaction's commit left; return how many.
+
+    For a run that died, once it is known what became of the transaction: what its snapshot names
+    stays. Raises UnknownOutcomeError when that can't be told.
+    """
+    latest = latest_snapshot(table.paimon)
+    found = _find(table, transaction, latest, transaction.base_snapshot_id)
+    keep = set() if found is None else _metadata_of(table, found)
+    return remove_metadata(table.paimon, token, keep)
+
+
+class _Run:
+    """One run of a commit: attempts, until one of them is published or refused."""
+
+    def __init__(
+        self,
+        table: Table,
+        request: CommitRequest,
+        messages: Sequence[CommitMessage],
+        publish: Publish,
+        token: str,
+        properties: Mapping[str, str],
+    ) -> None:
+        self._table = table
+        self._transaction = request.transaction
+        self._changes_on = plan_changes(table, request.change, messages)
+        self._overwrite_check = overwrite_check(table, request, messages)
+        self._bucket_check = bucket_check(table, request, messages)
+        self._log_check = log_check(table, request)
+        self._conflicts = FileConflicts(table, messages)
+        self._names = MetadataNames(token)
+        self._preparation = SnapshotPreparation(
+            table,
+            request.transaction,
+            {**dict(request.properties), **properties},
+            self._names,
+        )
+        self._publisher = publisher_for(table, publish)
+        self._unsynced = _paths(table, messages)
+        self._tried: list[Prepared] = []
+        # Those of which it is not known whether their snapshot will appear, and why not.
+        self._unclear: list[Prepared] = []
+        self._failure: Exception | None = None
+        self._searched_to = request.transaction.base_snapshot_id
+        self._rests_on: str | None = None
+
+    def commit(self, check_before: Callable[[int], None]) -> CommitReceipt:
+        try:
+            published = self._attempts(check_before)
+        except BaseException as error:  # also when somebody interrupts it
+            self._remove_unneeded(None)
+            is_known = isinstance(error, (PaimonMagicsError, OSError, *_DATA_ERRORS))
+            if is_known and self._may_appear():
+                raise self._without_answer() from error
+            if isinstance(error, OSError):
+                raise failure(
+                    error,
+                    f"The commit to `{self._table.name}` failed: {error}",
+                    hint="Nothing was committed. Run the statement again when the store works.",
+                ) from error
+            if isinstance(error, _DATA_ERRORS):
+                raise _unexpected(self._table, error) from error
+            raise
+        self._remove_unneeded(published)
+        if published is None:
+            return _NOTHING
+        return replace(receipt_of(published), rests_on=self._rests_on)
+
+    def _attempts(self, check_before: Callable[[int], None]) -> Any:
+        """The snapshot that was published, None where there was nothing to commit."""
+        options = self._table.paimon.options
+        retries_max = _retries_max(self._table)
+        started = time.monotonic()
+        attempt = 0
+        while True:
+            latest = latest_snapshot(self._table.paimon)
+            if attempt:
+                found = self._found(latest)
+                if found is not None:
+                    return found
+            self._searched_to = 0 if latest is None else latest.id
+            changes = self._changes_on(latest)
+            if not changes.makes_snapshot:
+                return None
+            if self._check(latest, changes):
+                prepared = self._prepare(latest, changes)
+                self._sync(prepared)
+                check_before(prepared.snapshot.id)
+                if self._publish(prepared):
+                    self._rests_on = None if latest is None else latest.delta_manifest_list
+                    return prepared.snapshot
+            elapsed_ms = (time.monotonic() - started) * 1000
+            if attempt >= retries_max or elapsed_ms > options.commit_timeout():
+                raise self._given_up(attempt + 1)
+            _wait(options, attempt)
+            attempt += 1
+
+    def _found(self, latest: Any) -> Any:
+        """The snapshot of an attempt without a clear answer, None where there is none."""
+        try:
+            return _find(self._table, self._transaction, latest, self._searched_to)
+        except UnknownOutcomeError:
+            if self._unclear:
+                raise
+            return None  # what has expired meanwhile was another's: all attempts were refused
+
+    def _check(self, latest: Any, changes: Changes) -> bool:
+        """Raises CommitConflictError; False when what was in the way has been taken back."""
+        self._overwrite_check(1 if latest is None else latest.id + 1)
+        self._log_check(1 if latest is None else latest.id + 1)
+        self._bucket_check(latest)
+        conflict = self._conflicts.find(latest, changes)
+        if conflict is None:
+            return True
+        if self._conflicts.roll_back(latest, changes):
+            return False
+        raise CommitConflictError(
+            f"The commit to `{self._table.name}` was refused: {conflict}",
+            hint="Nothing was written. Run the statement again: it plans on the current snapshot.",
+        ) from conflict
+
+    def _prepare(self, latest: Any, changes: Changes) -> Prepared:
+        try:
+            return self._preparation.prepare(latest, changes)
+        except PaimonMagicsError:
+            raise
+        except Exception as error:
+            raise failure(
+                error,
+                f"The commit to `{self._table.name}` could not be prepared: {error}",
+                hint="Nothing was committed. Make room on the disk or mend what the message says, "
+                "then run the statement again.",
+            ) from error
+
+    def _sync(self, prepared: Prepared) -> None:
+        """Put all that the snapshot names on the disk: data, manifests and their lists."""
+        folder = manifest_folder(self._table.paimon)
+        manifests = [f"{folder}/{name}" for name in prepared.names]
+        with _told_if_gone(self._table):
+            sync_files([*self._unsynced, *manifests])
+        self._unsynced = []
+
+    def _publish(self, prepared: Prepared) -> bool:
+        """Whether the snapshot was published; False also where that is not clear, so that it is
+        looked for before the next attempt."""
+        self._tried.append(prepared)
+        self._unclear.append(prepared)
+        try:
+            is_published = self._publisher.publish(prepared)
+        except PaimonMagicsError:
+            self._unclear.pop()
+            raise
+        except Exception as error:
+            self._failure = error
+            return False
+        self._unclear.pop()
+        return is_published
+
+    def _may_appear(self) -> bool:
+        """Whether the snapshot of an unclear attempt may still appear: nobody has its id."""
+        return any(prepared.snapshot.id > self._searched_to for prepared in self._unclear)
+
+    def _without_answer(self) -> UnknownOutcomeError:
+        return UnknownOutcomeError(
+            f"The commit to `{self._table.name}` failed without a clear answer: {self._failure}",
+            hint=f"Look at `{self._table.name}$snapshots` before running the statement again.",
+        )
+
+    def _given_up(self, attempts: int) -> PaimonMagicsError:
+        return OutdatedPlanError(
+            f"Other commits to `{self._table.name}` were faster {attempts} times.",
+            hint="Nothing was written. Run the statement again, or raise 'commit.max-retries'.",
+        )
+
+    def _remove_unneeded(self, published: Any) -> None:
+        """Remove the run's metadata files that no snapshot names, from the last to the first.
+
+        The snapshot of an unclear attempt may still appear, unless another one has its id.
+        """
+        needed: set[str] = set()
+        for prepared in self._tried:
+            if published is not None and prepared.snapshot.uuid == published.uuid:
+                needed |= prepared.names
+        taken_to = self._searched_to if published is None else published.id
+        for prepared in self._unclear:
+            if prepared.snapshot.id > taken_to:
+                needed |= prepared.names
+        folder = manifest_folder(self._table.paimon)
+        for name in reversed(self._names.given):
+            if name not in needed:
+                self._table.paimon.file_io.delete_quietly(f"{folder}/{name}")
+
+
+def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
+    """The leaf names of all files that the messages commit."""
+    names: set[str] = set()
+    for message in _decode(table, messages):
+        names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
+        names.update(entry.index_file.file_name for entry in message.index_adds)
+    return frozenset(names)
+
+
+def committed_bytes(table: Table, messages: Sequence[bytes]) -> int:
+    """The bytes of the data and changelog files that the messages commit."""
+    return sum(
+        int(file.file_size)
+        for message in _decode(table, messages)
+        for file in [*message.new_files, *message.changelog_files]
+    )
+
+
+def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:
+    """`find_commit` of a transaction that an earlier run may have published."""
+    try:
+        return find_commit(table, transaction)
+    except OSError as error:
+        raise UnknownOutcomeError(
+            f"Whether this statement was committed to `{table.name}` can't be told: {error}",
+            hint=f"Look at `{table.name}$snapshots` before running it again.",
+        ) from error
+
+
+def _retries_max(table: Table) -> int:
+    """`commit.max-retries` where the table says it. Paimon's default of 10 is soon used up by eight
+    writers on a store that takes tenths of a second, and an append need never fail."""
+    stored = table.definition.stored_option("commit.max-retries")
+    return _RETRIES_MAX if stored is None else int(table.paimon.options.commit_max_retries())
+
+
+def _wait(options: Any, attempt: int) -> None:
+    """Before another attempt: `commit.min-retry-wait`, doubled each time, as Paimon waits."""
+    wait_ms = min(options.commit_min_retry_wait() * 2**attempt, options.commit_max_retry_wait())
+    time.sleep(wait_ms * random.uniform(1.0, 1.2) / 1000)
+
+
+def _find(table: Table, transaction: Transaction, latest: Any, searched_to: int) -> Any:
+    """The transaction's snapshot among those after `searched_to`, None where there is none."""
+    for snapshot_id in range(0 if latest is None else latest.id, searched_to, -1):
+        snapshot = latest if snapshot_id == latest.id else read_snapshot(table.paimon, snapshot_id)
+        if snapshot is None:
+            raise UnknownOutcomeError(
+                f"Snapshot {snapshot_id} of `{table.name}` has expired, so whether this statement "
+                "was committed can't be told.",
+                hint=f"Look for its rows in `{table.name}` before running it again.",
+            )
+        if (
+            snapshot.commit_user == transaction.commit_user
+            and snapshot.commit_identifier == transaction.commit_identifier
+        ):
+            return snapshot
+    return None
+
+
+def _metadata_of(table: Table, snapshot: Any) -> set[str]:
+    """The names of all metadata files that a snapshot leads to."""
+    lists = ManifestListManager(table.paimon)
+    names = {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+    manifests = lists.read_all(snapshot)
+    if snapshot.changelog_manifest_list is not None:
+        names.add(snapshot.changelog_manifest_list)
+        manifests += lists.read_changelog(snapshot)
+    if snapshot.index_manifest is not None:
+        names.add(snapshot.index_manifest)
+    return names | {meta.file_name for meta in manifests}
+
+
+@contextlib.contextmanager
+def _told_if_gone(table: Table) -> Iterator[None]:
+    """A file that is missing in the body makes the commit a conflict."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _file_is_gone(table, str(error.filename)) from error
+
+
+def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
+    paimon = table.paimon
+    paths = [
+        canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
+        for message in messages
+        for file in [*message.new_files, *message.changelog_files]
+        if not file.external_path
+        for name in [file.file_name, *(file.extra_files or ())]
+    ]
+    factory = paimon.path_factory()
+    paths += [
+        factory.bucket_index_path(tuple(entry.partition.values), entry.bucket, entry.index_file)
+        for message in messages
+        for entry in message.index_adds
+        if entry.index_file.global_index_meta is None
+    ]
+    return paths
+
+
+def _decode(table: Table, messages: Sequence[bytes]) -> list[CommitMessage]:
+    try:
+        decoded = list(read_messages(table.paimon, messages))
+    except Exception as error:
+        raise InvalidValueError(
+            f"A commit message for `{table.name}` can't be read: {error}",
+            hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
+        ) from error
+    return [message for message in decoded if not message.is_empty()]
+
+
+def check_names(table: Table, request: CommitRequest) -> None:
+    """Raise InvalidValueError for messages of files that are not the transaction's own."""
+    prefix = request.transaction.file_prefix
+    for message in _decode(table, request.messages):
+        for file in [*message.new_files, *message.changelog_files]:
+            is_own = file.file_name.startswith(prefix) and not file.external_path
+            if not is_own or not _is_plain(file.file_name):
+                raise _not_its_own(file.file_name)
+        for entry in message.index_adds:
+            if not _is_plain(entry.index_file.file_name):
+                raise _not_its_own(entry.index_file.file_name)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a file's name can't lead out of its folder."""
+    return not set("/\\\0") & set(name) and not name.startswith(".")
+
+
+def _not_its_own(name: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"The file {name!r} is not the transaction's own.",
+        hint="Nothing was committed. A transaction commits what it wrote under its own prefix.",
+    )
+
+
+def _unexpected(table: Table, error: BaseException) -> SetupError:
+    """What is to be committed, or is in the table, is not as it is thought to be here."""
+    return SetupError(
+        f"The commit to `{table.name}` failed unexpectedly: {error!r}",
+        hint="Nothing was committed. Report this with the table's definition.",
+    )
+
+
+def check_files(table: Table, messages: Sequence[bytes]) -> None:
+    """Raise CommitConflictError unless all files that the messages commit are there."""
+    file_io = table.paimon.file_io
+    for path in _paths(table, _decode(table, messages)):
+        if not file_io.exists(path):
+            raise _file_is_gone(table, path)
+
+
+def _file_is_gone(table: Table, path: str) -> CommitConflictError:
+    return CommitConflictError(
+        f"The file {path} is gone, so the commit to `{table.name}` can't be made.",
+        hint="Nothing was written. Run the statement again.",
+    )
+
+
+def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
+    """Two writers of one bucket of a primary-key table would give its keys equal sequence numbers,
+    and any of two rows could win."""
+    if not table.definition.is_primary_key_table:
+        return
+    seen: set[tuple[Any, ...]] = set()
+    for message in messages:
+        owner = (tuple(message.partition), message.bucket)
+        if owner in seen:
+            raise TableDamagedError(
+                f"Two tasks wrote bucket {message.bucket} of partition {message.partition} of "
+                f"`{table.name}`; nothing was committed.",
+                hint="Run the statement again, and report this with the table's definition.",
+            )
+        seen.add(owner)
+
+
+def receipt_of(snapshot: Any) -> CommitReceipt:
+    """The receipt of the commit that made one of pypaimon's snapshots."""
+    return CommitReceipt(
+        snapshot_id=snapshot.id,
+        commit_kind=snapshot.commit_kind,
+        total_rows=snapshot.total_record_count,
+        delta_rows=snapshot.delta_record_count or 0,
+        manifest_list=snapshot.delta_manifest_list,
+    )

@@ -1,0 +1,110 @@
+"""A commit by the coordinator that owns the warehouse, and by no other one.
+
+The snapshot carries the coordinator's epoch. Right before it is published, the snapshots since the
+transaction's base are looked through for a higher epoch, and ownership itself is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.commit import commit, find_commit
+from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
+from paimon_magics.tables.commits.publishers import Publish
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+
+__all__ = ["commit_fenced", "is_fenced"]
+
+
+class _CommittedBeforeError(PaimonMagicsError):
+    """Ends a commit that turns out to be in the chain already: not an error for its caller."""
+
+
+class _OutrankedError(PaimonMagicsError):
+    """Ends a commit that would come after a snapshot of a higher `epoch`."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"There is a snapshot of epoch {epoch}.")
+        self.epoch = epoch
+
+
+def commit_fenced(
+    table: Table,
+    request: CommitRequest,
+    publish: Publish,
+    fence: Fence | None,
+    *,
+    token: str | None = None,
+    only_here: bool = True,
+) -> CommitReceipt:
+    """`commit` with what the fence asks for; without one, `commit` alone.
+
+    `only_here`: the caller has not found the commit in the table, and no other coordinator can have
+    been publishing it; else it is looked for until the last moment. Raises what `commit` raises,
+    and DeposedError when the fence forbids it.
+    """
+    if fence is None:
+        return commit(table, request, publish, token=token, is_first_run=only_here)
+    try:
+        return commit(
+            table,
+            request,
+            publish,
+            token=token,
+            is_first_run=only_here,
+            properties={EPOCH: str(fence.epoch)},
+            check_before=_check(table, request.transaction, fence, only_here),
+        )
+    except _OutrankedError as error:
+        above = fence.above(error.epoch)
+        return commit_fenced(table, request, publish, above, token=token, only_here=only_here)
+    except _CommittedBeforeError as error:
+        found = find_commit(table, request.transaction)
+        if found is None:
+            raise _unknown(table, str(error)) from error
+        return found
+
+
+def is_fenced(table: Table, epoch: int) -> bool:
+    """Whether the coordinator of that epoch has published the table's latest snapshot: what one
+    before it has prepared can't be published any more."""
+    latest = latest_snapshot(table.paimon)
+    return latest is not None and epoch_of(latest.properties) == epoch
+
+
+def _check(
+    table: Table, transaction: Transaction, fence: Fence, only_here: bool
+) -> Callable[[int], None]:
+    """What must hold before snapshot N is published; the fence comes last, next to the publish."""
+    # The base counts, too: the transaction may have been opened by one that was taken over from.
+    searched_to = max(transaction.base_snapshot_id - 1, 0)
+
+    def check(snapshot_id: int) -> None:
+        nonlocal searched_to
+        looked_to = max(searched_to, fence.looked_to.get(table.location, 0))
+        for newer in range((looked_to if only_here else searched_to) + 1, snapshot_id):
+            snapshot = read_snapshot(table.paimon, newer)
+            if snapshot is None and only_here:
+                continue
+            if snapshot is None:
+                raise _unknown(table, f"Snapshot {newer} has expired.")
+            who = snapshot.commit_user, snapshot.commit_identifier
+            if who == (transaction.commit_user, transaction.commit_identifier):
+                raise _CommittedBeforeError(f"It is snapshot {newer}.")
+            if epoch_of(snapshot.properties) > fence.epoch:
+                raise _OutrankedError(epoch_of(snapshot.properties))
+        searched_to = snapshot_id - 1
+        fence.looked_to[table.location] = snapshot_id - 1
+        fence.check()
+
+    return check
+
+
+def _unknown(table: Table, why: str) -> UnknownOutcomeError:
+    return UnknownOutcomeError(
+        f"Whether this statement was committed to `{table.name}` can't be told. {why}",
+        hint=f"Look for its rows in `{table.name}` before running it again.",
+    )

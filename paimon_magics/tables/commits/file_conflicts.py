@@ -1,0 +1,87 @@
+"""Whether what a commit removes or replaces is still there: pypaimon's conflict detection.
+
+The files of the changed partitions are read once; for a later attempt only what came after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.manifest.schema.file_entry import FileEntry
+from pypaimon.write.commit.commit_rollback import CommitRollback
+from pypaimon.write.commit.commit_scanner import CommitScanner
+from pypaimon.write.commit.conflict_detection import ConflictDetection
+from pypaimon.write.commit.fixed_bucket_commit_check import FixedBucketCommitCheck
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.changes import Changes
+
+__all__ = ["FileConflicts"]
+
+
+class FileConflicts:
+    """Checks the attempts of one commit."""
+
+    def __init__(self, table: Table, messages: Sequence[CommitMessage]) -> None:
+        paimon = table.paimon
+        lists = ManifestListManager(paimon)
+        self._scanner = CommitScanner(paimon, lists)
+        self._detection = ConflictDetection(
+            data_evolution_enabled=paimon.options.data_evolution_enabled(),
+            snapshot_manager=paimon.snapshot_manager(),
+            manifest_list_manager=lists,
+            table=paimon,
+            commit_scanner=self._scanner,
+        )
+        # Where pypaimon's own commit puts what the writers say of the snapshot they began on.
+        self._detection._row_id_check_from_snapshot = min(
+            (m.check_from_snapshot for m in messages if m.check_from_snapshot is not None),
+            default=None,
+        )
+        if any(message.total_buckets is not None for message in messages):
+            self._detection.fixed_bucket_commit_check = FixedBucketCommitCheck(messages)
+        rollback = paimon.catalog_environment.catalog_table_rollback()
+        self._rollback = CommitRollback(rollback) if rollback is not None else None
+        self._read: tuple[Any, list[Any]] | None = None
+
+    def find(self, latest: Any, changes: Changes) -> Exception | None:
+        """The conflict of the changes with the latest snapshot, if there is one."""
+        if not changes.is_checked:
+            return None
+        found: Exception | None = self._detection.check_conflicts(
+            latest,
+            self._files(latest, changes),
+            changes.entries,
+            changes.kind,
+            changes.index_entries,
+        )
+        return found
+
+    def roll_back(self, latest: Any, changes: Changes) -> bool:
+        """Take back a compaction that is in the way, where the table's catalog offers that and
+        Paimon does it; then the commit may be tried again."""
+        if self._rollback is None or not changes.may_roll_back:
+            return False
+        self._read = None
+        return bool(self._rollback.try_to_rollback(latest))
+
+    def _files(self, latest: Any, changes: Changes) -> list[Any]:
+        """The files of the changed partitions in the latest snapshot."""
+        if latest is None:
+            return []
+        entries, index_entries = changes.entries, changes.index_entries
+        files = None
+        if self._read is not None:
+            before, known = self._read
+            newer = self._scanner.read_incremental_changes(before, latest, entries, index_entries)
+            if newer is not None:
+                files = FileEntry.merge_entries([*known, *newer]) if newer else known
+        if files is None:
+            files = self._scanner.read_all_entries_from_changed_partitions(
+                latest, entries, index_entries
+            )
+        self._read = latest, files
+        return files

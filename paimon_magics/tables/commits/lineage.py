@@ -1,0 +1,148 @@
+"""Whether a commit is in what a snapshot rests on.
+
+A snapshot's base manifest list holds the state that it was built on. Nobody records on which
+snapshot that was: where a snapshot's file has been overwritten, the files tell. Only read when
+something is wrong, or once for a snapshot that another writer put on top of ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+
+__all__ = ["Changed", "Lineage"]
+
+_ADD = 0  # Paimon's FileKind
+
+File = tuple[Any, ...]
+"""Partition values, bucket and name of a data file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What one snapshot changed: its entries, and the manifests that they are in."""
+
+    entries: Sequence[Any]
+    manifests: frozenset[str] = frozenset()
+
+    @property
+    def added(self) -> frozenset[File]:
+        """The files that are in the table by it."""
+        return frozenset(file for file, count in _counted(self.entries).items() if count > 0)
+
+    @property
+    def deleted(self) -> frozenset[File]:
+        """The files that are not in the table any more by it. (A compaction that only moves a
+        file to another level deletes it and adds it.)"""
+        return frozenset(file for file, count in _counted(self.entries).items() if count < 0)
+
+
+@dataclass(slots=True)
+class Lineage:
+    """The snapshots of one table; each manifest is read once while this lives."""
+
+    table: Table
+    _manifests: dict[str, Counter[File]] = field(default_factory=dict)
+
+    def changed_by(self, manifest_list: str) -> Changed | None:
+        """What the delta manifest list of a snapshot names; None when a file of that is gone."""
+        paimon = self.table.paimon
+        try:
+            metas = ManifestListManager(paimon).read(manifest_list)
+            reader = ManifestFileManager(paimon)
+            entries = [e for m in metas for e in reader.read(m.file_name, drop_stats=False)]
+        except FileNotFoundError:
+            return None
+        return Changed(entries, frozenset(meta.file_name for meta in metas))
+
+    def rests_on(self, snapshot: Any, changed: Changed) -> bool:
+        """Whether a snapshot was built on the very one that changed this."""
+        base = {meta.file_name for meta in self._base(snapshot)}
+        if changed.manifests and changed.manifests <= base:
+            return True
+        live = self._live(snapshot)
+        return changed.added <= live and not changed.deleted & live
+
+    def holds(self, changed_in: int, manifests: Collection[str]) -> bool:
+        """Whether the first snapshot that there is after `changed_in` names all these manifests,
+        which that one's changes were in, among the state that it was built on. They may be in it
+        also where it does not: merged with others."""
+        manager = self.table.paimon.snapshot_manager()
+        earliest = earliest_snapshot_id(self.table.paimon, self.table.store)
+        if not manifests or earliest is None or earliest <= changed_in:
+            return False
+        snapshot = manager.get_snapshot_by_id(earliest)
+        return snapshot is not None and set(manifests) <= {
+            meta.file_name for meta in self._base(snapshot)
+        }
+
+    def leads_to(self, changed: Changed, changed_in: int, last: int) -> bool | None:
+        """Whether what was changed in the snapshot `changed_in`, as it was once, is in snapshot
+        `last`, or was taken out of the table by a commit in between.
+
+        None where snapshots are gone that would tell.
+        """
+        manager = self.table.paimon.snapshot_manager()
+        wanted, sure = changed.added, True
+        for snapshot_id in range(changed_in + 1, last + 1):
+            snapshot = manager.get_snapshot_by_id(snapshot_id)
+            if snapshot is None:
+                sure = False
+                continue
+            if sure and snapshot_id == changed_in + 1:
+                rests = self.rests_on(snapshot, changed)
+            else:
+                rests = bool(changed.added or sure) and wanted <= self._live(snapshot)
+            if not rests:
+                return False if sure else None
+            sure = True
+            delta = self.changed_by(snapshot.delta_manifest_list)
+            if delta is None:
+                return None
+            wanted -= delta.deleted
+        return sure or None
+
+    def present(self, snapshot: Any, changed: Changed) -> frozenset[File]:
+        """Which of the files that were added are in the table as of a snapshot."""
+        counted = self._counted(snapshot)
+        for meta in ManifestListManager(self.table.paimon).read_delta(snapshot):
+            counted.update(self._read(meta.file_name))
+        return frozenset(file for file in changed.added if counted[file] > 0)
+
+    def _base(self, snapshot: Any) -> Sequence[Any]:
+        metas: Sequence[Any] = ManifestListManager(self.table.paimon).read_base(snapshot)
+        return metas
+
+    def _live(self, snapshot: Any) -> frozenset[File]:
+        return frozenset(file for file, count in self._counted(snapshot).items() if count > 0)
+
+    def _counted(self, snapshot: Any) -> Counter[File]:
+        counted: Counter[File] = Counter()
+        for meta in self._base(snapshot):
+            counted.update(self._read(meta.file_name))
+        return counted
+
+    def _read(self, name: str) -> Counter[File]:
+        if name not in self._manifests:
+            entries = ManifestFileManager(self.table.paimon).read(name, drop_stats=True)
+            self._manifests[name] = _counted(entries)
+        return self._manifests[name]
+
+
+def _counted(entries: Sequence[Any]) -> Counter[File]:
+    counted: Counter[File] = Counter()
+    for entry in entries:
+        counted[_file(entry)] += 1 if entry.kind == _ADD else -1
+    return counted
+
+
+def _file(entry: Any) -> File:
+    return (*map(repr, entry.partition.values), entry.bucket, entry.file.file_name)

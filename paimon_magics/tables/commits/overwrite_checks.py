@@ -1,0 +1,112 @@
+"""What must hold before an overwrite is published: nobody added rows, since it was planned, to what
+it replaces. (Paimon replaces them silently unless `commit.strict-mode.last-safe-snapshot` is set.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.planning.commits import (
+    Append,
+    CommitRequest,
+    OverwritePartitions,
+    OverwriteTouched,
+)
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.changes import typed_partition
+from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.snapshots.provenance import described
+
+__all__ = ["overwrite_check"]
+
+_ADD = 0  # Paimon's FileKind
+
+
+def overwrite_check(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[int], None]:
+    """A check of the snapshots before the given id; each of them is looked at once.
+
+    It raises CommitConflictError that names the other commit.
+    """
+    match request.change:
+        case Append():
+            return _passes
+        case OverwriteTouched(swallow_newer=True) | OverwritePartitions(swallow_newer=True):
+            return _passes
+    touched = _replaced_partitions(table, request, messages)
+    checked_to = request.transaction.base_snapshot_id
+
+    def check(snapshot_id: int) -> None:
+        nonlocal checked_to
+        for newer in range(checked_to + 1, snapshot_id):
+            snapshot = _snapshot(table, newer)
+            for values in _added_partitions(table, snapshot):
+                if touched(values):
+                    raise _newer_rows(table, snapshot, values)
+            checked_to = newer
+
+    return check
+
+
+def _passes(snapshot_id: int) -> None:
+    """Nothing to check."""
+
+
+def _replaced_partitions(
+    table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
+) -> Callable[[tuple[Any, ...]], bool]:
+    """Whether a partition, by its values, is among those that the request replaces."""
+    match request.change:
+        case OverwritePartitions(specs=specs):
+            keys = list(table.definition.partition_keys)
+            wanted = [
+                [(keys.index(name), value) for name, value in typed_partition(table, spec).items()]
+                for spec in specs
+            ]
+            return lambda values: (
+                not wanted
+                or any(
+                    all(values[position] == value for position, value in spec) for spec in wanted
+                )
+            )
+        case _:
+            touched = {tuple(message.partition) for message in messages}
+            return lambda values: values in touched
+
+
+def _snapshot(table: Table, snapshot_id: int) -> Any:
+    snapshot = read_snapshot(table.paimon, snapshot_id)
+    if snapshot is None:
+        raise CommitConflictError(
+            f"Snapshot {snapshot_id} of `{table.name}` expired while the overwrite was running, so "
+            "what it added can't be told.",
+            hint="Nothing was written. Run the statement again.",
+        )
+    return snapshot
+
+
+def _added_partitions(table: Table, snapshot: Any) -> set[tuple[Any, ...]]:
+    """The partitions that the commit of a snapshot added rows to; a compaction adds none."""
+    if snapshot.commit_kind == "COMPACT":
+        return set()
+    manifests = ManifestListManager(table.paimon).read_delta(snapshot)
+    entries = ManifestFileManager(table.paimon).read_entries_parallel(manifests, drop_stats=True)
+    return {tuple(entry.partition.values) for entry in entries if entry.kind == _ADD}
+
+
+def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitConflictError:
+    keys = table.definition.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
+    return CommitConflictError(
+        f"Since this overwrite was planned, {described(snapshot)} added rows to "
+        + (f"the partition {where} of `{table.name}`." if where else f"`{table.name}`.")
+        + " Replacing them would lose them.",
+        hint="Nothing was written. Run the statement again: it then sees those rows.",
+    )

@@ -1,0 +1,223 @@
+"""A snapshot on top of the latest one: everything that must be stored before it can be published.
+
+What `FileStoreCommitImpl.tryCommitOnce` of Paimon does, with its order of steps and its meaning of
+each member of a snapshot. One preparation serves one run of a commit: what was written and read for
+an attempt that lost the race for its snapshot id is used again by the next one, as far as it holds.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+from pypaimon.build_info import full_version
+from pypaimon.manifest.index_manifest_file import INDEX_MANIFEST_ENTRY_SCHEMA, IndexManifestFile
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.manifest.schema.manifest_entry import ManifestEntry
+from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
+from pypaimon.snapshot.snapshot import Snapshot
+
+from paimon_magics.faults import reach
+from paimon_magics.planning.commits import Transaction
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.changes import Changes
+from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
+from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
+from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
+from paimon_magics.tables.manifests.writing import ManifestWriter
+
+__all__ = ["Prepared", "SnapshotPreparation"]
+
+_ADD = 0  # Paimon's FileKind
+_VERSION = 3  # Paimon's newest form of snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A snapshot that can be published: pypaimon's value, the uuid of the one before it, and the
+    entries that it changes. `names` are the run's metadata files that it refers to."""
+
+    snapshot: Any
+    base_uuid: str | None
+    entries: Sequence[ManifestEntry]
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Delta:
+    """The manifests of some entries, and the list of them."""
+
+    entries: Sequence[ManifestEntry]
+    list_name: str
+    list_bytes: int
+    names: frozenset[str]
+
+
+class SnapshotPreparation:
+    """Prepares the snapshot of one commit, once for each attempt.
+
+    `names` are the run's; everything that is written has one of them.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        transaction: Transaction,
+        properties: Mapping[str, str],
+        names: MetadataNames,
+    ) -> None:
+        self._table = table
+        self._paimon = table.paimon
+        self._transaction = transaction
+        self._properties = properties
+        self._names = names
+        self._rules = MergeRules.of(table.definition)
+        self._lists = ManifestListManager(table.paimon)
+        self._merged: tuple[list[str], list[ManifestFileMeta]] | None = None
+        self._deltas: list[_Delta] = []
+
+    def prepare(self, latest: Any, changes: Changes) -> Prepared:
+        """Write what a snapshot with `changes` on top of `latest` refers to."""
+        snapshot_id = latest.id + 1 if latest is not None else 1
+        entries, next_row_id = self._entries(latest, changes, snapshot_id)
+        delta = self._delta(entries)
+        changelog = self._delta(changes.changelog) if changes.changelog else None
+        before = [] if latest is None else self._lists.read_all(latest)
+        base = self._merge(before)
+        base_name, base_bytes = self._write_list(base)
+        index_manifest = self._index_manifest(latest, changes)
+        delta_rows = sum(_rows(entry) for entry in entries)
+        snapshot = Snapshot(
+            version=_VERSION,
+            id=snapshot_id,
+            schema_id=self._paimon.table_schema.id,
+            base_manifest_list=base_name,
+            base_manifest_list_size=base_bytes,
+            delta_manifest_list=delta.list_name,
+            delta_manifest_list_size=delta.list_bytes,
+            changelog_manifest_list=None if changelog is None else changelog.list_name,
+            changelog_manifest_list_size=None if changelog is None else changelog.list_bytes,
+            changelog_record_count=sum(map(_rows, changes.changelog)) if changelog else None,
+            total_record_count=_total_rows(latest) + delta_rows,
+            delta_record_count=delta_rows,
+            commit_user=self._transaction.commit_user,
+            writer_version=full_version(),
+            commit_identifier=self._transaction.commit_identifier,
+            commit_kind=changes.kind,
+            time_millis=int(time.time() * 1000),
+            watermark=None if latest is None else latest.watermark,
+            next_row_id=next_row_id,
+            index_manifest=index_manifest,
+            statistics=self._statistics(latest),
+            properties=dict(self._properties) or None,
+        )
+        named = {base_name, index_manifest, *(meta.file_name for meta in base), *delta.names}
+        if changelog is not None:
+            named |= changelog.names
+        return Prepared(
+            snapshot,
+            None if latest is None else latest.uuid,
+            entries,
+            frozenset(name for name in self._names.given if name in named),
+        )
+
+    def _entries(
+        self, latest: Any, changes: Changes, snapshot_id: int
+    ) -> tuple[Sequence[ManifestEntry], int | None]:
+        entries = changes.entries
+        next_row_id = None
+        definition = self._table.definition
+        if definition.row_tracking_enabled:
+            first = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
+            entries, next_row_id = track_rows(
+                entries,
+                snapshot_id,
+                first,
+                by_partition=definition.flag("row-tracking.partition-group-on-commit"),
+            )
+        if definition.flag("sequence.snapshot-ordering"):
+            entries = stamp_sequence(entries, snapshot_id)
+        return entries, next_row_id
+
+    def _delta(self, entries: Sequence[ManifestEntry]) -> _Delta:
+        """The manifests of these entries, from an earlier attempt if it had the very same."""
+        for written in self._deltas:
+            if written.entries is entries:
+                return written
+        writer = ManifestWriter(self._paimon, self._names, self._rules.target_bytes)
+        writer.add_entries(entries)
+        manifests = writer.close()
+        reach("manifest.written")
+        name, size_bytes = self._write_list(manifests)
+        names = frozenset({name, *(meta.file_name for meta in manifests)})
+        self._deltas.append(_Delta(entries, name, size_bytes, names))
+        return self._deltas[-1]
+
+    def _merge(self, before: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Merged by the first attempt; a later one uses its result, and merges nothing more."""
+        names = [meta.file_name for meta in before]
+        if self._merged is None:
+            merged = merge_manifests(self._paimon, before, self._rules, self._names)
+            self._merged = names, merged
+            reach("manifests.merged")
+            return merged
+        merged_names, merged = self._merged
+        if names[: len(merged_names)] == merged_names:
+            return merged + before[len(merged_names) :]
+        return before
+
+    def _write_list(self, manifests: list[ManifestFileMeta]) -> tuple[str, int]:
+        name = self._names.manifest_list()
+        return name, int(self._lists.write(name, manifests))
+
+    def _index_manifest(self, latest: Any, changes: Changes) -> str | None:
+        before: str | None = None if latest is None else latest.index_manifest
+        if not changes.index_entries:
+            return before
+        index = _IndexManifest(self._paimon, self._names)
+        name: str | None = index.combine_changes(before, changes.index_adds, changes.index_deletes)
+        return name
+
+    def _statistics(self, latest: Any) -> str | None:
+        """The statistics that ANALYZE left, while the schema is theirs."""
+        if latest is None or latest.statistics is None:
+            return None
+        folder = self._paimon.path_factory().statistics_path()
+        try:
+            text = self._paimon.file_io.read_file_utf8(f"{folder}/{latest.statistics}")
+            is_current = json.loads(text)["schemaId"] == self._paimon.table_schema.id
+        except (OSError, ValueError, KeyError):
+            return None
+        return str(latest.statistics) if is_current else None
+
+
+class _IndexManifest(IndexManifestFile):  # type: ignore[misc]
+    """pypaimon's index manifests, under a name of the run's."""
+
+    def __init__(self, paimon: Any, names: MetadataNames) -> None:
+        super().__init__(paimon)
+        self._names = names
+
+    def write(self, entries: Sequence[Any]) -> str:
+        content = io.BytesIO()
+        records = [self._to_avro_record(entry) for entry in entries]
+        fastavro.writer(content, INDEX_MANIFEST_ENTRY_SCHEMA, records, codec=self._codec)
+        name = self._names.index_manifest()
+        path = f"{manifest_folder(self.table)}/{name}"
+        with self.file_io.new_output_stream(path) as stream:
+            stream.write(content.getvalue())
+        return name
+
+
+def _rows(entry: ManifestEntry) -> int:
+    count = int(entry.file.row_count)
+    return count if entry.kind == _ADD else -count
+
+
+def _total_rows(latest: Any) -> int:
+    return int(latest.total_record_count or 0) if latest is not None else 0

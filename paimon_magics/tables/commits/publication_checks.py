@@ -1,0 +1,230 @@
+"""What became of snapshots that were published: still there, overwritten, and then what.
+
+Decides from the snapshots' files, and for those that have expired from what was noted when they
+were published; nothing is written. A snapshot's name of its own changes (the delta manifest list)
+tells it from any other; that data files were compacted away since says nothing. What is found holds
+at the time of reading: whoever goes around the coordinator may rename over a snapshot a moment
+later, which the next look finds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pypaimon.schema.schema_manager import SchemaManager
+
+from paimon_magics.planning.commits import CommitReceipt, CommitRequest
+from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.commit import receipt_of
+from paimon_magics.tables.commits.lineage import Changed, Lineage
+from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
+from paimon_magics.tables.expiry.changelogs import kept_as_changelog
+from paimon_magics.tables.snapshots.provenance import made_by
+
+__all__ = ["examine", "made_since", "moved", "republished_as", "unnamed_receipt"]
+
+_WITHOUT_ROWS = ("COMPACT", "ANALYZE")
+
+
+def examine(
+    table: Table,
+    watched: Sequence[Publication],
+    kept: Callable[[Publication], Changed | None] = lambda _: None,
+) -> tuple[Finding, ...]:
+    """What became of the publications, which are all of this table (and of its branch).
+
+    `kept` knows what a publication changed, where its manifests are gone.
+    """
+    ordered = sorted(watched, key=lambda p: p.snapshot_id)
+    manager = table.paimon.snapshot_manager()
+    stored = {p.snapshot_id: manager.get_snapshot_by_id(p.snapshot_id) for p in ordered}
+    intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
+    lineage = Lineage(table)
+    expired = _expired(table, ordered, stored, intact, lineage)
+    found = []
+    for p in ordered:
+        if p.snapshot_id in intact:
+            found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
+        elif not p.certain or p.id in expired or made_since(table, p.published_at_ms):
+            found.append(Finding(p.id, Verdict.SETTLED))
+        else:
+            found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
+    return tuple(found)
+
+
+def republished_as(table: Table, p: Publication) -> Finding | None:
+    """The snapshot that repeats an overwritten one, if there is any."""
+    manager = table.paimon.snapshot_manager()
+    latest = manager.get_latest_snapshot()
+    for snapshot_id in range(p.snapshot_id + 1, (latest.id if latest is not None else 0) + 1):
+        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        if (
+            snapshot is not None
+            and (snapshot.commit_user, snapshot.commit_identifier)
+            == (p.commit_user, p.commit_identifier)
+            and (snapshot.properties or {}).get(REPUBLISHED) == str(p.snapshot_id)
+        ):
+            return moved(p, receipt_of(snapshot), snapshot.time_millis)
+    return None
+
+
+def _is(p: Publication, snapshot: Any) -> bool:
+    return snapshot is not None and snapshot.delta_manifest_list == p.manifest_list
+
+
+def _expired(
+    table: Table,
+    ordered: Sequence[Publication],
+    stored: Mapping[int, Any],
+    intact: Collection[int],
+    lineage: Lineage,
+) -> frozenset[str]:
+    """The ids of publications whose snapshots somebody has expired: not there any more, while later
+    ones rest on them.
+
+    Expiry takes away what a snapshot's changes could be read from, so they are told by what was
+    noted when it was published, or by its changelog, which is its own file under another name.
+    """
+    built_on = {(p.snapshot_id, p.rests_on): p for p in ordered if p.rests_on is not None}
+    found: set[str] = set()
+    for p in reversed(ordered):
+        if not p.certain or stored[p.snapshot_id] is not None:
+            continue
+        follower = built_on.get((p.snapshot_id + 1, p.manifest_list))
+        if (
+            (follower is not None and follower.snapshot_id in intact)
+            or (follower is not None and follower.id in found)
+            or kept_as_changelog(table, p.snapshot_id, p.manifest_list)
+            or lineage.holds(p.snapshot_id, p.manifests)
+        ):
+            found.add(p.id)
+    return frozenset(found)
+
+
+def made_since(table: Table, at_ms: int) -> bool:
+    """Whether a table was made after a time; then it has the place of another one."""
+    first = SchemaManager(table.paimon.file_io, table.location).get_schema(0)
+    return first is not None and int(first.time_millis) > at_ms
+
+
+def unnamed_receipt(table: Table, request: CommitRequest) -> CommitReceipt | None:
+    """The receipt of a request whose files are in the table although no snapshot is its own: that
+    one was overwritten after another had been built on it."""
+    changed = changed_by_request(table, request)
+    manager = table.paimon.snapshot_manager()
+    latest = manager.get_latest_snapshot()
+    if changed is None or latest is None or not changed.added:
+        return None
+    lineage = Lineage(table)
+    for snapshot_id in range(request.transaction.base_snapshot_id + 2, latest.id + 1):
+        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        if snapshot is not None and lineage.rests_on(snapshot, changed):
+            rows = sum(entry.file.row_count for entry in changed.entries)
+            return CommitReceipt(snapshot_id - 1, "APPEND", None, rows)
+    return None
+
+
+def _followed(
+    table: Table,
+    p: Publication,
+    by_ours: bool,
+    lineage: Lineage,
+    kept: Callable[[Publication], Changed | None],
+) -> Finding:
+    """A snapshot that is there: nothing can be lost of it once another rests on it."""
+    if by_ours:
+        return Finding(p.id, Verdict.SETTLED)
+    follower = table.paimon.snapshot_manager().get_snapshot_by_id(p.snapshot_id + 1)
+    if follower is None:
+        return Finding(p.id, Verdict.INTACT)
+    changed = lineage.changed_by(p.manifest_list) or kept(p)
+    if changed is None or lineage.rests_on(follower, changed):
+        return Finding(p.id, Verdict.SETTLED)
+    return _overwritten(table, p, follower, changed, lineage, beside=p.snapshot_id)
+
+
+def _gone(
+    table: Table,
+    p: Publication,
+    snapshot: Any,
+    lineage: Lineage,
+    kept: Callable[[Publication], Changed | None],
+) -> Finding:
+    """A snapshot that is not there, or another has its id."""
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    if snapshot is None and (latest is None or latest.id < p.snapshot_id):
+        ended = "none" if latest is None else str(latest.id)
+        return _lost(
+            p,
+            f"Snapshot {p.snapshot_id} of `{table.name}` has gone, and the latest is {ended}: "
+            "the table was rolled back by somebody who went around the coordinator.",
+        )
+    again = republished_as(table, p)
+    if again is not None:
+        return again
+    if p.commit_kind in _WITHOUT_ROWS:
+        return Finding(p.id, Verdict.SETTLED)
+    changed = lineage.changed_by(p.manifest_list) or kept(p)
+    if changed is None:
+        return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
+    if not changed.entries:
+        return Finding(p.id, Verdict.SETTLED)
+    if latest.id > p.snapshot_id:
+        leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
+        if leads:
+            return Finding(p.id, Verdict.SETTLED)
+        if leads is None or snapshot is None:
+            return _lost(
+                p,
+                f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table can't "
+                "be told: it expired before it could be looked at again.",
+            )
+    return _overwritten(table, p, snapshot, changed, lineage, beside=p.snapshot_id)
+
+
+def _overwritten(
+    table: Table, p: Publication, by: Any, changed: Changed, lineage: Lineage, beside: int
+) -> Finding:
+    what = _what(table, p, by)
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    present = lineage.present(latest, changed)
+    if present == changed.added and present:
+        return Finding(p.id, Verdict.SETTLED)  # nobody's doubt may double rows
+    if present:
+        return _lost(p, f"{what}, and only some of its files are in the table.")
+    problem = obstacle(table, p, changed, lineage, beside)
+    if problem:
+        return _lost(p, f"{what}, and can't be published again by itself: {problem}.")
+    return Finding(p.id, Verdict.OVERWRITTEN, f"{what}.")
+
+
+def _what(table: Table, p: Publication, by: Any) -> str:
+    when = datetime.datetime.fromtimestamp(p.published_at_ms / 1000, tz=datetime.UTC)
+    ours = f"Snapshot {p.snapshot_id} of `{table.name}` ({p.commit_kind}, {when:%Y-%m-%d %H:%M:%S} "
+    if by is None:
+        return f"{ours}UTC) has gone"
+    return f"{ours}UTC) was overwritten by one of {made_by(by)} ({by.commit_kind})"
+
+
+def _lost(p: Publication, account: str) -> Finding:
+    return Finding(p.id, Verdict.LOST, account)
+
+
+def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> Finding:
+    """A publication that was overwritten is in the table again, by the commit of this receipt."""
+    assert receipt.snapshot_id is not None and receipt.manifest_list is not None
+    publication = replace(
+        p,
+        snapshot_id=receipt.snapshot_id,
+        manifest_list=receipt.manifest_list,
+        published_at_ms=now_ms,
+    )
+    account = (
+        f"Snapshot {p.snapshot_id} was overwritten by a writer that goes around the coordinator; "
+        f"published again as snapshot {receipt.snapshot_id}."
+    )
+    return Finding(p.id, Verdict.REPUBLISHED, account, publication, receipt)

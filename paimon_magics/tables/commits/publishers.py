@@ -1,0 +1,97 @@
+"""What a prepared snapshot is published through: a file created if absent, or a REST catalog.
+
+Whoever publishes has put what the snapshot rests on onto the disk before (`syncing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pypaimon.common.json_util import JSON
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.faults import reach
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.prepare import Prepared
+from paimon_magics.tables.manifests.partition_statistics import partition_statistics
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.store import Store
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog.stored_tables import StoredTable
+
+__all__ = [
+    "Publish",
+    "Publisher",
+    "publisher_for",
+    "publishes_itself",
+    "write_hint",
+]
+
+Publish = Callable[[str, bytes], bool]
+"""Create a file with content if it does not exist; False when it did, with certainty."""
+
+
+class Publisher(Protocol):
+    """Publishes prepared snapshots of one table."""
+
+    def publish(self, prepared: Prepared) -> bool:
+        """Publish the snapshot; False when another commit has its id, with certainty.
+
+        Raises an error of ours where it certainly was not published; after any other exception that
+        is not known.
+        """
+
+
+class _FilePublisher:
+    def __init__(self, table: Table, publish: Publish) -> None:
+        self._table = table.paimon
+        self._store = table.store
+        self._create = publish
+
+    def publish(self, prepared: Prepared) -> bool:
+        """See `Publisher`."""
+        manager = self._table.snapshot_manager()
+        snapshot = prepared.snapshot
+        path = manager.get_snapshot_path(snapshot.id)
+        reach("commit.prepared")
+        content = JSON.to_json(snapshot, indent=2).encode()
+        created = self._create(local_path(path) or path, content)
+        if created:
+            reach("publish.linked")
+        if created:
+            write_hint(self._store, manager.latest_file, snapshot.id)
+        return created
+
+
+class _CatalogPublisher:
+    def __init__(self, table: Table) -> None:
+        self._table = table.paimon
+        self._inner = table.paimon.catalog_environment.snapshot_commit(
+            table.paimon.snapshot_manager()
+        )
+
+    def publish(self, prepared: Prepared) -> bool:
+        """See `Publisher`."""
+        statistics = partition_statistics(self._table, prepared.entries)
+        return bool(self._inner.commit(prepared.base_uuid, prepared.snapshot, statistics))
+
+
+def publishes_itself(table: Table | StoredTable) -> bool:
+    """Whether the table's catalog publishes snapshots (a REST catalog) rather than we."""
+    return bool(table.paimon.catalog_environment.supports_version_management)
+
+
+def publisher_for(table: Table, publish: Publish) -> Publisher:
+    """The publisher of the table's snapshots; `publish` creates files where the catalog does not
+    publish itself."""
+    return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)
+
+
+def write_hint(store: Store, path: str, snapshot_id: int) -> None:
+    """A LATEST or EARLIEST file: a hint only, readers that find it stale or missing list the
+    folder."""
+    with contextlib.suppress(OSError, PaimonMagicsError):
+        store.write(path, str(snapshot_id).encode())

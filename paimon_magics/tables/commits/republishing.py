@@ -1,0 +1,200 @@
+"""Publishing again what a writer outside has overwritten: whether that is right, and what is asked
+for then.
+
+An append comes back whole. Upserts come back where no later value of their keys would lose against
+them. Whatever replaced rows does not come back by itself: somebody must look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pypaimon.manifest.schema.manifest_entry import ManifestEntry
+from pypaimon.table.row.generic_row import GenericRow
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.commits import Append, CommitRequest, Transaction
+from paimon_magics.planning.publications import Publication
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.lineage import Changed, Lineage
+from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
+from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+
+__all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition"]
+
+REPUBLISHED = f"{PREFIX}republished"
+"""The property of a snapshot that repeats an overwritten one: that one's id."""
+
+_ADD = 0  # Paimon's FileKind
+
+
+def obstacle(table: Table, p: Publication, changed: Changed, lineage: Lineage, beside: int) -> str:
+    """Why an overwritten publication must not be published again; "" when it may be.
+
+    Snapshot `beside` and those after it rest on a state without it; `beside` itself was made at the
+    same time, the others after it.
+    """
+    if p.commit_kind != "APPEND" or changed.deleted:
+        return "it replaced rows"
+    if p.changes_index:
+        return "it changed which keys are in which buckets"
+    if table.definition.flag("row-tracking.enabled"):
+        return "its rows have numbers, which others have now"
+    missing = _missing_file(table, changed)
+    if missing:
+        return f"its file {missing} is gone"
+    later, problem = _since(table, p, lineage, beside, _buckets(changed.entries))
+    if problem or not table.definition.is_primary_key_table:
+        return problem
+    if later and table.definition.flag("sequence.snapshot-ordering"):
+        return "its rows would come after later ones of the same buckets"
+    compacted = frozenset(bucket for one in later for bucket in one.compacted)
+    return order_problem(table, _buckets(changed.entries), later, compacted)
+
+
+def changed_by_request(table: Table, request: CommitRequest) -> Changed | None:
+    """What an append that was asked for changes; None for what replaces rows."""
+    if not isinstance(request.change, Append):
+        return None
+    paimon = table.paimon
+    entries = []
+    for message in read_messages(paimon, request.messages):
+        partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
+        buckets = message.total_buckets or paimon.total_buckets
+        entries += [
+            ManifestEntry(_ADD, partition, message.bucket, buckets, file)
+            for file in message.new_files
+        ]
+    return Changed(entries)
+
+
+def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> CommitRequest:
+    """The request that publishes an overwritten append again, on top of the latest snapshot.
+
+    `asked` is what its transaction had asked for; without one, its manifests tell. It has the same
+    commit user and identifier, by which its writer finds it. Raises TableDamagedError where the
+    manifests are gone.
+    """
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    transaction = Transaction(
+        table=p.table,
+        commit_user=p.commit_user,
+        file_prefix="" if asked is None else asked.transaction.file_prefix,
+        base_snapshot_id=latest.id if latest is not None else 0,
+        commit_identifier=p.commit_identifier,
+    )
+    messages = _messages(table, p) if asked is None else asked.messages
+    properties = p.properties if asked is None else asked.properties
+    return CommitRequest(
+        transaction, Append(), messages, (*properties, (REPUBLISHED, str(p.snapshot_id)))
+    )
+
+
+def _messages(table: Table, p: Publication) -> tuple[bytes, ...]:
+    """Commit messages that change the same as a publication did, from its manifests."""
+    lineage = Lineage(table)
+    messages: dict[Bucket, CommitMessage] = {}
+    for name, attribute in ((p.manifest_list, "new_files"), (p.changelog_list, "changelog_files")):
+        if name is None:
+            continue
+        changed = lineage.changed_by(name)
+        if changed is None:
+            raise TableDamagedError(
+                f"The manifests of the overwritten snapshot {p.snapshot_id} of `{table.name}` are "
+                "gone.",
+                hint="Look for its rows in the table, and write them again.",
+            )
+        for entry in changed.entries:
+            message = messages.setdefault(
+                _bucket(entry),
+                CommitMessage(*_bucket(entry), [], total_buckets=_other_number(table, entry)),
+            )
+            getattr(message, attribute).append(entry.file)
+    return tuple(write_message(table.paimon, message) for message in messages.values())
+
+
+def _since(
+    table: Table,
+    p: Publication,
+    lineage: Lineage,
+    beside: int,
+    buckets: Mapping[Bucket, Sequence[Any]],
+) -> tuple[list[Later], str]:
+    """What others added to the same buckets, or what they did there that is in the way."""
+    manager = table.paimon.snapshot_manager()
+    partitions = {values for values, _ in buckets}
+    later: list[Later] = []
+    before = None
+    for snapshot_id in range(beside, manager.get_latest_snapshot().id + 1):
+        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        changed = None if snapshot is None else lineage.changed_by(snapshot.delta_manifest_list)
+        if snapshot is None or changed is None:
+            return [], f"what snapshot {snapshot_id} did can't be told, it has expired"
+        if _repeats_earlier(snapshot, p):
+            continue
+        index = snapshot.index_manifest
+        compaction = snapshot.commit_kind == "COMPACT"
+        if snapshot_id > beside and not compaction:
+            # What an overwrite would have replaced is not in it where there was nothing.
+            replaced = {values for values, _ in map(_bucket, _deletions(changed))}
+            if snapshot.commit_kind == "OVERWRITE" or replaced & partitions:
+                return [], f"snapshot {snapshot_id} replaced rows after it"
+            if index != before and table.definition.flag("deletion-vectors.enabled"):
+                return [], f"snapshot {snapshot_id} deleted rows after it"
+        before = index
+        touched = _buckets(changed.entries)
+        later.append(
+            Later(
+                snapshot_id,
+                snapshot_id == beside,
+                {} if compaction else touched,
+                frozenset(touched) if compaction else frozenset(),
+            )
+        )
+    return later, ""
+
+
+def _repeats_earlier(snapshot: Any, p: Publication) -> bool:
+    """Whether a snapshot repeats one that was published before `p`, and so is earlier too."""
+    repeated = str((snapshot.properties or {}).get(REPUBLISHED, ""))
+    return repeated.isdigit() and int(repeated) < p.snapshot_id
+
+
+def _missing_file(table: Table, changed: Changed) -> str:
+    paimon = table.paimon
+    for entry in changed.entries:
+        values, bucket = _bucket(entry)
+        for name in [entry.file.file_name, *(entry.file.extra_files or [])]:
+            path = entry.file.external_path or canonical_data_file_path(
+                paimon, values, bucket, name
+            )
+            if not paimon.file_io.exists(path):
+                return str(name)
+    return ""
+
+
+def _deletions(changed: Changed) -> list[Any]:
+    return [entry for entry in changed.entries if entry.kind != _ADD]
+
+
+def _buckets(entries: Sequence[Any]) -> dict[Bucket, list[Any]]:
+    """The files that were added, by bucket."""
+    found: dict[Bucket, list[Any]] = {}
+    for entry in entries:
+        if entry.kind == _ADD:
+            found.setdefault(_bucket(entry), []).append(entry.file)
+    return found
+
+
+def _bucket(entry: Any) -> Bucket:
+    return tuple(entry.partition.values), entry.bucket
+
+
+def _other_number(table: Table, entry: Any) -> int | None:
+    """The number of buckets that an entry was written with, where it is not the table's now."""
+    buckets: int = entry.total_buckets
+    return buckets if buckets > 0 and buckets != table.paimon.total_buckets else None

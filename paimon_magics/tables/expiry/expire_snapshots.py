@@ -1,0 +1,201 @@
+"""Removing snapshots that are no longer to be kept, and the files that only they lead to: Paimon's
+`ExpireSnapshotsImpl` and `ExpireChangelogImpl`, on any branch.
+
+In two parts. `decide` says which snapshots go, and moves the EARLIEST hint past them: from then on
+they are no part of the chain, and nobody may begin to use one. `carry_out` removes data files, then
+manifests, then the snapshots' own files from the oldest on.
+
+A process that dies in between leaves a chain that can be read from EARLIEST on. The next `decide`
+finds the snapshots below EARLIEST that are left, by asking for the one before it, and goes on with
+them. What is removed twice is passed over. The cost is what expires: folders of data or manifests
+are never listed.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.faults import reach
+from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules, snapshots_end
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.publishers import publishes_itself, write_hint
+from paimon_magics.tables.expiry.changelogs import expire_changelogs, keep_changelog
+from paimon_magics.tables.expiry.expired_files import ExpiredFiles
+from paimon_magics.tables.expiry.protected_files import KeptFiles
+from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
+    latest_snapshot,
+    read_snapshot,
+)
+
+__all__ = ["Expiry", "can_expire", "carry_out", "decide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Snapshots from `begin` to before `end` go; `end` is the earliest from now on.
+
+    `snapshots` are those, as they were when it was decided, and the one with the id `end`.
+    """
+
+    table: Table
+    rules: ExpiryRules
+    now_ms: int
+    begin: int
+    end: int
+    snapshots: Sequence[Any]
+    kept: KeptFiles
+
+
+def can_expire(table: Table) -> bool:
+    """Whether snapshots are removed here: not where the table's catalog looks after them."""
+    return not publishes_itself(table)
+
+
+def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry | None:
+    """Which snapshots go, by the rules; None when none does. What is from `floor` on stays.
+
+    While this runs nobody else may make a tag, a branch or a roll-back of the table, or begin to
+    read a snapshot below `floor`.
+    """
+    assert can_expire(table)
+    paimon = table.paimon
+    latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
+    if latest is None or earliest is None:
+        return None
+    floor = min(floor, _consumers_floor(table, rules, now_ms), _forward_floor(table))
+
+    def time_of(snapshot_id: int) -> int | None:
+        snapshot = read_snapshot(paimon, snapshot_id)
+        return None if snapshot is None else int(snapshot.time_millis)
+
+    end = snapshots_end(rules, earliest, latest.id, floor, time_of, now_ms)
+    if read_snapshot(paimon, end) is None:
+        raise TableDamagedError(
+            f"Snapshot {end} of `{table.name}` is missing, so those before it can't expire.",
+            hint="Look at the table's snapshot folder.",
+        )
+    begin = earliest
+    while read_snapshot(paimon, begin - 1) is not None:  # left by a run that was cut short
+        begin -= 1
+    hint = f"{paimon.snapshot_manager().snapshot_dir}/EARLIEST"
+    if begin < end:
+        read = (read_snapshot(paimon, snapshot_id) for snapshot_id in range(begin, end + 1))
+        snapshots = [snapshot for snapshot in read if snapshot is not None]
+        kept = KeptFiles(table)
+        table.store.write(hint, str(end).encode())
+        reach("expiry.decided")
+        return Expiry(table, rules, now_ms, begin, end, snapshots, kept)
+    if table.store.read(hint) is None:  # so that the folder need not be listed again
+        write_hint(table.store, hint, end)
+    if rules.keeps_changelogs:
+        return Expiry(table, rules, now_ms, begin, end, (), KeptFiles(table))
+    return None
+
+
+def carry_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) -> int:
+    """Remove the snapshots and their files, then changelogs that outlived theirs for long enough;
+    return how many snapshots there were.
+
+    Others may use the table meanwhile. `turn` holds off who rolls it back, while the snapshots' own
+    files are removed.
+    """
+    removed = 0
+    if expiry.begin < expiry.end:
+        expired = _remove_files(expiry)
+        with turn or nullcontext():
+            removed = _remove_snapshots(expiry, expired)
+    if expiry.rules.keeps_changelogs:
+        expire_changelogs(expiry.table, expiry.rules, expiry.kept, expiry.end, expiry.now_ms)
+    return removed
+
+
+def _remove_files(expiry: Expiry) -> Sequence[Any]:
+    """Remove the files that only the expired snapshots lead to; return those snapshots."""
+    table, rules = expiry.table, expiry.rules
+    *expired, last = expiry.snapshots
+    files = ExpiredFiles(table, rules, expiry.kept)
+    files.remove(path for snapshot in [*expired[1:], last] for path in _replaced(files, snapshot))
+    if not rules.keeps_changelogs:
+        files.remove(path for snapshot in expired for path in files.of_changelog(snapshot))
+    files.remove_empty_folders()
+    reach("expiry.data_removed")
+    files.remove(_metadata(files, expiry, expired, last))
+    reach("expiry.metadata_removed")
+    return expired
+
+
+def _remove_snapshots(expiry: Expiry, expired: Sequence[Any]) -> int:
+    """Remove the snapshots' own files, from the oldest on."""
+    table = expiry.table
+    earliest = earliest_snapshot_id(table.paimon, table.store)
+    if earliest is None or earliest < expiry.end:  # rolled back to a tag, or dropped
+        return 0
+    removed = 0
+    for snapshot in expired:
+        now = read_snapshot(table.paimon, snapshot.id)
+        if now is None or now.delta_manifest_list != snapshot.delta_manifest_list:
+            continue  # of another table, which has the place of this one
+        if expiry.rules.keeps_changelogs:
+            keep_changelog(table, snapshot)
+        table.store.delete([table.paimon.snapshot_manager().get_snapshot_path(snapshot.id)])
+        removed += 1
+        reach("expiry.snapshot_removed")
+    return removed
+
+
+def _replaced(files: ExpiredFiles, snapshot: Any) -> list[str]:
+    """The data files that a snapshot deleted, and nothing needs: `SnapshotDeletion`."""
+    rules = files.rules
+    # What was appended is what changed: without files of its own it goes with the changelog.
+    keeps_appended = rules.keeps_changelogs and not rules.has_changelog_files
+    return files.deleted_in(snapshot, keeps_appended=keeps_appended)
+
+
+def _metadata(
+    files: ExpiredFiles, expiry: Expiry, expired: Sequence[Any], last: Any
+) -> dict[str, None]:
+    """Where the manifests, lists, index and statistics files are that only the expired snapshots
+    lead to: `planManifestsCleaner`. A list comes after what it leads to."""
+    rules = expiry.rules
+    kept = expiry.kept.metadata(expiry.begin, expiry.end, [last])
+    paths: dict[str, None] = {}
+    for snapshot in expired:
+        lists = []
+        if not rules.keeps_changelogs or rules.has_changelog_files:
+            lists += [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+        if not rules.keeps_changelogs and snapshot.changelog_manifest_list is not None:
+            lists.append(snapshot.changelog_manifest_list)
+        for name in lists:
+            paths |= files.of_list(name, kept)
+        paths |= files.of_index(snapshot, kept)
+        paths |= files.of_statistics(snapshot, kept)
+    return paths
+
+
+def _forward_floor(table: Table) -> int:
+    """Of a branch that the main one can be taken forward to, the first snapshot that this takes:
+    the main branch's latest one."""
+    if table.name.branch is None:
+        return NO_FLOOR
+    main = latest_snapshot(table.paimon, "main")
+    if main is None:
+        return 1
+    same = read_snapshot(table.paimon, main.id)
+    return main.id if same is not None and same.uuid == main.uuid else NO_FLOOR
+
+
+def _consumers_floor(table: Table, rules: ExpiryRules, now_ms: int) -> int:
+    consumers = table.paimon.consumer_manager()
+    if rules.consumer_time_ms is not None:
+        oldest_ms = now_ms - rules.consumer_time_ms
+        consumers.expire(datetime.datetime.fromtimestamp(oldest_ms / 1000))
+    if not rules.consumers_keep_snapshots:
+        return NO_FLOOR
+    first = consumers.min_next_snapshot()
+    return NO_FLOOR if first is None else int(first)

@@ -1,0 +1,166 @@
+"""Which files expired snapshots and changelogs lead to, and removing them: what Paimon's
+`FileDeletionBase` has in common for both.
+
+A list or manifest that is not there was removed by a run that was cut short, after the data files
+that it leads to: it leads to nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.planning.expiry import ExpiryRules
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.expiry.protected_files import DataFile, KeptFiles, data_file
+from paimon_magics.tables.manifests.names import manifest_folder
+from paimon_magics.tables.stores.paths import local_path
+
+__all__ = ["ExpiredFiles"]
+
+_ADD, _DELETE = 0, 1  # Paimon's FileKind
+_APPENDED = 0  # Paimon's FileSource
+
+
+class ExpiredFiles:
+    """The files of one run of expiry; paths are as pypaimon writes them."""
+
+    def __init__(self, table: Table, rules: ExpiryRules, kept: KeptFiles) -> None:
+        self.rules = rules
+        self._table = table
+        self._paimon = table.paimon
+        self._kept = kept
+        self._lists = ManifestListManager(table.paimon)
+        self._manifests = ManifestFileManager(table.paimon)
+        self._folders: set[str] = set()
+
+    def deleted_in(self, snapshot: Any, *, keeps_appended: bool = False) -> list[str]:
+        """The data files that a snapshot deleted, but for those that a tag or branch has:
+        `planDeletedInDeltaManifest`. `keeps_appended` passes over what no compaction wrote."""
+        metas = self._read_list(snapshot.delta_manifest_list)
+        if not any(meta.num_deleted_files for meta in metas):
+            return []
+        deleted: dict[str, Any] = {}
+        for entry in self._entries(metas):
+            path = self._path_of(entry, entry.file.file_name)
+            if entry.kind == _DELETE:
+                deleted[path] = entry
+            else:  # a compaction that moves a file to another level deletes and adds it
+                deleted.pop(path, None)
+        paths = []
+        for path, entry in deleted.items():
+            if keeps_appended and entry.file.file_source in (None, _APPENDED):
+                continue
+            if not self._kept.has(data_file(entry), snapshot.id):
+                paths.append(path)
+                paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
+        return paths
+
+    def of_data(self, snapshot: Any, needed: Collection[DataFile]) -> list[str]:
+        """The data files that a snapshot has, without those in `needed`."""
+        lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+        entries = self._entries([meta for name in lists for meta in self._read_list(name)])
+        levels: dict[DataFile, dict[int, Any]] = {}
+        for entry in entries:
+            levels.setdefault(data_file(entry), {})
+        for entry in sorted(entries, key=lambda one: one.kind):  # what is added, then what goes
+            at = levels[data_file(entry)]
+            if entry.kind == _ADD:
+                at[entry.file.level] = entry
+            else:
+                at.pop(entry.file.level, None)
+        paths = []
+        for file, at in levels.items():
+            for entry in [] if file in needed else [*at.values()][:1]:
+                paths.append(self._path_of(entry, entry.file.file_name))
+                paths += [self._path_of(entry, name) for name in entry.file.extra_files or ()]
+        return paths
+
+    def of_changelog(self, snapshot: Any) -> list[str]:
+        """The changelog files of a snapshot: `planAddedInChangelogManifest`."""
+        if snapshot.changelog_manifest_list is None:
+            return []
+        entries = self._entries(self._read_list(snapshot.changelog_manifest_list))
+        return [self._path_of(e, e.file.file_name) for e in entries if e.kind == _ADD]
+
+    def of_list(self, name: str, kept: Collection[str]) -> dict[str, None]:
+        """A list of manifests, after those that it names; without the names in `kept`."""
+        folder = manifest_folder(self._paimon)
+        manifests = [
+            file
+            for meta in self._read_list(name)
+            for file in [meta.file_name, *(meta.extra_files or ())]
+        ]
+        return {f"{folder}/{file}": None for file in [*manifests, name] if file not in kept}
+
+    def of_index(self, snapshot: Any, kept: Collection[str]) -> dict[str, None]:
+        """The index manifest of a snapshot, after the files that it names."""
+        name = snapshot.index_manifest
+        if name is None:
+            return {}
+        paths = {
+            self._index_path(entry): None
+            for entry in IndexManifestFile(self._paimon).read(name)
+            if entry.index_file.file_name not in kept
+        }
+        return paths if name in kept else {**paths, f"{manifest_folder(self._paimon)}/{name}": None}
+
+    def of_statistics(self, snapshot: Any, kept: Collection[str]) -> dict[str, None]:
+        """The file with the statistics of a snapshot."""
+        name = snapshot.statistics
+        folder = self._paimon.path_factory().statistics_path()
+        return {} if name is None or name in kept else {f"{folder}/{name}": None}
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files."""
+        once = list(dict.fromkeys(paths))
+        self._folders |= {path.rpartition("/")[0] for path in once}
+        self._table.store.delete(once)
+
+    def remove_empty_folders(self) -> None:
+        """With `snapshot.clean-empty-directories`: remove the folders of buckets and partitions
+        that files were removed from, where nothing is left in them."""
+        root = (local_path(self._table.location) or self._table.location).rstrip("/")
+        folders, self._folders = self._folders, set()
+        if not self.rules.removes_empty_folders:
+            return
+        for folder in sorted(folders):
+            parent = local_path(folder) or folder
+            while parent.startswith(f"{root}/") and self._table.store.remove_if_empty(parent):
+                parent = parent.rpartition("/")[0]
+
+    def _read_list(self, name: str) -> list[Any]:
+        try:
+            found: list[Any] = self._lists.read(name)
+        except FileNotFoundError:
+            return []
+        return found
+
+    def _entries(self, metas: Iterable[Any]) -> list[Any]:
+        found = []
+        for meta in metas:
+            try:
+                found += self._manifests.read(meta.file_name)
+            except FileNotFoundError:
+                continue
+        return found
+
+    def _path_of(self, entry: Any, name: str) -> str:
+        if entry.file.external_path:
+            return str(entry.file.aligned_file_path(name))
+        values = tuple(entry.partition.values)
+        return str(canonical_data_file_path(self._paimon, values, entry.bucket, name))
+
+    def _index_path(self, entry: Any) -> str:
+        factory = self._paimon.path_factory()
+        index_file = entry.index_file
+        if index_file.global_index_meta is None:
+            values = tuple(entry.partition.values)
+            return str(factory.bucket_index_path(values, entry.bucket, index_file))
+        path = index_file.external_path
+        return str(path or factory.global_index_path_factory().to_path(index_file.file_name))

@@ -1,0 +1,76 @@
+"""What is left of a snapshot that somebody wrote over: its manifests and their lists, to which
+nothing leads any more once its commit is in the table again.
+
+Its data files are what was published again; of those nothing is removed here. If the process dies
+in between, it can be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+
+from paimon_magics.planning.expiry import NO_FLOOR
+from paimon_magics.planning.publications import Publication
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.expiry.changelogs import kept_changelogs
+from paimon_magics.tables.expiry.protected_files import KeptFiles
+from paimon_magics.tables.manifests.names import manifest_folder, remove_metadata, token_of
+from paimon_magics.tables.snapshots.latest import usable_snapshots
+
+__all__ = ["remove_overwritten", "repetition_token"]
+
+
+def repetition_token(p: Publication, run: int) -> str:
+    """What the metadata files are named by of a run that publishes an overwritten commit again."""
+    return f"{p.id}-{p.snapshot_id}r{run}"
+
+
+def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
+    """Remove the metadata of an overwritten snapshot, and of the runs that published it again, but
+    for what anything in the table leads to; return how many files.
+
+    The caller knows that none of the runs can publish any more, and holds off other changes of the
+    table. Costs a look at every snapshot, tag and branch. Raises UnknownNameError when the table is
+    gone, and what the store raises.
+    """
+    table = catalog.load(replace(p.table, branch=None))
+    tokens = [repetition_token(p, run) for run in range(1, runs + 1)]
+    lists = [p.manifest_list, p.changelog_list, p.base_list]
+    own = token_of(p.manifest_list)
+    if own is not None and own.startswith(p.id):  # else it is of a client's, for many commits
+        tokens.append(own)
+        lists = []
+    chain = usable_snapshots(table.paimon, table.store)
+    changelogs = kept_changelogs(table)
+    kept = KeptFiles(table)
+    manager = ManifestListManager(table.paimon)
+    keep = kept.metadata(0, NO_FLOOR, chain, changelogs)
+    leading = [*chain, *changelogs, *kept.tags, *kept.beside]
+    keep |= _with_manifests(manager, (one.changelog_manifest_list for one in leading))
+    removed = sum(remove_metadata(table.paimon, token, keep) for token in tokens)
+    left = _with_manifests(manager, lists) - keep
+    folder = manifest_folder(table.paimon)
+    # A list goes after what it leads to.
+    ordered = sorted(left, key=lambda name: name in lists)
+    table.store.delete([f"{folder}/{name}" for name in ordered])
+    return removed + len(left)
+
+
+def _with_manifests(manager: Any, lists: Iterable[str | None]) -> set[str]:
+    """Lists of manifests that are there, and what they name."""
+    found: set[str] = set()
+    for name in lists:
+        if name is None:
+            continue
+        try:
+            metas = manager.read(name)
+        except FileNotFoundError:  # gone, after what it named
+            continue
+        found.add(name)
+        for meta in metas:
+            found |= {meta.file_name, *(meta.extra_files or ())}
+    return found

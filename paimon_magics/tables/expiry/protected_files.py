@@ -1,0 +1,157 @@
+"""What expiry must keep although the snapshots that it removes lead to it: the files of tags, of
+the table's other branches, and of the snapshot that becomes the earliest.
+
+Read only when something is to be removed that they might have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.snapshot.snapshot import Snapshot
+from pypaimon.tag.tag_manager import TagManager
+
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.snapshots.latest import usable_snapshots
+
+__all__ = ["DataFile", "KeptFiles", "data_file", "snapshot_of_tag"]
+
+DataFile = tuple[tuple[Any, ...], int, str]
+"""A data file by its partition's values, its bucket and its name."""
+
+_MAIN = "main"
+_ADD = 0  # Paimon's FileKind
+
+
+def data_file(entry: Any) -> DataFile:
+    """The file that an entry of a manifest is about."""
+    return tuple(entry.partition.values), entry.bucket, entry.file.file_name
+
+
+class KeptFiles:
+    """The tags and the other branches of a table (or of one of its branches), as they were when
+    this was made; `tags` are its own, the oldest first. To a branch the main one is another;
+    `beside` are the snapshots and tags of the others.
+
+    A tag or branch that is made later is of a snapshot that stays.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._lists = ManifestListManager(table.paimon)
+        self._manifests = ManifestFileManager(table.paimon)
+        own = table.name.branch or _MAIN
+        self.tags = _tags(table, own)
+        every = [_MAIN, *(str(name) for name in table.paimon.branch_manager().branches())]
+        branches = [name for name in every if name != own]
+        self._branches = [usable_snapshots(table.paimon, table.store, name) for name in branches]
+        self._branch_tags = [tag for name in branches for tag in _tags(table, name)]
+        self.beside = [*(one for chain in self._branches for one in chain), *self._branch_tags]
+        self._of_tags: dict[int, frozenset[DataFile]] = {}
+        self._of_branches: frozenset[DataFile] | None = None
+
+    def has(self, file: DataFile, deleted_in: int) -> bool:
+        """Whether a tag or another branch has a data file that snapshot `deleted_in` deleted.
+
+        A file that an earlier tag has is in the last tag before its deletion, too.
+        """
+        before = [tag for tag in self.tags if tag.id < deleted_in]
+        return file in self._branched() or (bool(before) and file in self._tagged(before[-1]))
+
+    def data_beside(self, snapshot_id: int) -> frozenset[DataFile]:
+        """The data files of other branches, and of the tags next to a snapshot that has none: of
+        its own files, those that any tag has."""
+        before = [tag for tag in self.tags if tag.id < snapshot_id][-1:]
+        after = [tag for tag in self.tags if tag.id > snapshot_id][:1]
+        return self._branched().union(*(self._tagged(tag) for tag in [*before, *after]))
+
+    def data_of(self, snapshots: Sequence[Any]) -> set[DataFile]:
+        """All that the first of some snapshots has, and what later ones added: whichever of them is
+        read, it is there."""
+        found: set[DataFile] = set()
+        for snapshot in snapshots[:1]:
+            found |= self._live(snapshot)
+        for snapshot in snapshots[1:]:
+            found |= self._added(snapshot)
+        return found
+
+    def metadata(
+        self, begin: int, end: int, others: Iterable[Any], changelogs: Iterable[Any] = ()
+    ) -> set[str]:
+        """The names of manifests, lists, index and statistics files that the expiry of snapshots
+        (or changelogs) from `begin` to before `end` must keep: what tags, other branches, the
+        snapshots `others` and what is left of `changelogs` lead to."""
+        earlier = [tag for tag in self.tags if tag.id <= begin][-1:]
+        between = [tag for tag in self.tags if begin < tag.id < end]
+        names: set[str] = set()
+        for snapshot in [*earlier, *between, *self.beside, *others]:
+            names |= self._metadata_of(snapshot)
+        for changelog in changelogs:
+            for name in (changelog.base_manifest_list, changelog.delta_manifest_list):
+                with contextlib.suppress(FileNotFoundError):  # gone with its snapshot
+                    names |= {name, *(meta.file_name for meta in self._lists.read(name))}
+        return names
+
+    def _tagged(self, tag: Any) -> frozenset[DataFile]:
+        if tag.id not in self._of_tags:
+            self._of_tags[tag.id] = frozenset(self._live(tag))
+        return self._of_tags[tag.id]
+
+    def _branched(self) -> frozenset[DataFile]:
+        """All data files that are in any snapshot or tag of another branch."""
+        if self._of_branches is None:
+            found: set[DataFile] = set()
+            for tag in self._branch_tags:
+                found |= self._live(tag)
+            for snapshots in self._branches:
+                found |= self.data_of(snapshots)
+            self._of_branches = frozenset(found)
+        return self._of_branches
+
+    def _live(self, snapshot: Any) -> set[DataFile]:
+        metas = self._lists.read_all(snapshot)
+        return {data_file(entry) for entry in self._manifests.read_entries_parallel(metas)}
+
+    def _added(self, snapshot: Any) -> set[DataFile]:
+        return {
+            data_file(entry)
+            for meta in self._lists.read_delta(snapshot)
+            for entry in self._manifests.read(meta.file_name)
+            if entry.kind == _ADD
+        }
+
+    def _metadata_of(self, snapshot: Any) -> set[str]:
+        names = {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+        names |= {meta.file_name for meta in self._lists.read_all(snapshot)}
+        if snapshot.index_manifest is not None:
+            names.add(snapshot.index_manifest)
+            index = IndexManifestFile(self._table.paimon).read(snapshot.index_manifest)
+            names |= {entry.index_file.file_name for entry in index}
+        if snapshot.statistics is not None:
+            names.add(snapshot.statistics)
+        return names
+
+
+def snapshot_of_tag(content: bytes) -> Any:
+    """The snapshot in a tag's file, which has keys of its own beside."""
+    document = json.loads(content)
+    trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
+    return JSON.from_json(json.dumps(trimmed), Snapshot)
+
+
+def _tags(table: Table, branch: str) -> list[Any]:
+    """The tagged snapshots of a branch, the oldest first."""
+    folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
+    found = []
+    for name in table.store.names(folder, "tag-"):
+        content = table.store.read(f"{folder}/{name}")
+        if content is not None:  # else it was deleted meanwhile
+            found.append(snapshot_of_tag(content))
+    return sorted(found, key=lambda tag: int(tag.id))

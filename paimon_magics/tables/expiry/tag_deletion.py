@@ -1,0 +1,75 @@
+"""Deleting a tag, and the files that it alone still led to: Paimon's `TagDeletion`.
+
+A tag keeps the files of its snapshot when that expires. With the tag's own file gone, nobody leads
+to those that are in no other tag, snapshot or branch; they are removed: data files first, then
+manifests. All snapshots, tags and branches of the table are read for it, so that the cost is
+theirs; folders of data are never listed.
+
+If the process dies after the tag's own file is removed, files of it stay behind that nothing leads
+to: they are in nobody's way. So do they where a table is `write-only`, or keeps changelogs for
+longer than snapshots, which lead to data files in ways of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.expiry.expire_snapshots import can_expire
+from paimon_magics.tables.expiry.expired_files import ExpiredFiles
+from paimon_magics.tables.expiry.protected_files import KeptFiles, snapshot_of_tag
+from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
+    latest_snapshot,
+    usable_snapshots,
+)
+
+__all__ = ["remove_tag"]
+
+_log = logging.getLogger(__name__)
+
+
+def remove_tag(table: Table, name: str) -> bool:
+    """Delete a tag, and what it alone led to; False when there was none.
+
+    While this runs nobody else may make a tag, a branch or a roll-back of the table. What can't be
+    removed, or not be found out, stays.
+    """
+    path = table.paimon.tag_manager().tag_path(name)
+    content = table.store.read(path)
+    if content is None:
+        return False
+    tagged = snapshot_of_tag(content)
+    table.store.delete([path])
+    rules = ExpiryRules.of(table.definition) if can_expire(table) else None
+    if rules is None or rules.keeps_changelogs:
+        return True
+    try:
+        _remove_files(table, rules, tagged)
+    except Exception as error:
+        _log.warning("Files of the deleted tag %s of `%s` stay: %s", name, table.name, error)
+    return True
+
+
+def _remove_files(table: Table, rules: ExpiryRules, tagged: Any) -> None:
+    paimon = table.paimon
+    latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
+    if latest is None or earliest is None or tagged.id >= earliest:
+        return  # its snapshot goes by expiry
+    kept = KeptFiles(table)
+    if any(tag.id == tagged.id for tag in kept.tags):
+        return
+    chain = usable_snapshots(paimon, table.store)
+    files = ExpiredFiles(table, rules, kept)
+    data = files.of_data(tagged, kept.data_beside(tagged.id) | kept.data_of(chain))
+    names = kept.metadata(0, NO_FLOOR, chain)
+    metadata: dict[str, None] = {}
+    for manifest_list in (tagged.base_manifest_list, tagged.delta_manifest_list):
+        metadata |= files.of_list(manifest_list, names)
+    metadata |= files.of_index(tagged, names)
+    metadata |= files.of_statistics(tagged, names)
+    files.remove(data)
+    files.remove_empty_folders()
+    files.remove(metadata)

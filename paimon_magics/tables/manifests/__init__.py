@@ -1,0 +1,1 @@
+"""Manifest lists, manifests and their entries: which data files a snapshot has."""

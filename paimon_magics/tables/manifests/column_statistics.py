@@ -1,0 +1,123 @@
+"""What the statistics of files say of columns: NULLs, least and greatest values.
+
+Only where they are exact: every file has them, and none is cut short. Paimon keeps the first 16
+characters of a text (`metadata.stats-mode` = truncate(16)), so that longer ones are not known; our
+own files have none for floating-point columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.planning.definitions import Column
+from paimon_magics.tables.schema.types import arrow_type
+
+__all__ = ["Bounds", "column_bounds"]
+
+_CUT_AT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`nulls` is None where it is not known, `is_exact` whether `least` and `greatest` are: both
+    None in a column of NULLs."""
+
+    nulls: int | None = None
+    least: Any = None
+    greatest: Any = None
+    is_exact: bool = False
+
+
+def column_bounds(
+    files: pa.Table, columns_of: Callable[[int], Sequence[Column]], columns: Sequence[Column]
+) -> dict[str, Bounds]:
+    """By column; `files` are entries of manifests, `columns_of` gives the columns of a schema."""
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    told = zip(
+        files["schema_id"].to_pylist(),
+        files["value_stats_cols"].to_pylist(),
+        files["write_cols"].to_pylist(),
+        strict=True,
+    )
+    for row, (schema_id, stored, written) in enumerate(told):
+        names = stored if stored is not None else written
+        groups.setdefault((schema_id, None if names is None else tuple(names)), []).append(row)
+    parts: dict[str, list[Bounds]] = {column.name: [] for column in columns}
+    for (schema_id, names), members in groups.items():
+        in_file = list(columns_of(schema_id))
+        if names is not None:
+            by_name = {column.name: column for column in in_file}
+            in_file = [by_name[name] for name in names if name in by_name]
+        found = _of_group(files.take(pa.array(members)), in_file, columns)
+        for name, bounds in found.items():
+            parts[name].append(bounds)
+    return {name: _joined(found) for name, found in parts.items()}
+
+
+def _of_group(
+    files: pa.Table, in_file: Sequence[Column], columns: Sequence[Column]
+) -> dict[str, Bounds]:
+    least_rows = files["value_min_values"].combine_chunks()
+    arity = len(in_file).to_bytes(4, "big")
+    if not pc.all(pc.equal(pc.binary_slice(least_rows, 0, 4), arity)).as_py():
+        return {column.name: Bounds() for column in columns}
+    types = [arrow_type(stored.type) for stored in in_file]
+    least = decode_rows(least_rows, types)
+    greatest = decode_rows(files["value_max_values"].combine_chunks(), types)
+    counts = files["value_null_counts"].to_pylist()
+    rows = files["row_count"].to_pylist()
+    places = {stored.id: place for place, stored in enumerate(in_file)}
+    found = {}
+    for column in columns:
+        place = places.get(column.id)
+        if place is None or in_file[place].type != column.type:
+            found[column.name] = Bounds()
+            continue
+        known = [c[place] if c is not None and len(c) > place else None for c in counts]
+        found[column.name] = _bounds(least[place], greatest[place], known, rows)
+    return found
+
+
+def _bounds(
+    least: pa.Array, greatest: pa.Array, nulls: Sequence[int | None], rows: Sequence[int]
+) -> Bounds:
+    total = None if None in nulls else sum(count for count in nulls if count is not None)
+    smallest, largest = least.to_pylist(), greatest.to_pylist()
+    exact = all(
+        # Without bounds a file says nothing, unless it has nothing but NULLs.
+        (_is_whole(low) and _is_whole(high)) if low is not None else count == size
+        for low, high, count, size in zip(smallest, largest, nulls, rows, strict=True)
+    )
+    return Bounds(total, _least(smallest), _greatest(largest), exact)
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        return len(value) < _CUT_AT
+    return value is not None and not isinstance(value, float | list | dict)
+
+
+def _joined(parts: Sequence[Bounds]) -> Bounds:
+    nulls = (
+        None if any(one.nulls is None for one in parts) else sum(one.nulls or 0 for one in parts)
+    )
+    return Bounds(
+        nulls,
+        _least(one.least for one in parts),
+        _greatest(one.greatest for one in parts),
+        all(one.is_exact for one in parts),
+    )
+
+
+def _least(values: Iterable[Any]) -> Any:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _greatest(values: Iterable[Any]) -> Any:
+    return max((value for value in values if value is not None), default=None)

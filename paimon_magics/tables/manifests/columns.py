@@ -1,0 +1,231 @@
+"""Manifests as Arrow columns: 100,000 entries in about a second, without an object for each.
+
+Avro is decoded by polars, which reads a file into columns but knows no zstd: blocks that are
+compressed so, as Paimon's are, are put into an uncompressed container first. A manifest never
+changes, so what was read is kept, up to a number of bytes.
+
+Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paimon.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.varints import signed, varint
+from paimon_magics.tables.stores.corruption import damaged
+
+__all__ = ["MANIFEST_ENTRIES", "MANIFEST_FILES", "ManifestColumns", "avro_columns"]
+
+_STATS = ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
+
+# The columns of `ManifestColumns.entries`: Paimon's names, in lower case, nested ones flat.
+MANIFEST_ENTRIES = pa.schema(
+    [
+        ("kind", pa.int32()),
+        ("partition", pa.large_binary()),
+        ("bucket", pa.int32()),
+        ("total_buckets", pa.int32()),
+        ("file_name", pa.large_string()),
+        ("file_size", pa.int64()),
+        ("row_count", pa.int64()),
+        ("min_key", pa.large_binary()),
+        ("max_key", pa.large_binary()),
+        ("key_min_values", pa.large_binary()),
+        ("key_max_values", pa.large_binary()),
+        ("key_null_counts", pa.large_list(pa.int64())),
+        ("value_min_values", pa.large_binary()),
+        ("value_max_values", pa.large_binary()),
+        ("value_null_counts", pa.large_list(pa.int64())),
+        ("min_sequence_number", pa.int64()),
+        ("max_sequence_number", pa.int64()),
+        ("schema_id", pa.int64()),
+        ("level", pa.int32()),
+        ("extra_files", pa.large_list(pa.large_string())),
+        ("creation_time", pa.timestamp("ms")),
+        ("delete_row_count", pa.int64()),
+        ("embedded_file_index", pa.large_binary()),
+        ("file_source", pa.int32()),
+        ("value_stats_cols", pa.large_list(pa.large_string())),
+        ("external_path", pa.large_string()),
+        ("first_row_id", pa.int64()),
+        ("write_cols", pa.large_list(pa.large_string())),
+    ]
+)
+# The columns of `ManifestColumns.files`: what a manifest list says of each manifest.
+MANIFEST_FILES = pa.schema(
+    [
+        ("file_name", pa.large_string()),
+        ("file_size", pa.int64()),
+        ("num_added_files", pa.int64()),
+        ("num_deleted_files", pa.int64()),
+        ("partition_min_values", pa.large_binary()),
+        ("partition_max_values", pa.large_binary()),
+        ("partition_null_counts", pa.large_list(pa.int64())),
+        ("schema_id", pa.int64()),
+        ("min_bucket", pa.int32()),
+        ("max_bucket", pa.int32()),
+        ("min_level", pa.int32()),
+        ("max_level", pa.int32()),
+        ("min_row_id", pa.int64()),
+        ("max_row_id", pa.int64()),
+    ]
+)
+_NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITION_STATS"}
+
+
+class ManifestColumns:
+    """Reads manifests and manifest lists, and keeps what it read. For any thread.
+
+    `read_bytes` gives a file of the table's manifest folder by name; `kept_bytes_max` bounds what
+    is kept.
+    """
+
+    def __init__(self, read_bytes: Callable[[str], bytes], kept_bytes_max: int) -> None:
+        self._read_bytes = read_bytes
+        self._kept_bytes_max = kept_bytes_max
+        self._kept: OrderedDict[str, pa.Table] = OrderedDict()
+        self._kept_bytes = 0
+        self._lock = threading.Lock()
+
+    def files(self, manifest_list: str) -> pa.Table:
+        """What the list says of its manifests; see MANIFEST_FILES."""
+        return self._of(manifest_list, MANIFEST_FILES)
+
+    def entries(self, manifests: Iterable[str]) -> pa.Table:
+        """The entries of manifests, in their order; see MANIFEST_ENTRIES."""
+        tables = [self._of(name, MANIFEST_ENTRIES) for name in manifests]
+        return pa.concat_tables(tables) if tables else MANIFEST_ENTRIES.empty_table()
+
+    def _of(self, name: str, schema: pa.Schema) -> pa.Table:
+        with self._lock:
+            found = self._kept.get(name)
+            if found is not None:
+                self._kept.move_to_end(name)
+                return found
+        try:
+            read = _flat(avro_columns(self._read_bytes(name)), schema)
+        except (ValueError, KeyError, pa.ArrowInvalid) as error:
+            raise damaged(f"The manifest `{name}`", error) from error
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = read
+                self._kept_bytes += read.nbytes
+            while self._kept_bytes > self._kept_bytes_max and len(self._kept) > 1:
+                _, dropped = self._kept.popitem(last=False)
+                self._kept_bytes -= dropped.nbytes
+        return read
+
+
+def avro_columns(body: bytes) -> pa.Table:
+    """The records of an Avro file as columns. Raises ValueError for what is none."""
+    import polars
+
+    try:
+        return polars.read_avro(io.BytesIO(_inflated(body))).to_arrow()
+    except (polars.exceptions.PolarsError, IndexError) as error:
+        raise ValueError(f"it is no whole Avro file: {error}") from error
+
+
+def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Records as the columns of `schema`; a field that the file lacks is NULL."""
+    fields = {name: table.column(name) for name in table.column_names}
+    nested = fields.pop("_FILE", None)
+    if nested is not None:
+        fields |= _members(nested)
+    columns = []
+    for field in schema:
+        group, _, member = field.name.partition("_")
+        inner = _NESTED.get(group)
+        if inner is not None and f"_{member.upper()}" in _STATS:
+            column = _members(fields[inner])[f"_{member.upper()}"]
+        else:
+            column = fields.get(f"_{field.name.upper()}")
+        columns.append(
+            pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+            if column is None
+            else _cast(column, field.type)
+        )
+    return pa.Table.from_arrays(columns, schema=schema).combine_chunks()
+
+
+def _cast(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_timestamp(data_type):
+        column = pc.cast(column, pa.timestamp(column.type.unit))  # whatever zone Avro says
+    return column.cast(data_type)
+
+
+def _members(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
+    chunks = [chunk.flatten() for chunk in column.chunks]
+    names = [field.name for field in column.type]
+    return {
+        name: pa.chunked_array([chunk[i] for chunk in chunks], type=column.type[i].type)
+        for i, name in enumerate(names)
+    }
+
+
+def _inflated(body: bytes) -> bytes:
+    """An Avro file whose blocks are not compressed by zstd."""
+    if body[:4] != b"Obj\x01":
+        raise ValueError("it is no Avro file")
+    source = memoryview(body)
+    position, metadata = 4, {}
+    while True:
+        count, position = _long(source, position)
+        if count == 0:
+            break
+        if count < 0:
+            _, position = _long(source, position)
+        for _ in range(abs(count)):
+            key, position = _bytes(source, position)
+            metadata[key], position = _bytes(source, position)
+    if metadata.get(b"avro.codec") != b"zstandard":
+        return body
+    import zstandard
+
+    sync = bytes(source[position : position + 16])
+    position += 16
+    header = {b"avro.schema": metadata[b"avro.schema"], b"avro.codec": b"null"}
+    out = [b"Obj\x01", _as_long(len(header))]
+    for key, value in header.items():
+        out += [_as_long(len(key)), key, _as_long(len(value)), value]
+    out += [_as_long(0), sync]
+    decompressor = zstandard.ZstdDecompressor()
+    while position < len(source):
+        count, position = _long(source, position)
+        size, position = _long(source, position)
+        try:
+            block = decompressor.decompressobj().decompress(source[position : position + size])
+        except zstandard.ZstdError as error:
+            raise ValueError(f"a block of it is damaged: {error}") from error
+        position += size
+        if source[position : position + 16] != sync:
+            raise ValueError("it ends in the middle of a block")
+        position += 16
+        out += [_as_long(count), _as_long(len(block)), block, sync]
+    return b"".join(out)
+
+
+def _long(source: memoryview, position: int) -> tuple[int, int]:
+    value, position = varint(source, position)
+    return signed(value), position
+
+
+def _bytes(source: memoryview, position: int) -> tuple[bytes, int]:
+    length, position = _long(source, position)
+    return bytes(source[position : position + length]), position + length
+
+
+def _as_long(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

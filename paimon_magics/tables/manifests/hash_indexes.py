@@ -1,0 +1,145 @@
+"""The hash indexes of dynamic buckets: which keys are in which bucket of a partition.
+
+A writer reads them when it begins, puts new keys into buckets by them, and replaces the index of a
+bucket whole when it commits. Of two writers that began at the same time, the second would replace
+what the first has added, and may put the same new key into another bucket: from then on the table
+has that key twice. Paimon leaves it to its users to run one writer at a time; here a commit that
+was prepared on an index that is not the table's any more is refused.
+
+An index file is a list of the keys' hashes, 32 bits big-endian; one hash belongs to one bucket.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.table.bucket_mode import BucketMode
+
+from paimon_magics.columnar.hash_index import decode_hashes
+from paimon_magics.errors import CommitConflictError
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+
+__all__ = ["HashIndexes", "StaleIndexError"]
+
+_CACHED_BYTES = 64 * 1024 * 1024
+
+Bucket = tuple[tuple[Any, ...], int]
+"""Partition values and bucket."""
+
+
+class StaleIndexError(CommitConflictError):
+    """The commit's hash index lacks keys that the table's has, or puts keys into other buckets."""
+
+
+class HashIndexes:
+    """Compares indexes. Keeps those that it has read last, sorted; index files never change."""
+
+    def __init__(self, cached_bytes: int = _CACHED_BYTES) -> None:
+        self._cached_bytes = cached_bytes
+        self._cached: OrderedDict[str, Any] = OrderedDict()
+        self._size_bytes = 0
+        self._guard = threading.Lock()
+
+    def check(self, table: StoredTable, before: str | None, after: str | None) -> None:
+        """Raise StaleIndexError unless a commit may change the index manifest like that.
+
+        `before` and `after` are the names of index manifests. Each bucket that the commit replaces
+        must keep its keys, and must not get any that another bucket of its partition has.
+        """
+        if before == after or table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
+            return
+        old, new = _hash_files(table, before), _hash_files(table, after)
+        for bucket, entry in old.items():
+            if bucket not in new:
+                raise _stale(table, bucket, entry.index_file.row_count)
+        for bucket, entry in new.items():
+            known = old.get(bucket)
+            if known is None or known.index_file.file_name != entry.index_file.file_name:
+                self._check_bucket(table, bucket, known, new)
+
+    def _check_bucket(
+        self, table: StoredTable, bucket: Bucket, known: Any, new: Mapping[Bucket, Any]
+    ) -> None:
+        hashes = self._hashes(table, new[bucket])
+        if known is None:
+            added = hashes
+        else:
+            before = self._hashes(table, known)
+            lost = int(np.count_nonzero(~_in(before, hashes)))
+            if lost:
+                raise _stale(table, bucket, lost)
+            added = hashes[~_in(hashes, before)]
+        for other, entry in new.items():
+            if other[0] != bucket[0] or other[1] == bucket[1] or not len(added):
+                continue
+            twice = int(np.count_nonzero(_in(added, self._hashes(table, entry))))
+            if twice:
+                raise StaleIndexError(
+                    f"This commit puts {twice:,} keys into bucket {bucket[1]}{_of(table, bucket)} "
+                    f"that are in bucket {other[1]}: another writer has added them since it began. "
+                    "They would be in the table twice.",
+                    hint=_HINT,
+                )
+
+    def _hashes(self, table: StoredTable, entry: Any) -> Any:
+        """The sorted hashes in an index file."""
+        path = table.paimon.path_factory().bucket_index_path(
+            tuple(entry.partition.values), entry.bucket, entry.index_file, table.paimon.file_io
+        )
+        with self._guard:
+            if path in self._cached:
+                self._cached.move_to_end(path)
+                return self._cached[path]
+        with table.paimon.file_io.new_input_stream(path) as source:
+            hashes = np.sort(decode_hashes(source.read()))
+        with self._guard:
+            if path not in self._cached:
+                self._cached[path] = hashes
+                self._size_bytes += hashes.nbytes
+            while self._size_bytes > self._cached_bytes:
+                self._size_bytes -= self._cached.popitem(last=False)[1].nbytes
+        return hashes
+
+
+_HINT = (
+    "Let one job at a time write to a table with dynamic buckets, and start this one again: it "
+    "then reads the index as it is now."
+)
+
+
+def _stale(table: StoredTable, bucket: Bucket, lost: int) -> StaleIndexError:
+    return StaleIndexError(
+        f"The hash index of bucket {bucket[1]}{_of(table, bucket)} that this commit brings lacks "
+        f"{lost:,} keys: another writer has added them since it began. They would be in the table "
+        "twice when they are written again.",
+        hint=_HINT,
+    )
+
+
+def _of(table: StoredTable, bucket: Bucket) -> str:
+    keys: Sequence[str] = table.paimon.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, bucket[0], strict=True))
+    return (f" of the partition {where}" if where else "") + f" of `{table.name}`"
+
+
+def _hash_files(table: StoredTable, name: str | None) -> dict[Bucket, Any]:
+    if name is None:
+        return {}
+    return {
+        (tuple(entry.partition.values), entry.bucket): entry
+        for entry in IndexManifestFile(table.paimon).read(name)
+        if entry.index_file.index_type == IndexManifestFile.HASH_INDEX
+    }
+
+
+def _in(values: Any, others: Any) -> Any:
+    """Which of the values are among the others; both are sorted."""
+    if not len(others):
+        return np.zeros(len(values), dtype=bool)
+    places = np.minimum(np.searchsorted(others, values), len(others) - 1)
+    return others[places] == values

@@ -1,0 +1,124 @@
+"""The files of a table at a snapshot, or that snapshots changed, as columns.
+
+From manifest lists over manifests to the entries that are left when deletes are taken off; nothing
+is listed, and no object is made for a file. Rules: `ManifestsReader`, `FileEntry.mergeEntries`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.splits import Deletions
+from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
+from paimon_magics.tables.stores.corruption import damaged
+
+__all__ = ["ManifestFolder", "added_files", "live_files", "undeleted"]
+
+_ADD, _DELETE = 0, 1
+_KEPT_BYTES_MAX = 256 * 1024 * 1024
+
+
+class ManifestFolder:
+    """The manifests of one table, read through pypaimon's file IO and kept."""
+
+    def __init__(self, paimon: Any) -> None:
+        self._paimon = paimon
+        self._folder = paimon.path_factory().manifest_path()
+        self.columns = ManifestColumns(self.read, _KEPT_BYTES_MAX)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file there; raises TableDamagedError where it is gone."""
+        path = f"{self._folder}/{name}"
+        try:
+            with self._paimon.file_io.new_input_stream(path) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError as error:
+            raise TableDamagedError(
+                f"The manifest {path} is gone.",
+                hint="Its snapshot has expired, or somebody removed the file: read a later one.",
+            ) from error
+
+    def deletions(self, index_manifest: str | None) -> dict[tuple[bytes, int, str], Deletions]:
+        """The deletion vectors of a snapshot: by partition, bucket and name of the data file."""
+        if not index_manifest:
+            return {}
+        try:
+            rows = avro_columns(self.read(index_manifest)).to_pylist()
+        except ValueError as error:
+            raise damaged(f"The index manifest `{index_manifest}`", error) from error
+        found = {}
+        for row in rows:
+            if row["_INDEX_TYPE"] != "DELETION_VECTORS":
+                continue
+            path = row.get("_EXTERNAL_PATH") or (
+                f"{self._paimon.path_factory().index_path()}/{row['_FILE_NAME']}"
+            )
+            for part in row["_DELETIONS_VECTORS_RANGES"] or ():
+                key = (row["_PARTITION"], row["_BUCKET"], part["f0"])
+                found[key] = Deletions(path, part["f1"], part["f2"])
+        return found
+
+
+def live_files(folder: ManifestFolder, snapshot: Any) -> pa.Table:
+    """The files that a snapshot has, in the order in which they were added."""
+    lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
+    return undeleted(_entries(folder, lists))
+
+
+def added_files(folder: ManifestFolder, manifest_lists: Iterable[str]) -> pa.Table:
+    """What the manifests of each list add. Raises TableDamagedError where one deletes."""
+    entries = _entries(folder, list(manifest_lists))
+    if entries.num_rows and not _is(entries, "kind", _ADD).all():
+        raise TableDamagedError(
+            "A snapshot that only appends deletes files.",
+            hint="Read the states before and after it instead of its changes.",
+        )
+    return entries
+
+
+def _entries(folder: ManifestFolder, manifest_lists: Sequence[str | None]) -> pa.Table:
+    names = [
+        name
+        for one in manifest_lists
+        if one
+        for name in folder.columns.files(one).column("file_name").to_pylist()
+    ]
+    return folder.columns.entries(names)
+
+
+def undeleted(entries: pa.Table) -> pa.Table:
+    """The entries of files that are added and nowhere deleted."""
+    deletes = _is(entries, "kind", _DELETE)
+    if not deletes.any():
+        return entries
+    codes = _identities(entries)
+    gone = np.zeros(int(codes.max()) + 1, dtype=bool)
+    gone[codes[deletes]] = True
+    return entries.filter(pa.array(~deletes & ~gone[codes]))
+
+
+def _identities(entries: pa.Table) -> npt.NDArray[np.int64]:
+    """A number for each file at its level: what an entry of another kind must share."""
+    parts = [
+        np.asarray(_codes(entries.column("partition"))),
+        np.asarray(entries.column("bucket")),
+        np.asarray(entries.column("level")),
+        np.asarray(_codes(entries.column("file_name"))),
+    ]
+    _, codes = np.unique(np.stack(parts, axis=1).astype(np.int64), axis=0, return_inverse=True)
+    return codes.reshape(-1)
+
+
+def _codes(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks().dictionary_encode().indices
+
+
+def _is(entries: pa.Table, name: str, value: int) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = np.asarray(entries.column(name)) == value
+    return found

@@ -1,0 +1,227 @@
+"""Merging a table's manifests, so that a snapshot leads to few of them however many commits came
+before: Paimon's rules (`ManifestFileMerger`), with the options
+
+- `manifest.target-file-size`: manifests below it are merged until they reach it,
+- `manifest.merge-min-count`: but only so many at a time,
+- `manifest.full-compaction-threshold-size`: where small manifests and those with deletions come to
+  so much, every deletion is carried out, in large manifests as well.
+
+An entry that adds a file and one that deletes it cancel each other. Manifests are merged in their
+order, neighbours with neighbours, so an entry never passes one that it depends on.
+
+`manifest-sort.enabled` changes how Paimon's Java library arranges entries, which no reader relies
+on; here they keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
+from pypaimon.table.row.generic_row import GenericRowDeserializer
+
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.option_values import integer_value, memory_size_bytes
+from paimon_magics.tables.manifests.names import MetadataNames
+from paimon_magics.tables.manifests.writing import (
+    ManifestReader,
+    ManifestWriter,
+    Record,
+    widest_schema,
+)
+
+__all__ = ["MergeRules", "merge_manifests"]
+
+_ADD = 0  # Paimon's FileKind
+_FileKey = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """When manifests are merged, and how large they become."""
+
+    target_bytes: int
+    count_min: int
+    full_bytes_min: int
+
+    @classmethod
+    def of(cls, definition: TableDefinition) -> MergeRules:
+        """The rules that a table's options give."""
+        return cls(
+            target_bytes=_bytes(definition, "manifest.target-file-size"),
+            count_min=integer_value(
+                "manifest.merge-min-count", definition.option("manifest.merge-min-count") or ""
+            ),
+            full_bytes_min=_bytes(definition, "manifest.full-compaction-threshold-size"),
+        )
+
+    def must_change(self, meta: ManifestFileMeta) -> bool:
+        """Whether a full merge writes the manifest anew, whatever is in it."""
+        return bool(meta.num_deleted_files > 0 or meta.file_size < self.target_bytes)
+
+
+def merge_manifests(
+    paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
+) -> list[ManifestFileMeta]:
+    """The manifests that hold what `metas` do, in order; new ones are written under `names`."""
+    small_bytes = sum(meta.file_size for meta in metas if rules.must_change(meta))
+    if small_bytes >= rules.full_bytes_min:
+        merged = _merge_fully(paimon, metas, rules, names)
+        if merged is not None:
+            return merged
+    result: list[ManifestFileMeta] = []
+    for group in _groups(metas, rules):
+        result += _merge_group(paimon, group, rules, names) if len(group) > 1 else group
+    return result
+
+
+def _groups(
+    metas: Sequence[ManifestFileMeta], rules: MergeRules
+) -> Iterator[Sequence[ManifestFileMeta]]:
+    """Neighbours that are merged into one, in order: `tryMinorCompaction`."""
+    group: list[ManifestFileMeta] = []
+    size_bytes = 0
+    for meta in metas:
+        group.append(meta)
+        size_bytes += meta.file_size
+        if size_bytes >= rules.target_bytes:
+            yield group
+            group, size_bytes = [], 0
+    if len(group) >= rules.count_min:
+        yield group
+    else:
+        yield from ([meta] for meta in group)
+
+
+def _merge_group(
+    paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
+) -> list[ManifestFileMeta]:
+    """Merge neighbours. A deletion whose file was added before them stays: `mergeCandidates`."""
+    readers = [ManifestReader(paimon, meta) for meta in metas]
+    schema = widest_schema(reader.schema for reader in readers)
+    if schema is None:
+        return list(metas)
+    deletions = _Deletions(paimon, _deleted(readers))
+    writer = ManifestWriter(paimon, names, rules.target_bytes, schema)
+    for reader in readers:
+        if deletions.concern(reader.meta):
+            writer.add_records(filter(deletions.leaves, reader.records()))
+        else:
+            writer.copy(reader)
+    return writer.close()
+
+
+def _merge_fully(
+    paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
+) -> list[ManifestFileMeta] | None:
+    """Carry every deletion out; None where there is nothing to gain: `tryFullCompaction`.
+
+    Manifests that stay as they are come first, as there.
+    """
+    deleting = (ManifestReader(paimon, meta) for meta in metas if meta.num_deleted_files > 0)
+    deletions = _Deletions(paimon, _deleted(deleting))
+    chosen = [meta for meta in metas if rules.must_change(meta) or deletions.concern(meta)]
+    schema = widest_schema(ManifestReader(paimon, meta).schema for meta in chosen)
+    if len(chosen) <= 1 or schema is None:
+        return None
+    names_chosen = {meta.file_name for meta in chosen}
+    kept = [meta for meta in metas if meta.file_name not in names_chosen]
+    writer = ManifestWriter(paimon, names, rules.target_bytes, schema)
+    for meta in chosen:
+        reader = ManifestReader(paimon, meta)
+        if not deletions.concern(meta):
+            writer.copy(reader)
+            continue
+        records = list(reader.records())
+        left = [r for r in records if r["_KIND"] == _ADD and not deletions.delete(r)]
+        if len(left) == len(records) and not rules.must_change(meta):
+            kept.append(meta)
+        else:
+            writer.add_records(left)
+    return kept + writer.close()
+
+
+class _Deletions:
+    """The files that some manifests delete, and which entries cancel each other for that."""
+
+    def __init__(self, paimon: Any, deleted: set[_FileKey]) -> None:
+        self._deleted = deleted
+        self._added: set[_FileKey] = set()
+        self._passed: set[_FileKey] = set()
+        fields = paimon.partition_keys_fields
+        self._partitions = [
+            tuple(GenericRowDeserializer.from_bytes(encoded, fields).values)
+            for encoded in {key[0] for key in deleted}
+        ]
+
+    def concern(self, meta: ManifestFileMeta) -> bool:
+        """Whether the manifest deletes files, or may add one that is deleted."""
+        return bool(self._deleted) and (
+            meta.num_deleted_files > 0
+            or any(_may_hold(meta, partition) for partition in self._partitions)
+        )
+
+    def delete(self, record: Record) -> bool:
+        """Whether the entry's file is deleted."""
+        return _key(record) in self._deleted
+
+    def leaves(self, record: Record) -> bool:
+        """Whether the entry stays, when all are asked for in their order."""
+        key = _key(record)
+        if key not in self._deleted:
+            return True
+        if record["_KIND"] == _ADD:
+            if key in self._passed:  # deleted before, and added again
+                return True
+            self._added.add(key)
+            return False
+        if key in self._added:
+            self._added.remove(key)
+            return False
+        self._passed.add(key)
+        return True
+
+
+def _deleted(readers: Iterable[ManifestReader]) -> set[_FileKey]:
+    """The files that the manifests delete."""
+    return {
+        _key(record)
+        for reader in readers
+        if reader.meta.num_deleted_files > 0
+        for record in reader.records()
+        if record["_KIND"] != _ADD
+    }
+
+
+def _key(record: Record) -> _FileKey:
+    """What identifies a file: `FileEntry.Identifier`."""
+    file = record["_FILE"]
+    return (
+        record["_PARTITION"],
+        record["_BUCKET"],
+        file["_LEVEL"],
+        file["_FILE_NAME"],
+        tuple(file.get("_EXTRA_FILES") or ()),
+        file.get("_EMBEDDED_FILE_INDEX"),
+        file.get("_EXTERNAL_PATH"),
+    )
+
+
+def _may_hold(meta: ManifestFileMeta, partition: tuple[Any, ...]) -> bool:
+    """Whether the manifest's bounds leave room for a partition."""
+    statistics = meta.partition_stats
+    for position, value in enumerate(partition):
+        least = statistics.min_values.get_field(position)
+        greatest = statistics.max_values.get_field(position)
+        if value is None:
+            if statistics.null_counts and statistics.null_counts[position] == 0:
+                return False
+        elif least is not None and not least <= value <= greatest:
+            return False
+    return True
+
+
+def _bytes(definition: TableDefinition, key: str) -> int:
+    return memory_size_bytes(key, definition.option(key) or "")

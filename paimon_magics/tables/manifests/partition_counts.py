@@ -1,0 +1,40 @@
+"""How many partitions a table has, where that is quickly told, and what follows for a writer."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
+
+__all__ = ["partitions_max"]
+
+_ENTRIES_MAX = 2000  # some milliseconds
+
+
+def partitions_max(table: Table, snapshot_id: int) -> int | None:
+    """How many partitions rows may be for that are written where they are: somewhat more than the
+    table has at a snapshot. None where buckets say where rows go, or nothing is known."""
+    definition = table.definition
+    if definition.bucket_mode != "BUCKET_UNAWARE" or not definition.is_partitioned:
+        return None
+    known = _partition_count(table, snapshot_id)
+    return None if not known else known + max(2, known // 2)
+
+
+def _partition_count(table: Table, snapshot_id: int) -> int | None:
+    """The number of partitions with files at a snapshot; None where many manifest entries would
+    have to be read for it, or there is no such snapshot."""
+    paimon = table.paimon
+    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id) if snapshot_id else None
+    if snapshot is None:
+        return None
+    folder = ManifestFolder(paimon)
+    entries = 0
+    for manifest_list in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+        manifests = folder.columns.files(manifest_list)
+        for name in ("num_added_files", "num_deleted_files"):
+            entries += pc.sum(manifests.column(name)).as_py() or 0
+    if entries > _ENTRIES_MAX:
+        return None
+    return len(pc.unique(live_files(folder, snapshot).column("partition")))

@@ -1,0 +1,79 @@
+"""The partitions that a table has now, read from its manifests, and their text.
+
+Folders are never listed: a partition whose rows are all overwritten is gone although its folder may
+stay, and one that only deletion vectors empty is still there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+
+from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.partition_names import escaped
+from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = ["list_partitions", "partition_name", "partition_value_text"]
+
+
+def list_partitions(table: Table) -> list[tuple[Any, ...]]:
+    """The values of the partition keys of each partition that has files, in a stable order.
+
+    Raises InvalidTableError for a table without partition keys.
+    """
+    if not table.definition.partition_keys:
+        raise InvalidTableError(
+            f"The table `{table.name}` has no partitions.",
+            hint="It was created without PARTITIONED BY.",
+        )
+    snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+    if snapshot is None:
+        return []
+    manifests = ManifestListManager(table.paimon).read_all(snapshot)
+    entries = ManifestFileManager(table.paimon).read_entries_parallel(manifests, drop_stats=True)
+    found = {tuple(entry.partition.values) for entry in entries}
+    return sorted(found, key=lambda values: [(v is None, str(v)) for v in values])
+
+
+def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> str:
+    """A partition as Spark's SHOW PARTITIONS writes it: `dt=2024-01-01/hh=1`, `dt=null`; instants
+    are in `zone`."""
+    keys = table.definition.partition_keys
+    return "/".join(
+        f"{escaped(key)}={escaped(_value_in_zone(value, table.definition.column(key).type, zone))}"
+        for key, value in zip(keys, values, strict=True)
+    )
+
+
+def _value_in_zone(value: Any, data_type: DataType, zone: str) -> str:
+    if getattr(data_type, "name", "") != "TIMESTAMP_LTZ" or value is None:
+        return partition_value_text(value, data_type)
+    if hasattr(value, "to_local_date_time"):
+        value = value.to_local_date_time()
+    return clock_text(value.replace(tzinfo=datetime.UTC).astimezone(rules_of(zone)))
+
+
+def partition_value_text(value: Any, data_type: DataType) -> str:
+    """A partition value as Spark casts it to text; NULL is `null`, times are in UTC."""
+    if value is None:
+        return "null"
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case decimal.Decimal():
+            return format(value, "f")
+        case bytes():
+            return value.decode("utf-8", "replace")
+        case datetime.datetime():
+            return clock_text(value.replace(tzinfo=None))
+    if hasattr(value, "to_local_date_time"):
+        return partition_value_text(value.to_local_date_time(), data_type)
+    if isinstance(value, int) and isinstance(data_type, AtomicType) and data_type.name == "DATE":
+        return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=value))
+    return str(value)

@@ -1,0 +1,236 @@
+"""Writing manifests: new entries, and entries of other manifests that are merged into new ones.
+
+A manifest is an Avro file whose blocks are compressed by themselves. One that is merged without a
+change is copied block by block: large blocks as they are, small ones gathered into larger ones, no
+entry decoded. Where entries must be looked at, or where another writer used other fields or another
+compression, they are decoded and encoded again, with the fields of whoever used most: nothing that
+a newer Paimon stored is dropped.
+
+A process that dies here leaves files that no snapshot names; see `metadata_files`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+from pypaimon.manifest import avro_codec
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.schema.manifest_entry import MANIFEST_ENTRY_SCHEMA, ManifestEntry
+from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
+
+from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
+from paimon_magics.tables.manifests.statistics import ManifestStatistics
+
+__all__ = ["ManifestReader", "ManifestWriter", "Record", "widest_schema"]
+
+Record = dict[str, Any]
+"""An entry as Avro holds it, by the names of Paimon's `ManifestEntry.SCHEMA`."""
+
+_BLOCK_BYTES = 16_000  # Paimon's `AvroFileFormat` and pypaimon: blocks of about this size
+_SYNC_BYTES = 16  # Avro's marker behind each block
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Entries that were compressed together: decompressed, and as they are in the file."""
+
+    count: int
+    content: bytes
+    stored: bytes
+
+
+class ManifestReader:
+    """Reads one manifest of a table, whoever wrote it. `schema` is its writer's, in Avro's form."""
+
+    def __init__(self, paimon: Any, meta: ManifestFileMeta) -> None:
+        path = f"{manifest_folder(paimon)}/{meta.file_name}"
+        with paimon.file_io.new_input_stream(path) as stream:
+            self._content: bytes = stream.read()
+        self.meta = meta
+        reader = fastavro.block_reader(io.BytesIO(self._content))
+        self.schema: Any = reader.writer_schema
+        self.codec = str(reader.codec)
+
+    def blocks(self) -> Iterator[_Block]:
+        """The blocks, in order."""
+        block: Any  # fastavro's stub leaves out what a block holds
+        for block in fastavro.block_reader(io.BytesIO(self._content)):
+            stored = self._content[block.offset : block.offset + block.size - _SYNC_BYTES]
+            yield _Block(block.num_records, block.bytes_.getvalue(), stored)
+
+    def records(self) -> Iterator[Record]:
+        """The entries, in order."""
+        yield from fastavro.reader(io.BytesIO(self._content))  # type: ignore[misc]
+
+
+def widest_schema(schemas: Iterable[Any]) -> Any | None:
+    """Of some manifests' schemas and this project's own, one that can hold what all of them hold;
+    None where there is none."""
+    others = list(schemas)
+    for candidate in (MANIFEST_ENTRY_SCHEMA, *others):
+        fields = _fields(candidate)
+        if all(_fields(schema) <= fields for schema in others):
+            return candidate
+    return None
+
+
+class ManifestWriter:
+    """Writes entries, in the order given, into manifests of about `target_bytes`."""
+
+    def __init__(
+        self, paimon: Any, names: MetadataNames, target_bytes: int, schema: Any = None
+    ) -> None:
+        self._paimon = paimon
+        self._names = names
+        self._target_bytes = target_bytes
+        self._codec = str(avro_codec(paimon.options.manifest_compression()))
+        self._schema = fastavro.parse_schema(schema or MANIFEST_ENTRY_SCHEMA)
+        self._shape = _shape(schema or MANIFEST_ENTRY_SCHEMA)
+        self._file: _AvroFile | None = None
+        self._statistics = ManifestStatistics(paimon)
+        self._finished: list[ManifestFileMeta] = []
+
+    def copy(self, reader: ManifestReader) -> None:
+        """Add all entries of a manifest."""
+        if reader.codec != self._codec or _shape(reader.schema) != self._shape:
+            self.add_records(reader.records())
+            return
+        file = self._open()
+        for block in reader.blocks():
+            file.add(block)
+        self._statistics.add_manifest(reader.meta)
+        self._roll()
+
+    def add_records(self, records: Iterable[Record]) -> None:
+        """Add entries that a reader gave."""
+        for record in records:
+            content = io.BytesIO()
+            fastavro.schemaless_writer(content, self._schema, record)
+            self._open().add(_Block(1, content.getvalue(), b""))
+            self._statistics.add_record(record)
+            self._roll()
+
+    def add_entries(self, entries: Iterable[ManifestEntry]) -> None:
+        """Add new entries."""
+        self.add_records(ManifestFileManager._to_avro_record(entry) for entry in entries)
+
+    def close(self) -> list[ManifestFileMeta]:
+        """Finish the last manifest; all that were written, in order."""
+        if self._file is not None:
+            self._finish(self._file)
+        return self._finished
+
+    def _open(self) -> _AvroFile:
+        if self._file is None:
+            self._file = _AvroFile(self._schema, self._codec)
+        return self._file
+
+    def _roll(self) -> None:
+        assert self._file is not None
+        if self._file.size_bytes >= self._target_bytes:
+            self._finish(self._file)
+
+    def _finish(self, file: _AvroFile) -> None:
+        content = file.content()
+        name = self._names.manifest()
+        path = f"{manifest_folder(self._paimon)}/{name}"
+        with self._paimon.file_io.new_output_stream(path) as stream:
+            stream.write(content)
+        self._finished.append(self._statistics.meta(name, len(content)))
+        self._file = None
+        self._statistics = ManifestStatistics(self._paimon)
+
+
+class _AvroFile:
+    """One manifest in memory."""
+
+    def __init__(self, schema: Any, codec: str) -> None:
+        self._file = io.BytesIO()
+        self._writer: Any = fastavro.write.Writer(self._file, schema, codec=codec)
+        self._writer.flush()
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._gathered_count = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """About how large the file is by now."""
+        return self._file.tell()
+
+    def add(self, block: _Block) -> None:
+        """Add a block; one that `stored` shows to be large enough goes in as it is stored."""
+        if block.stored and len(block.content) >= _BLOCK_BYTES // 2:
+            self._write_gathered()
+            self._file.write(block.stored)
+            self._file.write(self._writer.sync_marker)
+            return
+        self._gathered.append(block.content)
+        self._gathered_bytes += len(block.content)
+        self._gathered_count += block.count
+        if self._gathered_bytes >= _BLOCK_BYTES:
+            self._write_gathered()
+
+    def content(self) -> bytes:
+        """The whole file."""
+        self._write_gathered()
+        return self._file.getvalue()
+
+    def _write_gathered(self) -> None:
+        if self._gathered_count:
+            joined = _Joined(self._gathered_count, io.BytesIO(b"".join(self._gathered)))
+            self._writer.write_block(joined)
+        self._gathered, self._gathered_bytes, self._gathered_count = [], 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Several blocks as one, with the members that fastavro writes a block by."""
+
+    num_records: int
+    bytes_: io.BytesIO
+
+
+def _fields(schema: Any) -> set[str]:
+    """The names of all fields of a record and of the records inside it, with their paths."""
+    found: set[str] = set()
+
+    def visit(node: Any, path: str) -> None:
+        match node:
+            case list():
+                for choice in node:
+                    visit(choice, path)
+            case {"type": "record", "fields": list() as fields}:
+                for field in fields:
+                    inner = f"{path}.{field['name']}"
+                    found.add(inner)
+                    visit(field["type"], inner)
+            case {"type": "array", "items": items}:
+                visit(items, path)
+
+    visit(schema, "")
+    return found
+
+
+def _shape(schema: Any) -> Any:
+    """What decides how values are encoded: order, names and types of fields, not names of records
+    (which differ between Java and pypaimon) and not defaults. None where a record is reused by
+    name, which neither does."""
+    match schema:
+        case str():
+            return schema if schema in _PRIMITIVES else None
+        case list():
+            return tuple(map(_shape, schema))
+        case {"type": "record", "fields": list() as fields}:
+            return tuple((field["name"], _shape(field["type"])) for field in fields)
+        case {"type": "array", "items": items}:
+            return ("array", _shape(items))
+        case {"type": kind, **rest}:
+            return (_shape(kind), rest.get("logicalType"))
+    return None
+
+
+_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")

@@ -1,0 +1,1 @@
+"""Reading data files: rows of a split as Arrow batches."""

@@ -1,0 +1,239 @@
+"""A data file as batches of the columns that are wanted, whatever schema and format it has.
+
+Light to import: Spark's tasks load it. Files of a local disk are opened without pypaimon, whose
+import takes a second; others by Paimon's own file IO, which is pickled into the task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.casts import UnreadableValueError
+from paimon_magics.columnar.deletion_vectors import deleted_rows
+from paimon_magics.columnar.fields import Field, evolved
+from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
+from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.planning.splits import Deletions, StoredFile
+from paimon_magics.planning.views import ROW_ID
+from paimon_magics.tables.reading.file_formats import FORMATS, StoredColumns
+from paimon_magics.tables.reading.row_groups import StoredCondition
+from paimon_magics.tables.reading.variants import whole_variants
+from paimon_magics.tables.stores.corruption import RESTORE, damaged
+from paimon_magics.tables.stores.paths import local_path
+
+__all__ = ["FileAccess", "FileColumns", "FileReader"]
+
+_LENGTHS_AND_CHECKSUM_BYTES = 8
+_SYSTEM = {SEQUENCE: pa.int64(), KIND: pa.int8()}
+_ROW_IDS = (ROW_ID, SEQUENCE)
+
+
+@dataclass(frozen=True)
+class FileAccess:
+    """Opens files. `file_io` is pypaimon's, for files that are not on a local disk."""
+
+    file_io: Any = None
+
+    def open(self, path: str) -> Any:
+        """A file to read from any place; raises OSError."""
+        local = local_path(path)
+        return pa.OSFile(local) if local is not None else self.file_io.new_input_stream(path)
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Bytes of a file, fewer at its end; raises OSError."""
+        with contextlib.closing(self.open(path)) as stream:
+            stream.seek(offset)
+            return bytes(stream.read(length))
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """What is read of one file: the stored fields `found` for the wanted ones, None where it has
+    none; `names` are those of all that are read."""
+
+    names: tuple[str, ...]
+    found: tuple[Field | None, ...]
+
+
+@dataclass(frozen=True)
+class FileReader:
+    """Reads the columns `wanted`, as the table's schema has them, out of files.
+
+    `schemas` are the fields of every schema that files have. `system` are those of SEQUENCE and
+    KIND that are wanted of key-value files, `with_row_ids` adds ROW_ID and SEQUENCE of tables with
+    row tracking, `first_place` PLACE: rows' numbers in their file, counted from there. Batches have
+    at most `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
+    Rows that don't meet the `conditions` on fields of the table may be left out. `table` is the
+    table's name in SQL, for errors.
+    """
+
+    access: FileAccess
+    schemas: Mapping[int, tuple[Field, ...]]
+    wanted: tuple[Field, ...]
+    system: tuple[str, ...]
+    batch_rows: int
+    table: str
+    with_row_ids: bool = False
+    first_place: int | None = None
+    legacy_instants: bool = True
+    conditions: tuple[tuple[Field, ColumnPredicate], ...] = ()
+
+    def holds(self, file: StoredFile, wanted: Field) -> bool:
+        """Whether a file has a column, by the column's id."""
+        return wanted.id in self._fields(file)
+
+    def _fields(self, file: StoredFile) -> dict[int, Field]:
+        """The fields that a file has, by id."""
+        written = file.write_columns
+        return {
+            one.id: one
+            for one in self.schemas[file.schema_id]
+            if written is None or one.name in written
+        }
+
+    def batches(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
+        """The file's rows without deleted ones, in their order, as batches that are not empty.
+
+        Raises TableDamagedError for a file that is gone or damaged.
+        """
+        deleted = self._deleted(file.deletions) if file.deletions else None
+        start = 0
+        for start, batch in self._evolved(file):
+            stop = start + batch.num_rows
+            if self.with_row_ids:
+                batch = _numbered(batch, file, start)
+            if self.first_place is not None:
+                places = self.first_place + np.arange(start, stop, dtype=np.int64)
+                batch = batch.append_column(PLACE, pa.array(places))
+            if deleted is not None:
+                low, high = np.searchsorted(deleted, (start, stop))
+                if high > low:
+                    kept = np.ones(batch.num_rows, dtype=bool)
+                    kept[deleted[low:high] - start] = False
+                    batch = batch.filter(pa.array(kept))
+            start = stop
+            if batch.num_rows:
+                yield batch
+        if start != file.rows:
+            raise TableDamagedError(
+                f"The data file {file.path} has {start} rows, and the table's metadata says "
+                f"{file.rows}.",
+                hint=RESTORE,
+            )
+
+    def _deleted(self, deletions: Deletions) -> np.ndarray[Any, np.dtype[np.int64]]:
+        length = deletions.length + _LENGTHS_AND_CHECKSUM_BYTES
+        try:
+            body = self.access.read(deletions.path, deletions.offset, length)
+            return deleted_rows(body, deletions.length)
+        except (OSError, ValueError) as error:
+            raise damaged(f"The deletion vector in {deletions.path}", error) from error
+
+    def mapping(self, file: StoredFile) -> FileColumns:
+        """What is read of a file for the columns that are wanted."""
+        stored = self._fields(file)
+        found = tuple(stored.get(one.id) for one in self.wanted)
+        names = [one.name for one in found if one is not None] + list(self.system)
+        if self.with_row_ids:
+            names += _ROW_IDS  # stored in files whose rows were moved from others
+        return FileColumns(tuple(names), found)
+
+    def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
+        """Rows as they are stored → rows of the columns that are wanted."""
+        arrays = []
+        for source, one in zip(columns.found, self.wanted, strict=True):
+            array = None
+            if source is not None:
+                array = whole_variants(batch.column(source.name), source)
+            arrays.append(evolved(array, source, one, batch.num_rows))
+        fields = [pa.field(one.name, one.type) for one in self.wanted]
+        for name in self.system:
+            arrays.append(batch.column(name).cast(_SYSTEM[name]))
+            fields.append(pa.field(name, _SYSTEM[name]))
+        for name in _ROW_IDS if self.with_row_ids else ():
+            if name in batch.schema.names:
+                arrays.append(batch.column(name))
+                fields.append(batch.schema.field(name))
+        return _batch(arrays, pa.schema(fields), batch.num_rows)
+
+    @contextlib.contextmanager
+    def telling(self, file: StoredFile) -> Iterator[None]:
+        """What goes wrong inside is told as TableDamagedError of the file; a value that can't be
+        read as its column's type, with the file that it is in."""
+        try:
+            yield
+        except UnreadableValueError as error:
+            raise error.of_file(file.path, self.table) from error
+        except (OSError, ValueError, KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+            raise damaged(f"The data file {file.path}", e) from e
+
+    def _evolved(self, file: StoredFile) -> Iterator[tuple[int, pa.RecordBatch]]:
+        columns = self.mapping(file)
+        for place, batch in self._stored(file, columns):
+            try:
+                rows = self.evolved(batch, columns)
+            except UnreadableValueError as error:
+                raise error.of_file(file.path, self.table) from error
+            yield place, rows
+
+    def _stored(
+        self, file: StoredFile, columns: FileColumns
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        if not columns.names:  # nothing of it is stored: the number of rows is known
+            for start in range(0, file.rows, self.batch_rows):
+                yield start, _without_columns(min(self.batch_rows, file.rows - start))
+            return
+        read = FORMATS.get(file.format)
+        if read is None:
+            raise UnsupportedStatementError(
+                f"The data file {file.path} has the format '{file.format}', which is not offered.",
+                hint=f"These are: {', '.join(FORMATS)}.",
+            )
+        types = {one.name: one.type for one in columns.found if one is not None} | _SYSTEM
+        optional = _ROW_IDS if self.with_row_ids else ()
+        conditions = tuple(self._conditions(file))
+        stored = StoredColumns(columns.names, types, optional, self.legacy_instants, conditions)
+        with self.telling(file), contextlib.closing(self.access.open(file.path)) as source:
+            yield from read(source, stored, self.batch_rows)
+
+    def _conditions(self, file: StoredFile) -> Iterator[StoredCondition]:
+        """The conditions on columns that the file has with the type of today."""
+        stored = self._fields(file) if self.conditions else {}
+        for wanted, predicate in self.conditions:
+            one = stored.get(wanted.id)
+            if one is not None and one.type == wanted.type:
+                yield StoredCondition(one.name, one.type, predicate)
+
+
+def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordBatch:
+    """With the rows' ids and sequence numbers: the stored ones, else those of their places."""
+    first = (file.first_row_id or 0) + start
+    computed = {
+        ROW_ID: pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64)),
+        SEQUENCE: pa.array(np.full(batch.num_rows, file.max_sequence_number, dtype=np.int64)),
+    }
+    for name, values in computed.items():
+        place = batch.schema.get_field_index(name)
+        if place < 0:
+            batch = batch.append_column(name, values)
+        else:
+            batch = batch.set_column(place, name, pc.coalesce(batch.column(place), values))
+    return batch
+
+
+def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if not arrays:
+        return _without_columns(rows)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))

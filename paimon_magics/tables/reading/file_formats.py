@@ -1,0 +1,176 @@
+"""The rows of Parquet, ORC and Avro files as Arrow batches of the columns that are asked for.
+
+Each batch comes with the number of its first row. Row groups of Parquet whose statistics tell that
+no row of theirs meets the conditions are passed over; an empty batch stands behind the last one.
+Light to import: Spark's tasks load it. Memory is bounded by the batch: Parquet is read through a
+buffer instead of whole column chunks. Whatever a damaged file raises is the caller's to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_magics.columnar.orc_footers import orc_times
+from paimon_magics.columnar.orc_zones import has_times, in_zone, is_utc
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.tables.reading.row_groups import StoredCondition, useful_row_groups
+
+__all__ = ["FORMATS", "StoredColumns", "parquet_file"]
+
+_PARQUET_BUFFER_BYTES = 1024 * 1024
+_NANOSECONDS_MS = 2**63 // 1_000_000  # what fits 64 bits of nanoseconds
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """The columns `names` as a file calls them, their `types` by name; those that are `optional`
+    are left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`. Rows that
+    don't meet the `conditions` may be left out."""
+
+    names: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+    optional: tuple[str, ...] = ()
+    legacy_instants: bool = True
+    conditions: tuple[StoredCondition, ...] = ()
+
+    def of(self, stored: Sequence[str]) -> list[str]:
+        """The names to read out of a file with the columns `stored`."""
+        return [name for name in self.names if name in stored or name not in self.optional]
+
+
+_Placed = tuple[int, pa.RecordBatch]  # a batch, and the number of its first row in the file
+_Reader = Callable[[Any, StoredColumns, int], Iterator[_Placed]]
+
+
+def parquet_file(source: Any) -> Any:
+    """pyarrow's reader of a Parquet file, which does not read ahead."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(source, buffer_size=_PARQUET_BUFFER_BYTES)
+
+
+def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_Placed]:
+    with parquet_file(source) as parquet:
+        names = columns.of(parquet.schema_arrow.names)
+        # A task has one core: threads of Arrow's own would be in the way of the other tasks.
+        read = partial(parquet.iter_batches, columns=names, use_threads=False)
+        if not columns.conditions:
+            yield from _placed(read(batch_rows))
+            return
+        for groups in useful_row_groups(parquet.metadata, columns.conditions):
+            batches = read(batch_rows, row_groups=list(groups.numbers))
+            yield from _placed(batches, groups.first_row)
+        schema = pa.schema([parquet.schema_arrow.field(name) for name in names])
+        nothing = [pa.array([], field.type) for field in schema]
+        yield parquet.metadata.num_rows, pa.RecordBatch.from_arrays(nothing, schema=schema)
+
+
+def _placed(batches: Iterable[pa.RecordBatch], place: int = 0) -> Iterator[_Placed]:
+    for batch in batches:
+        yield place, batch
+        place += batch.num_rows
+
+
+def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    from pyarrow import orc
+
+    file = orc.ORCFile(source)
+    names = columns.of(file.schema.names)
+    with_times = [name for name in names if has_times(file.schema.field(name).type)]
+    zones = _zones(source, names=with_times)
+    for stripe in range(file.nstripes):
+        batch = file.read_stripe(stripe, columns=names)
+        if with_times and not is_utc(zones[stripe]):
+            batch = _in_zone(batch, zones[stripe], columns.legacy_instants)
+        for start in range(0, batch.num_rows, batch_rows):
+            yield batch.slice(start, batch_rows)
+
+
+def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
+    """The time zone of each stripe. Raises UnsupportedStatementError for times that 64 bits of
+    nanoseconds have no room for."""
+    if not names:
+        return ()
+
+    def read(offset: int, length: int) -> bytes:
+        source.seek(offset)
+        return bytes(source.read(length))
+
+    source.seek(0, 2)
+    times = orc_times(read, source.tell())
+    for end in (times.least_ms, times.greatest_ms):
+        if end is not None and not -_NANOSECONDS_MS < end < _NANOSECONDS_MS:
+            raise UnsupportedStatementError(
+                f"An ORC file has times in {' or '.join(f'`{name}`' for name in names)} that are "
+                "before 1677 or after 2262, which the reader of ORC has no room for.",
+                hint="Leave the column out, or rewrite the table as Parquet.",
+            )
+    return times.zones
+
+
+def _in_zone(batch: pa.RecordBatch, zone: str, legacy_instants: bool) -> pa.RecordBatch:
+    arrays = [in_zone(column, zone, legacy_instants=legacy_instants) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _avro(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    import fastavro
+
+    pending: list[Any] = []
+    for record in fastavro.reader(source):
+        pending.append(record)
+        if len(pending) >= batch_rows:
+            yield _columns_of(pending, columns)
+            pending = []
+    if pending:
+        yield _columns_of(pending, columns)
+
+
+def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) -> pa.RecordBatch:
+    names = columns.of(list(records[0]))
+    arrays = [
+        pa.array(
+            [_arrow_value(record[name], columns.types[name]) for record in records],
+            type=columns.types[name],
+        )
+        for name in names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
+    """An Avro value as Arrow takes it: maps with other keys than texts are arrays of records."""
+    if value is None:
+        return None
+    if pa.types.is_map(data_type):
+        pairs = (
+            value.items()
+            if isinstance(value, dict)
+            else ((entry["key"], entry["value"]) for entry in value)
+        )
+        return [
+            (_arrow_value(k, data_type.key_type), _arrow_value(v, data_type.item_type))
+            for k, v in pairs
+        ]
+    if pa.types.is_list(data_type):
+        return [_arrow_value(item, data_type.value_type) for item in value]
+    if pa.types.is_struct(data_type):
+        return {f.name: _arrow_value(value[f.name], f.type) for f in data_type}
+    return value
+
+
+def _counted(read: Callable[[Any, StoredColumns, int], Iterator[pa.RecordBatch]]) -> _Reader:
+    return lambda source, columns, batch_rows: _placed(read(source, columns, batch_rows))
+
+
+FORMATS: Mapping[str, _Reader] = {
+    "parquet": _parquet,
+    "orc": _counted(_orc),
+    "avro": _counted(_avro),
+}
+"""Readers by the ending of a file's name."""

@@ -1,0 +1,201 @@
+"""Merges that read values last: only keys decide, and values are read of the rows that are left.
+
+Row groups that hold none of them are never read, so that of rows that were overwritten as a whole
+nothing but their keys is. Only where whole rows win (deduplicate, first-row), and of Parquet. Light
+to import: Spark's tasks load it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.folding import MergeRule, merge_rows
+from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE, merge_runs
+from paimon_magics.planning.splits import Section, StoredFile
+from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.reading.file_formats import parquet_file
+
+__all__ = ["ChosenRows", "block_rows", "merged_late", "takes_late"]
+
+_Ints = npt.NDArray[np.int64]
+# Below, opening files twice costs more than the values that need not be read.
+_LATE_BYTES_MIN = 4 * 1024 * 1024
+_BLOCK_ROWS_MIN = 1024
+_FILE_BITS = 40  # a file has fewer rows than 2 to the power of this
+
+
+def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
+    """Whether a section is merged by `merged_late`."""
+    stored = [file for run in section for file in run]
+    return (
+        rule.engine in ("deduplicate", "first-row")
+        and len(section) > 1
+        and all(file.format == "parquet" for file in stored)
+        and sum(file.size_bytes for file in stored) >= _LATE_BYTES_MIN
+        and any(one.name not in _deciding(rule) for one in files.wanted)
+    )
+
+
+def block_rows(files: FileReader, section: Section) -> int:
+    """How many rows of each run are at hand: those of all runs are at the same time."""
+    if len(section) == 1:
+        return files.batch_rows
+    return max(files.batch_rows // len(section), _BLOCK_ROWS_MIN)
+
+
+def merged_late(
+    files: FileReader,
+    rule: MergeRule,
+    section: Section,
+    shown: Callable[[pa.RecordBatch], pa.RecordBatch],
+    *,
+    sequence_numbers: bool,
+) -> Iterator[pa.RecordBatch]:
+    """The merged rows of a section that `shown` leaves, which is told their keys and kinds.
+
+    Rows have SEQUENCE where `sequence_numbers` is given.
+    """
+    deciding = _deciding(rule)
+    rows = block_rows(files, section)
+    section, in_sequence = _by_sequence(section)
+    order = replace(rule.order, runs_in_sequence=in_sequence)
+    keys = replace(
+        files,
+        wanted=tuple(one for one in files.wanted if one.name in deciding),
+        system=(KIND,) if in_sequence and not sequence_numbers else (SEQUENCE, KIND),
+        batch_rows=rows,
+    )
+    values = replace(
+        files,
+        wanted=tuple(one for one in files.wanted if one.name not in deciding),
+        system=(),
+        batch_rows=rows,
+    )
+    with contextlib.ExitStack() as resources:
+        chosen: list[ChosenRows] = []
+        runs = []
+        for run in section:
+            runs.append(_numbered(keys, run, len(chosen)))
+            chosen += [
+                resources.enter_context(contextlib.closing(ChosenRows(values, f))) for f in run
+            ]
+        for batch in merge_runs(runs, order, lambda groups: merge_rows(groups, rule)):
+            kept = shown(batch)
+            if not kept.num_rows:
+                continue
+            # A batch of winners comes from one file: it is what a block of a run has left.
+            places = np.asarray(kept.column(PLACE))
+            kept = kept.drop_columns([PLACE])
+            start = 0
+            number = int(places[0]) >> _FILE_BITS
+            for part in chosen[number].rows(places & ((1 << _FILE_BITS) - 1)):
+                yield _beside(kept.slice(start, part.num_rows), part)
+                start += part.num_rows
+
+
+def _by_sequence(section: Section) -> tuple[Section, bool]:
+    """The runs by their sequence numbers, and whether all of one follow all of the one before:
+    then each row need not be asked for its own."""
+    ranges = {
+        run: (
+            min(file.min_sequence_number for file in run),
+            max(file.max_sequence_number for file in run),
+        )
+        for run in section
+    }
+    runs = sorted(section, key=lambda run: ranges[run])
+    apart = all(ranges[one][1] < ranges[other][0] for one, other in pairwise(runs))
+    return tuple(runs), apart
+
+
+def _deciding(rule: MergeRule) -> set[str]:
+    return {*rule.order.keys, *rule.order.sequence_fields}
+
+
+def _numbered(
+    keys: FileReader, run: tuple[StoredFile, ...], first: int
+) -> Iterator[pa.RecordBatch]:
+    for number, file in enumerate(run, first):
+        yield from replace(keys, first_place=number << _FILE_BITS).batches(file)
+
+
+def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [*one.columns, *other.columns], names=[*one.schema.names, *other.schema.names]
+    )
+
+
+class ChosenRows:
+    """One file's rows, asked for in their order. Opens the file when the first is; to be closed."""
+
+    def __init__(self, files: FileReader, file: StoredFile) -> None:
+        self._reader = files
+        self._file = file
+        self._columns = files.mapping(file)
+        self._resources = contextlib.ExitStack()
+        self._parquet: Any = None
+        self._group = -1  # the row group that is read
+        self._group_end = 0
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._batch: pa.RecordBatch | None = None
+        self._start = 0  # the number of the batch's first row
+
+    def rows(self, places: _Ints) -> Iterator[pa.RecordBatch]:
+        """The rows with these numbers, which grow from call to call, in one batch or several.
+
+        Raises TableDamagedError for a file that is gone, damaged or too short.
+        """
+        while len(places):
+            batch = self._batch_with(int(places[0]))
+            count = int(np.searchsorted(places, self._start + batch.num_rows))
+            found, places = places[:count] - self._start, places[count:]
+            if found[-1] - found[0] + 1 == count:
+                yield batch.slice(int(found[0]), count)
+            else:
+                yield batch.take(pa.array(found))
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._resources.close()
+
+    def _batch_with(self, place: int) -> pa.RecordBatch:
+        with self._reader.telling(self._file):
+            while self._batch is None or place >= self._start + self._batch.num_rows:
+                if self._batch is not None:
+                    self._start += self._batch.num_rows
+                if place >= self._group_end:
+                    self._seek(place)
+                stored = next(self._batches, None)
+                if stored is None:
+                    raise ValueError(f"row {place} is missing")
+                self._batch = self._reader.evolved(stored, self._columns)
+            return self._batch
+
+    def _seek(self, place: int) -> None:
+        """Begin the row group that holds a row."""
+        if self._parquet is None:
+            source = self._resources.enter_context(
+                contextlib.closing(self._reader.access.open(self._file.path))
+            )
+            self._parquet = self._resources.enter_context(parquet_file(source))
+        metadata = self._parquet.metadata
+        while place >= self._group_end:
+            self._group += 1
+            if self._group == metadata.num_row_groups:
+                raise ValueError(f"it has {self._group_end} rows, and row {place} is wanted")
+            self._start = self._group_end
+            self._group_end += metadata.row_group(self._group).num_rows
+        self._batches = self._parquet.iter_batches(
+            batch_size=self._reader.batch_rows,
+            row_groups=[self._group],
+            columns=list(self._columns.names),
+            use_threads=False,
+        )

@@ -1,0 +1,413 @@
+"""What a change of a column's type, or NOT NULL, would do to the rows that are stored.
+
+Files keep the type that they were written with, and are cast whenever they are read: a text that is
+no number makes every read of its file fail, and a number that is too large comes out as another
+one. Paimon allows such a change. What the manifests' statistics can tell is asked first; beyond
+that files are read, those that the statistics make suspicious first, up to a number of rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.fields import Field, can_evolve, evolved
+from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.short_texts import shortened
+from paimon_magics.planning.splits import StoredFile
+from paimon_magics.statements.names import table_text
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
+from paimon_magics.tables.manifests.file_paths import file_paths
+from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
+from paimon_magics.tables.manifests.partitions import partition_name
+from paimon_magics.tables.reading.data_files import FileAccess, FileReader
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.snapshots.latest import latest_snapshot
+from paimon_magics.tables.splits.stored_files import stored_files
+from paimon_magics.tables.stores.paths import local_path
+
+__all__ = ["Harm", "StoredValue", "harm_of"]
+
+_FILES_MAX = 64
+"""Files that are opened at most: each costs a request of its store."""
+
+_SHOWN_MAX = 3
+_VALUE_CHARACTERS_MAX = 40
+# What floating-point numbers tell for certain: 15 digits, 6 of a FLOAT.
+_DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValue:
+    """A value and where it lies: its file, its partition ("" without any), its key as text."""
+
+    value: str
+    file: str
+    partition: str
+    key: str
+
+    @property
+    def told(self) -> str:
+        """The value and its place, for a message."""
+        parts = [part for part in (self.key, self.partition, self.file) if part]
+        return f"{self.value} ({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What a change does to stored rows of one column.
+
+    `unreadable` are values whose files can't be read any more, `changed` those that come out as
+    others, `nulls` the NULLs in a column that becomes NOT NULL; of all of them the first few.
+    `impossible` where files can't be read at all. `looked_at` says how much was looked at, and
+    `not_looked_at` why files could not be. True where there is any harm.
+    """
+
+    column: str
+    unreadable: tuple[StoredValue, ...] = ()
+    changed: tuple[StoredValue, ...] = ()
+    nulls: int = 0
+    impossible: bool = False
+    looked_at: str = ""
+    not_looked_at: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.unreadable or self.changed or self.nulls or self.impossible)
+
+
+def harm_of(table: Table, planned: TableDefinition, rows_max: int, zone: str = UTC) -> list[Harm]:
+    """What `planned`, the table's definition after a change, does to the columns whose types it
+    changes: nothing is in the list of a column of which no harm was found, unless files of it could
+    not be looked at. Instants are told in `zone`.
+
+    Reads manifests, and up to `rows_max` rows of files. Raises TableDamagedError where the table's
+    metadata is damaged.
+    """
+    before = {column.id: column for column in table.definition.columns}
+    changed = [
+        (before[column.id], column)
+        for column in planned.columns
+        if column.id in before and before[column.id].type != column.type
+    ]
+    snapshot = latest_snapshot(table.paimon) if changed else None
+    if snapshot is None:
+        return []
+    files = live_files(ManifestFolder(table.paimon), snapshot)
+    looks = (_Look(table, files, old, new, rows_max, zone).harm() for old, new in changed)
+    return [harm for harm in looks if harm or harm.not_looked_at]
+
+
+class _Look:
+    """A look at one column's stored values."""
+
+    def __init__(
+        self, table: Table, files: pa.Table, old: Column, new: Column, rows_max: int, zone: str
+    ) -> None:
+        self._table = table
+        self._files = files
+        self._old, self._new = old, new
+        self._rows_max = rows_max
+        self._zone = zone
+        self._schemas = TableSchemas(table.paimon)
+        # The field with the new type: the ids of nested parts are those of today, by name.
+        today = next(one for one in self._schemas.fields(table.definition.schema_id)
+                     if one.id == old.id)  # fmt: skip
+        self._wanted = _retyped(today, new)
+        self._unreadable: list[StoredValue] = []
+        self._changed: list[StoredValue] = []
+        self._closed: list[str] = []
+        self._rows = self._opened = 0
+
+    def harm(self) -> Harm:
+        """What was found."""
+        nulls = 0
+        if self._old.type.nullable and not self._new.type.nullable:
+            nulls = self._nulls()
+        schema_ids = set(self._files["schema_id"].to_pylist())
+        stored = {one: self._stored(one) for one in schema_ids}
+        impossible = any(
+            one is not None and not can_evolve(one, self._wanted) for one in stored.values()
+        )
+        if not impossible:
+            self._look(stored)
+        total = sum(self._files["row_count"].to_pylist())
+        return Harm(
+            self._old.name,
+            tuple(self._unreadable),
+            tuple(self._changed),
+            nulls,
+            impossible,
+            f"{self._rows:,} of {total:,} rows in {self._opened:,} of "
+            f"{self._files.num_rows:,} files were looked at",
+            tuple(self._closed),
+        )
+
+    def _stored(self, schema_id: int) -> Field | None:
+        found = (one for one in self._schemas.fields(schema_id) if one.id == self._old.id)
+        return next(found, None)
+
+    def _nulls(self) -> int:
+        bounds = self._bounds(self._files)
+        return bounds.nulls or 0
+
+    def _bounds(self, files: pa.Table) -> Bounds:
+        with contextlib.suppress(PaimonMagicsError, pa.ArrowException, ValueError):
+            return column_bounds(files, self._schemas.columns, [self._old])[self._old.name]
+        return Bounds()
+
+    def _look(self, stored: Mapping[int, Field | None]) -> None:
+        differing = [
+            row
+            for row, schema_id in enumerate(self._files["schema_id"].to_pylist())
+            if stored[schema_id] is not None and not _same(stored[schema_id], self._wanted)
+        ]
+        suspicious, unknown = [], []
+        for row in differing[: 16 * _FILES_MAX]:
+            match self._told_by_bounds(self._files.slice(row, 1), stored):
+                case "harmful":
+                    suspicious.append(row)
+                case "unknown":
+                    unknown.append(row)
+        unknown += differing[16 * _FILES_MAX :]
+        step = max(1, len(unknown) // _FILES_MAX)
+        chosen = [*suspicious, *unknown[::step]][:_FILES_MAX]
+        if not self._rows_max:
+            for row, (file, partition) in zip(
+                suspicious[:_SHOWN_MAX], self._chosen(suspicious[:_SHOWN_MAX]), strict=True
+            ):
+                self._note_ends(self._files.slice(row, 1), file, partition, stored)
+            return
+        for file, partition in self._chosen(chosen):
+            if self._rows >= self._rows_max or self._is_enough():
+                break
+            self._opened += 1
+            try:
+                self._look_into(file, partition)
+            except PaimonMagicsError as error:
+                self._closed.append(error.message)
+
+    def _is_enough(self) -> bool:
+        return len(self._unreadable) >= _SHOWN_MAX or (
+            not self._unreadable and len(self._changed) >= _SHOWN_MAX
+        )
+
+    def _told_by_bounds(self, file: pa.Table, stored: Mapping[int, Field | None]) -> str:
+        """Whether a file's least and greatest value say that it is harmless, harmful, or nothing:
+        between two whole numbers that fit all others do."""
+        (schema_id,) = file["schema_id"].to_pylist()
+        field = stored[schema_id]
+        array = self._ends(file, field)
+        if field is None or field.atomic is None or array is None:
+            return "unknown"
+        if self._harmful(array, field):
+            return "harmful"
+        target = self._wanted.atomic
+        whole = target is not None and field.atomic.name in _INTEGERS and target.name in _INTEGERS
+        return "harmless" if whole else "unknown"
+
+    def _ends(self, file: pa.Table, field: Field | None) -> pa.Array | None:
+        """The least and the greatest value of a file, where its statistics tell them exactly."""
+        bounds = self._bounds(file)
+        if field is None or not bounds.is_exact:
+            return None
+        ends = [one for one in (bounds.least, bounds.greatest) if one is not None]
+        with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
+            return pa.array(ends, field.type)
+        return None
+
+    def _note_ends(
+        self, entry: pa.Table, file: StoredFile, partition: str, stored: Mapping[int, Field | None]
+    ) -> None:
+        field = stored[file.schema_id]
+        array = self._ends(entry, field)
+        if field is None or array is None:
+            return
+        for end in (array.slice(0, 1), array.slice(1, 1)):
+            if self._harmful(end, field):
+                value = StoredValue(
+                    _text(end[0].as_py(), self._zone), posixpath.basename(file.path), partition, ""
+                )
+                reads = _reads(end, field, self._wanted)
+                (self._changed if reads else self._unreadable).append(value)
+                return
+
+    def _harmful(self, array: pa.Array, field: Field) -> bool:
+        if not _reads(array, field, self._wanted):
+            return True
+        return bool(_changed_places(array, field, self._wanted))
+
+    def _chosen(self, rows: Sequence[int]) -> Iterator[tuple[StoredFile, str]]:
+        if not rows:
+            return
+        table, definition = self._table, self._table.definition
+        types = [arrow_type(definition.column(key).type) for key in definition.partition_keys]
+        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+        files = self._files.take(pa.array(rows)).combine_chunks()
+        paths = file_paths(
+            files, types, lambda p: str(canonical_data_file_path(table.paimon, p, 0, ""))
+        )
+        names = [""] * len(rows)
+        if types:
+            columns = decode_rows(files["partition"].combine_chunks(), types)
+            values = zip(*(column.to_pylist() for column in columns), strict=True)
+            names = [partition_name(table, one, self._zone) for one in values]
+        yield from zip(stored_files(files, np.arange(len(rows)), paths, {}), names, strict=True)
+
+    def _look_into(self, file: StoredFile, partition: str) -> None:
+        fields = {one.id: one for one in self._schemas.fields(file.schema_id)}
+        field = fields[self._old.id]
+        ids = [self._table.definition.column(k).id for k in self._table.definition.primary_keys]
+        keys = [fields[id] for id in ids if id in fields]
+        is_local = local_path(file.path) is not None
+        reader = FileReader(
+            FileAccess() if is_local else FileAccess(self._table.paimon.file_io),
+            {file.schema_id: tuple(fields.values())},
+            (field, *keys),
+            (),
+            batch_rows=min(self._rows_max, 65_536),
+            table=table_text(self._table.name),
+        )
+
+        def place(batch: pa.RecordBatch, row: int) -> StoredValue:
+            texts = [
+                f"{one.name} = {_key_text(batch.column(at)[row], self._zone)}"
+                for at, one in enumerate(keys, 1)
+            ]
+            value = _text(batch.column(0)[row].as_py(), self._zone)
+            return StoredValue(value, posixpath.basename(file.path), partition, ", ".join(texts))
+
+        for batch in reader.batches(file):
+            batch = batch.slice(0, self._rows_max - self._rows)
+            self._rows += batch.num_rows
+            column = batch.column(0)
+            wrong = _failing_places(
+                column, lambda part: _reads(part, field, self._wanted), _SHOWN_MAX
+            )
+            self._unreadable += [place(batch, row) for row in wrong]
+            if not wrong:
+                others = _changed_places(column, field, self._wanted)
+                self._changed += [place(batch, row) for row in others]
+            self._unreadable = self._unreadable[:_SHOWN_MAX]
+            self._changed = self._changed[:_SHOWN_MAX]
+            if self._rows >= self._rows_max or self._is_enough():
+                return
+
+
+def _key_text(value: pa.Scalar, zone: str) -> str:
+    return _text(value.as_py(), zone) if pa.types.is_timestamp(value.type) else str(value)
+
+
+def _text(value: Any, zone: str) -> str:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return clock_text(value.astimezone(rules_of(zone)))
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return shortened(text, _VALUE_CHARACTERS_MAX)
+
+
+def _reads(array: pa.Array, stored: Field, wanted: Field) -> bool:
+    """Whether all of these values can be read as the new type."""
+    try:
+        evolved(array, stored, wanted, len(array))
+    except (PaimonMagicsError, pa.ArrowException, ArithmeticError, ValueError):
+        return False
+    return True
+
+
+def _failing_places(
+    array: pa.Array, passes: Callable[[pa.Array], bool], count_max: int, start: int = 0
+) -> list[int]:
+    """Where the first values are that do not pass, by halves."""
+    if not len(array) or passes(array):
+        return []
+    if len(array) == 1:
+        return [start]
+    half = len(array) // 2
+    found = _failing_places(array.slice(0, half), passes, count_max, start)
+    if len(found) < count_max:
+        rest = array.slice(half)
+        found += _failing_places(rest, passes, count_max - len(found), start + half)
+    return found
+
+
+def _changed_places(array: pa.Array, stored: Field, wanted: Field) -> list[int]:
+    """Where the first values are that come out as others: those that don't come back the same."""
+    if stored.atomic is None or wanted.atomic is None or not can_evolve(wanted, stored):
+        return []
+    try:
+        after = evolved(array, stored, wanted, len(array))
+        back = evolved(after, wanted, stored, len(array))
+    except (PaimonMagicsError, pa.ArrowException, ArithmeticError, ValueError):
+        return []
+    places = []
+    for row, (one, other) in enumerate(zip(array.to_pylist(), back.to_pylist(), strict=True)):
+        if one != other and one == one and not _means_the_same(one, other, stored, wanted):
+            places.append(row)
+            if len(places) == _SHOWN_MAX:
+                break
+    return places
+
+
+def _means_the_same(one: Any, other: Any, stored: Field, wanted: Field) -> bool:
+    """Whether a value that comes back otherwise says the same: `007` of 7, `TRUE` of true, and
+    digits that a floating-point number does not tell for certain."""
+    if other is None or wanted.atomic is None or stored.atomic is None:
+        return False
+    name = wanted.atomic.name
+    if isinstance(one, float):
+        share = _FLOAT_SHARE if "FLOAT" in (name, stored.atomic.name) else _DOUBLE_SHARE
+        return math.isclose(one, other, rel_tol=share)
+    if not isinstance(one, str):
+        return False
+    if name in ("CHAR", "VARCHAR", "STRING"):
+        return one.rstrip(" ") == str(other).rstrip(" ")
+    if name in (*_INTEGERS, "DECIMAL"):
+        with contextlib.suppress(ValueError):
+            return float(one) == float(other)
+    return name in ("BOOLEAN", "FLOAT", "DOUBLE")
+
+
+def _retyped(today: Field, new: Column) -> Field:
+    """Today's field with the new type; parts keep their ids."""
+    from paimon_magics.statements.data_types import ArrayType, AtomicType, MapType, RowType
+
+    def build(field: Field, data_type: Any) -> Field:
+        arrow = arrow_type(data_type)
+        match data_type:
+            case RowType(fields=parts) if field.is_struct and len(parts) == len(field.parts):
+                inner = tuple(
+                    replace(build(one, part.type), name=part.name)
+                    for one, part in zip(field.parts, parts, strict=True)
+                )
+            case ArrayType(element=element) if len(field.parts) == 1:
+                inner = (build(field.parts[0], element),)
+            case MapType(key=key, value=value) if len(field.parts) == 2:
+                inner = (build(field.parts[0], key), build(field.parts[1], value))
+            case AtomicType():
+                return Field(field.id, field.name, arrow, (), data_type)
+            case _:
+                return Field(field.id, field.name, arrow)
+        return Field(field.id, field.name, arrow, inner)
+
+    return build(today, new.type)
+
+
+def _same(stored: Field | None, wanted: Field) -> bool:
+    if stored is None or stored.atomic is None or wanted.atomic is None:
+        return stored is not None and stored.type == wanted.type
+    one, other = stored.atomic, wanted.atomic
+    return (one.name, one.parameters) == (other.name, other.parameters)

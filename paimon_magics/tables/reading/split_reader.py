@@ -1,0 +1,281 @@
+"""What a Spark task does on the Arrow road: splits in, rows of the table or of its changes out.
+
+A split is merged by key, read plainly, or compared with an earlier state; then its rows become the
+table's, `$audit_log`'s or `$binlog`'s. Memory is bounded by `batch_rows` and the number of sorted
+runs that overlap. Light to import, as tasks load it.
+
+Rules: `MergeFileSplitRead`, `RawFileSplitRead`, `IncrementalDiffSplitRead`, `AuditLogTable`,
+`BinlogTable` of Paimon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.binlog import pack_updates, single_rows
+from paimon_magics.columnar.differences import same_rows
+from paimon_magics.columnar.fields import Field
+from paimon_magics.columnar.folding import MergeRule, merge_rows
+from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
+from paimon_magics.planning.splits import (
+    ColumnsSplit,
+    DifferenceSplit,
+    MergeSplit,
+    PlainSplit,
+    Section,
+    StoredFile,
+    TaskSplit,
+)
+from paimon_magics.planning.views import ROW_ID, RowView, ViewKind
+from paimon_magics.tables.reading.data_files import FileReader
+from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
+
+__all__ = ["SplitReader"]
+
+_DELETE = 3
+_BEFORE = "_BEFORE"
+
+
+@dataclass(frozen=True)
+class SplitReader:
+    """Reads splits of one table.
+
+    `files` reads what `rule` needs as well as what is shown; `rule` is None for tables whose rows
+    are not merged. `columns` are the names of the table's columns that are shown, in order.
+    """
+
+    files: FileReader
+    rule: MergeRule | None
+    view: RowView
+    columns: tuple[str, ...]
+
+    def rows(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
+        """The rows of a split, as the view shows them; kinds as Paimon's numbers."""
+        match split:
+            case MergeSplit(sections=sections):
+                yield from self._shown(self._merged(sections), packed=False)
+            case PlainSplit(files=files):
+                yield from self._shown(self._plain(files), packed=True)
+            case DifferenceSplit():
+                yield from self._shown(self._difference(split), packed=False)
+            case ColumnsSplit(groups=groups):
+                yield from self._shown(self._side_by_side(groups), packed=True)
+
+    def _plain(self, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
+        reader = self.files
+        if self.rule is not None:  # what decides a merge is of no use here
+            reader = replace(
+                self._of_keys(reader),
+                wanted=tuple(one for one in reader.wanted if one.name in self.columns),
+                system=self._system_columns(),
+            )
+        for file in files:
+            yield from reader.batches(file)
+
+    def _of_keys(self, reader: FileReader) -> FileReader:
+        """With the conditions on keys alone: they hold for all rows of a key or for none, so that
+        rows that hide others, and both rows of an update, are read with them."""
+        assert self.rule is not None
+        keys = self.rule.order.keys
+        kept = tuple(one for one in reader.conditions if one[0].name in keys)
+        return replace(reader, conditions=kept)
+
+    def _system_columns(self) -> tuple[str, ...]:
+        """What the view is made of beside the table's columns."""
+        if not self.view.keeps_retracts:
+            return ()
+        return (SEQUENCE, KIND) if self.view.sequence_numbers else (KIND,)
+
+    def _side_by_side(self, groups: Sequence[Sequence[StoredFile]]) -> Iterator[pa.RecordBatch]:
+        """Each column from the newest file of a group that has it."""
+        reader = replace(self.files, conditions=())  # a file has only some columns of its rows
+        for group in groups:
+            if len(group) == 1:
+                yield from reader.batches(group[0])
+                continue
+            wanted: dict[int, list[Field]] = {}
+            for one in reader.wanted:
+                holders = (i for i, file in enumerate(group) if reader.holds(file, one))
+                wanted.setdefault(next(holders, len(group) - 1), []).append(one)
+            oldest = len(group) - 1  # all rows are there: ids and kinds are told by it
+            if reader.with_row_ids or not wanted:
+                wanted.setdefault(oldest, [])
+            parts = [
+                replace(
+                    reader,
+                    wanted=tuple(fields),
+                    with_row_ids=reader.with_row_ids and i == oldest,
+                ).batches(group[i])
+                for i, fields in wanted.items()
+            ]
+            yield from _beside(parts)
+
+    def _merged(self, sections: Sequence[Section]) -> Iterator[pa.RecordBatch]:
+        rule = self.rule
+        assert rule is not None
+        for section in sections:
+            if takes_late(self.files, rule, section):
+                numbers = self.view.sequence_numbers
+                files = self._of_keys(self.files)
+                yield from merged_late(files, rule, section, self._added, sequence_numbers=numbers)
+                continue
+            for batch in self._merged_by([section], lambda groups: merge_rows(groups, rule)):
+                kept = self._added(batch)
+                if kept.num_rows:
+                    yield kept
+
+    def _added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that the view shows: those that take nothing back, where it hides these."""
+        if not self.view.keeps_retracts:
+            retracts = is_retract(_kinds(batch))
+            if retracts.any():
+                return batch.filter(pa.array(~retracts))
+        return batch
+
+    def _merged_by(
+        self, sections: Sequence[Section], merge: Callable[[Groups], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        assert self.rule is not None
+        for section in sections:
+            # A run has every key once: where there is no other, no row hides another one.
+            files = self.files if len(section) == 1 else self._of_keys(self.files)
+            files = replace(files, batch_rows=block_rows(files, section))
+            levels = self.rule.looks_up
+            runs = [_chained(files, run, levels=levels) for run in section]
+            yield from merge_runs(runs, self.rule.order, merge)
+
+    def _difference(self, split: DifferenceSplit) -> Iterator[pa.RecordBatch]:
+        rule = self.rule
+        assert rule is not None
+        in_order = replace(rule, in_key_order=True)
+        keyed = replace(self, files=self._of_keys(self.files))
+
+        def side(sections: Sequence[Section], number: int) -> Iterator[pa.RecordBatch]:
+            for batch in keyed._merged_by(sections, lambda groups: merge_rows(groups, in_order)):
+                place = batch.schema.get_field_index(SEQUENCE)
+                level = pa.array(np.full(batch.num_rows, number, dtype=np.int64))
+                yield batch.append_column(_BEFORE, batch.column(place)).set_column(
+                    place, SEQUENCE, level
+                )
+
+        order = replace(rule.order, sequence_fields=())
+        runs = [side(split.before, 0), side(split.after, 1)]
+        for batch in merge_runs(runs, order, self._differences):
+            place = batch.schema.get_field_index(SEQUENCE)
+            yield batch.set_column(place, SEQUENCE, batch.column(_BEFORE))
+
+    def _differences(self, groups: Groups) -> Iterator[pa.RecordBatch]:
+        """Of each key: what only one side has, or the later row where the sides differ."""
+        kinds = groups.kinds()
+        sides = np.asarray(groups.column(SEQUENCE))
+        first, last = groups.order[groups.starts], groups.order[groups.ends - 1]
+        retracts = is_retract(kinds)
+        paired = first != last
+        changed = np.ones(len(first), dtype=bool)
+        places = np.flatnonzero(paired)
+        if len(places):
+            names = [one.name for one in self.files.wanted]
+            same = same_rows([groups.column(n) for n in names], first[places], last[places])
+            same &= retracts[first[places]] == retracts[last[places]]
+            changed[places] = ~same
+        gone = ~paired & (sides[last] == 0)
+        if self.view.keeps_retracts:
+            changed &= ~(gone & retracts[last])
+        else:
+            changed &= ~gone & ~retracts[last]
+        for batch in groups.kept(last[changed]):
+            before = np.asarray(batch.column(SEQUENCE)) == 0
+            if before.any():
+                found = _kinds(batch).copy()
+                found[before] = _DELETE
+                place = batch.schema.get_field_index(KIND)
+                batch = batch.set_column(place, KIND, pa.array(found))
+            yield batch
+
+    def _shown(
+        self, batches: Iterator[pa.RecordBatch], *, packed: bool
+    ) -> Iterator[pa.RecordBatch]:
+        if self.view.kind is not ViewKind.BINLOG:
+            for batch in batches:
+                names = [*self._system_names(), *self.columns]
+                arrays = [*self._system(_kinds(batch), batch), *self._values(batch)]
+                if self.view.kind is ViewKind.ROW_TRACKING:
+                    names += [ROW_ID, SEQUENCE]
+                    arrays += [batch.column(ROW_ID), batch.column(SEQUENCE)]
+                yield _batch(arrays, names, batch.num_rows)
+            return
+        sequences = int(self.view.sequence_numbers)
+        parts = (
+            (_kinds(batch), [*self._numbers(batch), *self._values(batch)]) for batch in batches
+        )
+        if packed:
+            rows = pack_updates(parts, sequences)
+        else:
+            rows = (
+                (kinds, [*columns[:sequences], *single_rows(columns[sequences:], len(kinds))])
+                for kinds, columns in parts
+            )
+        names = [*self._system_names(), *self.columns]
+        for kinds, columns in rows:
+            yield _batch([pa.array(kinds), *columns], names, len(kinds))
+
+    def _system_names(self) -> list[str]:
+        if not self.view.keeps_retracts:
+            return []
+        return ["rowkind", SEQUENCE] if self.view.sequence_numbers else ["rowkind"]
+
+    def _system(self, kinds: npt.NDArray[np.int8], batch: pa.RecordBatch) -> list[pa.Array]:
+        if not self._system_names():
+            return []
+        return [pa.array(kinds), *self._numbers(batch)]
+
+    def _numbers(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(SEQUENCE)] if self.view.sequence_numbers else []
+
+    def _values(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(name) for name in self.columns]
+
+
+def _chained(
+    files: FileReader, run: Sequence[StoredFile], *, levels: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a run, with LEVEL where `levels` is given."""
+    for file in run:
+        for batch in files.batches(file):
+            if levels:
+                level = np.full(batch.num_rows, file.level, dtype=np.int8)
+                batch = batch.append_column(LEVEL, pa.array(level))
+            yield batch
+
+
+def _beside(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Batches with the columns of all parts, which have the same rows."""
+    waiting = [next(part, None) for part in parts]
+    while all(batch is not None for batch in waiting):
+        batches = [batch for batch in waiting if batch is not None]
+        rows = min(batch.num_rows for batch in batches)
+        names = [name for batch in batches for name in batch.schema.names]
+        arrays = [column for batch in batches for column in batch.slice(0, rows).columns]
+        yield _batch(arrays, names, rows)
+        waiting = [
+            batch.slice(rows) if batch.num_rows > rows else next(part, None)
+            for batch, part in zip(batches, parts, strict=True)
+        ]
+
+
+def _kinds(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
+    place = batch.schema.get_field_index(KIND)
+    if place < 0:
+        return np.zeros(batch.num_rows, dtype=np.int8)  # rows of append tables are inserts
+    return np.asarray(batch.column(place)).astype(np.int8, copy=False)
+
+
+def _batch(arrays: list[pa.Array], names: list[str], rows: int) -> pa.RecordBatch:
+    if not names:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, type=pa.struct([])))
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,163 @@
+"""Planned changes as pypaimon's, and the schema that they lead to.
+
+pypaimon applies the changes and gives out field ids; what it lacks (defaults, renaming columns in
+all the options that name them) is taken from the plan. What comes out must be what was planned,
+else nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pypaimon.schema.data_types import AtomicInteger, DataField
+from pypaimon.schema.schema_change import Move, SchemaChange, UpdateColumnDefaultValue
+from pypaimon.schema.schema_manager import SchemaManager
+from pypaimon.schema.table_schema import TableSchema
+
+from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
+from paimon_magics.planning.alterations import Alteration
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.statement import (
+    AddColumn,
+    DropColumn,
+    DropPartitions,
+    RenameColumn,
+    RenameTable,
+    ReorderColumn,
+    RetypeColumn,
+    SetColumnComment,
+    SetColumnDefault,
+    SetColumnNullability,
+    SetOptions,
+    TableChange,
+    UnsetOptions,
+)
+from paimon_magics.tables.schema.types import column_from_field, to_paimon_type
+
+__all__ = ["altered_schema", "definition_of", "schema_changes"]
+
+
+def definition_of(schema: TableSchema) -> TableDefinition:
+    """A pypaimon schema as our value."""
+    return TableDefinition(
+        columns=tuple(column_from_field(field) for field in schema.fields),
+        partition_keys=tuple(schema.partition_keys),
+        primary_keys=tuple(schema.primary_keys),
+        options=tuple((str(k), str(v)) for k, v in schema.options.items()),
+        comment=schema.comment,
+        schema_id=schema.id,
+    )
+
+
+def schema_changes(changes: Sequence[TableChange], *, for_rest: bool = False) -> list[SchemaChange]:
+    """Resolved changes as pypaimon's, in order; `for_rest` those that its REST client can send."""
+    translated = [paimon_change for change in changes for paimon_change in _translated(change)]
+    for paimon_change in translated if for_rest else ():
+        move = getattr(paimon_change, "move", None)
+        if move is not None:
+            # pypaimon can't write its own enumeration as JSON; the name is what is sent.
+            move.type = move.type.value
+    return translated
+
+
+def altered_schema(
+    manager: SchemaManager, before: TableSchema, alteration: Alteration
+) -> TableSchema:
+    """The schema to store for an alteration that was planned on `before`.
+
+    Types of whole columns are taken from the plan: pypaimon refuses those that its own reader does
+    not cast (BIGINT to DECIMAL(10, 2)), though Paimon's does, and ours.
+    """
+    planned = alteration.definition
+    changes = [
+        change
+        for change in schema_changes([c for c in alteration.changes if not _is_planned(c)])
+        if not isinstance(change, UpdateColumnDefaultValue)
+    ]
+    try:
+        after = manager._generate_table_schema(before, changes)
+    except Exception as error:
+        raise InvalidTableError(
+            f"The table can't be changed so: {error}", hint="Change it in another way."
+        ) from error
+    after.options = dict(planned.options)
+    after.fields = [
+        DataField(
+            f.id,
+            f.name,
+            to_paimon_type(column.type, AtomicInteger(-1))
+            if isinstance(column.type, AtomicType)
+            else f.type,
+            f.description,
+            column.default,
+        )
+        for f, column in zip(after.fields, planned.columns, strict=True)
+    ]
+    stored = definition_of(after)
+    if _without_ids(stored) != _without_ids(planned):
+        raise UnsupportedStatementError(
+            "These changes can't be made together: what would be stored is not what was planned.",
+            hint="Make them one by one.",
+        )
+    return after
+
+
+def _is_planned(change: TableChange) -> bool:
+    """Whether a change gives a whole column a type without parts."""
+    match change:
+        case RetypeColumn(path=(_,), type=AtomicType()):
+            return True
+        case _:
+            return False
+
+
+def _without_ids(definition: TableDefinition) -> TableDefinition:
+    return replace(definition, columns=tuple(replace(c, id=0) for c in definition.columns))
+
+
+def _translated(change: TableChange) -> list[Any]:
+    match change:
+        case AddColumn(path=path):
+            move = None
+            if change.first:
+                move = Move.first(path[-1])
+            elif change.after is not None:
+                move = Move.after(path[-1], change.after)
+            # Ids inside the type are given anew when the change is applied.
+            data_type = to_paimon_type(change.type, AtomicInteger(-1))
+            return [SchemaChange.add_column(list(path), data_type, change.comment, move)]
+        case DropColumn(path=path):
+            return [SchemaChange.drop_column(list(path))]
+        case RenameColumn(path=path, new_name=new_name):
+            return [SchemaChange.rename_column(list(path), new_name)]
+        case RetypeColumn(path=path):
+            data_type = to_paimon_type(change.type, AtomicInteger(-1))
+            return [SchemaChange.update_column_type(list(path), data_type, True)]
+        case SetColumnNullability(path=path, nullable=nullable):
+            return [SchemaChange.update_column_nullability(list(path), nullable)]
+        case SetColumnComment(path=path, comment=comment):
+            return [SchemaChange.update_column_comment(list(path), comment)]
+        case SetColumnDefault(path=path, default=default):
+            return [UpdateColumnDefaultValue(list(path), default)]
+        case ReorderColumn(path=path, after=after):
+            move = Move.first(path[0]) if after is None else Move.after(path[0], after)
+            return [SchemaChange.update_column_position(move)]
+        case SetOptions(options=options):
+            return [
+                SchemaChange.update_comment(value)
+                if key == "comment"
+                else SchemaChange.set_option(key, value)
+                for key, value in options
+            ]
+        case UnsetOptions(keys=keys):
+            return [
+                SchemaChange.update_comment(None)
+                if key == "comment"
+                else SchemaChange.remove_option(key)
+                for key in keys
+            ]
+        case RenameTable() | DropPartitions():
+            raise ValueError(f"{type(change).__name__} changes no schema")

@@ -1,0 +1,42 @@
+"""The schemas that a table has had, each read from its file once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paimon_magics.columnar.fields import Field
+from paimon_magics.planning.definitions import Column
+from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.tables.schema.types import fields_of
+from paimon_magics.tables.stores.corruption import damaged, parsing
+
+__all__ = ["TableSchemas"]
+
+
+class TableSchemas:
+    """Schemas by number. `paimon` is pypaimon's table, whose own schema need not be read."""
+
+    def __init__(self, paimon: Any) -> None:
+        self._paimon = paimon
+        self._schemas: dict[int, Any] = {paimon.table_schema.id: paimon.table_schema}
+
+    def schema(self, schema_id: int) -> Any:
+        """pypaimon's schema of that number; raises TableDamagedError where it is gone."""
+        found = self._schemas.get(schema_id)
+        if found is None:
+            manager = self._paimon.schema_manager
+            what = f"The schema file {manager._to_schema_path(schema_id)}"
+            with parsing(what):
+                found = manager.get_schema(schema_id)
+            if found is None:
+                raise damaged(what, "it is gone")
+            self._schemas[schema_id] = found
+        return found
+
+    def columns(self, schema_id: int) -> tuple[Column, ...]:
+        """The columns of the schema of that number."""
+        return definition_of(self.schema(schema_id)).columns
+
+    def fields(self, schema_id: int) -> tuple[Field, ...]:
+        """The same with all that is nested in them, as the Arrow kernels take them."""
+        return fields_of(self.schema(schema_id).fields)

@@ -1,0 +1,1 @@
+"""Snapshots, tags, branches and consumers: the states of a table."""

@@ -1,0 +1,199 @@
+"""Branches of a table: created, listed, dropped, renamed, and the main branch taken forward to one.
+
+A branch is complete when its `schema-0` is there, which is written last; a creation that was cut
+short can be repeated. Nothing here locks.
+
+Taking forward publishes a branch's snapshots on top of those of the main branch, and only where the
+main branch has none that the branch lacks. (Paimon's Java library deletes such snapshots.)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from pypaimon.schema.schema_manager import SchemaManager
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.commits.publishers import Publish, write_hint
+from paimon_magics.tables.snapshots.chain import latest_snapshot, list_snapshots, published_path
+
+__all__ = [
+    "branch_exists",
+    "create_branch",
+    "drop_branch",
+    "forward_to_branch",
+    "list_branches",
+    "rename_branch",
+]
+
+
+def list_branches(table: StoredTable) -> list[str]:
+    """The names of the table's branches without the main one, sorted."""
+    _refuse_remote(table)
+    return sorted(
+        name for name in table.paimon.branch_manager().branches() if branch_exists(table, name)
+    )
+
+
+def branch_exists(table: StoredTable, branch: str) -> bool:
+    """Whether the branch is there and complete."""
+    _refuse_remote(table)
+    first: bool = table.paimon.file_io.exists(_schemas(table, branch)._to_schema_path(0))
+    return first
+
+
+def create_branch(
+    table: StoredTable, branch: str, publish: Publish, *, tag: str | None = None
+) -> bool:
+    """Create a branch from a tag, or with the table's schema and no snapshots; False when it
+    existed.
+
+    Raises UnknownNameError for a tag that is not there, InvalidTableError for a name that Paimon
+    does not allow.
+    """
+    _refuse_remote(table)
+    _check_branch_name(branch)
+    if branch_exists(table, branch):
+        return False
+    main = table.paimon.schema_manager
+    last = table.schema_id
+    if tag is not None:
+        stored = table.paimon.tag_manager().get(tag)
+        if stored is None:
+            raise UnknownNameError(f"There is no tag `{tag}` of `{table.name}`.")
+        last = stored.schema_id
+        root = table.paimon.branch_manager().branch_path(branch).rstrip("/")
+        text = table.paimon.file_io.read_file_utf8(table.paimon.tag_manager().tag_path(tag))
+        document = json.loads(text)
+        snapshot = {k: v for k, v in document.items() if not k.startswith("tag")}
+        publish(
+            published_path(f"{root}/snapshot/snapshot-{stored.id}"),
+            json.dumps(snapshot, indent=2).encode(),
+        )
+        publish(published_path(f"{root}/tag/tag-{tag}"), text.encode())
+    for schema_id in range(last, -1, -1):
+        if main.get_schema(schema_id) is not None:
+            _copy_schema(table, main, _schemas(table, branch), schema_id, publish)
+    return branch_exists(table, branch)
+
+
+def drop_branch(table: StoredTable, branch: str) -> bool:
+    """Remove a branch with its snapshots, tags and schemas; False when there was none."""
+    _check_branch_name(branch)
+    if not branch_exists(table, branch):
+        return False
+    path = table.paimon.branch_manager().branch_path(branch)
+    # The schema first: a branch without it is none, whatever else is left of it.
+    table.paimon.file_io.delete(_schemas(table, branch)._to_schema_path(0))
+    table.paimon.file_io.delete(path, recursive=True)
+    return True
+
+
+def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
+    """Rename a branch; False when the new name is taken.
+
+    Raises UnknownNameError where there is no such branch, UnsupportedStatementError in a store that
+    can't rename folders.
+    """
+    for name in (branch, new_name):
+        _check_branch_name(name)
+    if not branch_exists(table, branch):
+        raise UnknownNameError(f"There is no branch `{branch}` of `{table.name}`.")
+    if not table.store.renames_folders:
+        raise UnsupportedStatementError(
+            f"The branch `{branch}` of `{table.name}` can't be renamed: its store has no step that "
+            "renames all its files.",
+            hint="Create a branch of the new name, and drop this one.",
+        )
+    manager = table.paimon.branch_manager()
+    if table.paimon.file_io.exists(manager.branch_path(new_name)):
+        return False
+    manager.rename_branch(branch, new_name)
+    return True
+
+
+def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish) -> None:
+    """Take the main branch, `table`, forward to where `branch` is.
+
+    Raises InvalidTableError, and changes nothing, when the branch has no snapshots or the main
+    branch has snapshots or schemas that the branch has not.
+    """
+    theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
+    if not theirs:
+        raise InvalidTableError(
+            f"`{branch.name}` has no snapshots to take `{table.name}` forward to.",
+            hint="Write to the branch first.",
+        )
+    latest = latest_snapshot(table)
+    start = 0 if latest is None else int(latest["id"])
+    newest, oldest = max(theirs), min(theirs)
+    same = latest is None or theirs.get(start, {}).get("uuid", "") == latest.get("uuid")
+    if start > newest or not same or (latest is None and oldest > 1):
+        raise InvalidTableError(
+            f"`{table.name}` can't be taken forward to `{branch.name}`: its latest snapshot "
+            f"{start} is not one of the branch's ({oldest} to {newest}), and would be lost.",
+            hint="Roll the table back to the snapshot that the branch began with, or write its "
+            "rows again.",
+        )
+    for schema_id in range(branch.schema_id + 1):
+        ours = table.paimon.schema_manager
+        _copy_schema(table, branch.paimon.schema_manager, ours, schema_id, publish)
+    manager = table.paimon.snapshot_manager()
+    for snapshot_id in range(start + 1, newest + 1):
+        path = published_path(manager.get_snapshot_path(snapshot_id))
+        if not publish(path, json.dumps(theirs[snapshot_id], indent=2).encode()):
+            raise InvalidTableError(
+                f"Another writer committed snapshot {snapshot_id} of `{table.name}` meanwhile.",
+                hint=f"`{table.name}` is where the branch was at snapshot {snapshot_id - 1}.",
+            )
+    write_hint(table.store, manager.latest_file, newest)
+    for name, text in _tags(branch):
+        publish(published_path(table.paimon.tag_manager().tag_path(name)), text.encode())
+
+
+def _tags(branch: StoredTable) -> Iterator[tuple[str, str]]:
+    manager = branch.paimon.tag_manager()
+    if branch.paimon.file_io.exists(manager.tag_directory()):
+        for name in manager.list_tags():
+            yield name, branch.paimon.file_io.read_file_utf8(manager.tag_path(name))
+
+
+def _copy_schema(
+    table: StoredTable,
+    source: SchemaManager,
+    target: SchemaManager,
+    schema_id: int,
+    publish: Publish,
+) -> None:
+    text = table.paimon.file_io.read_file_utf8(source._to_schema_path(schema_id))
+    path = target._to_schema_path(schema_id)
+    if publish(published_path(path), text.encode()):
+        return
+    if json.loads(table.paimon.file_io.read_file_utf8(path)) != json.loads(text):
+        raise InvalidTableError(
+            f"`{table.name}` has another schema {schema_id} there already.",
+            hint="Create a new branch from the table as it is now.",
+        )
+
+
+def _schemas(table: StoredTable, branch: str) -> SchemaManager:
+    return SchemaManager(table.paimon.file_io, table.paimon.table_path, branch)
+
+
+def _check_branch_name(branch: str) -> None:
+    if branch == "main" or not branch.strip() or branch.isdigit():
+        raise InvalidTableError(
+            f"A branch can't be named `{branch}`.",
+            hint="Choose a name that is neither `main` nor a number.",
+        )
+
+
+def _refuse_remote(table: StoredTable) -> None:
+    if table.paimon.catalog_environment.supports_version_management:
+        raise UnsupportedStatementError(
+            f"`{table.name}` belongs to a REST catalog behind this one: its branches can't be used "
+            "here.",
+            hint="Use them through that catalog.",
+        )

@@ -1,0 +1,320 @@
+"""The snapshots and tags of a table as JSON documents, and rolling the table back.
+
+Documents are handed on as they are stored, with keys that this project does not know. Whoever
+rolls back must hold the table still among the processes it knows of: nothing here locks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+from pypaimon.common import time_utils
+from pypaimon.common.json_util import JSON
+
+from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.faults import reach
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.commits.publishers import Publish, write_hint
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+from paimon_magics.tables.snapshots.latest import latest_snapshot as newest_snapshot
+from paimon_magics.tables.stores.corruption import parsing
+from paimon_magics.tables.stores.paths import local_path
+
+__all__ = [
+    "create_tag",
+    "delete_tag",
+    "latest_snapshot",
+    "list_snapshots",
+    "list_tags",
+    "load_snapshot",
+    "load_tag",
+    "published_path",
+    "rename_tag",
+    "replace_tag",
+    "roll_back",
+    "snapshot_by_id",
+    "snapshot_ids",
+    "tag_document",
+]
+
+Document = dict[str, Any]
+_TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
+
+
+# ---- snapshots ----
+
+
+def latest_snapshot(table: StoredTable) -> Document | None:
+    """The latest snapshot, None for a table without any."""
+    latest = newest_snapshot(table.paimon)
+    if latest is None:
+        return None
+    stored = snapshot_by_id(table, latest.id)
+    if stored is not None and stored.get("uuid") == latest.uuid:
+        return stored
+    document: Document = json.loads(JSON.to_json(latest))
+    return document
+
+
+def snapshot_by_id(table: StoredTable, snapshot_id: int) -> Document | None:
+    """The snapshot of that id, None where there is none (or none any more)."""
+    manager = table.paimon.snapshot_manager()
+    return _read(table, manager.get_snapshot_path(snapshot_id))
+
+
+def kept_snapshot(table: StoredTable, snapshot_id: int) -> Document | None:
+    """The snapshot of that id, None where there is none, or it is expiring right now."""
+    earliest = earliest_snapshot_id(table.paimon, table.store)
+    if earliest is None or snapshot_id < earliest:
+        return None
+    return snapshot_by_id(table, snapshot_id)
+
+
+def load_snapshot(table: StoredTable, version: str) -> Document | None:
+    """The snapshot that `version` means: EARLIEST, LATEST, an id, or the name of a tag."""
+    match version:
+        case "LATEST":
+            return latest_snapshot(table)
+        case "EARLIEST":
+            earliest = earliest_snapshot_id(table.paimon, table.store)
+            return None if earliest is None else snapshot_by_id(table, earliest)
+        case _ if version.isascii() and version.isdigit():
+            return kept_snapshot(table, int(version))
+        case _:
+            tag = load_tag(table, version)
+            return None if tag is None else _trimmed(tag)
+
+
+def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Document]:
+    """Up to `count` snapshots with ids above `after`, oldest first."""
+    found: list[Document] = []
+    earliest = earliest_snapshot_id(table.paimon, table.store) or 0
+    for snapshot_id in snapshot_ids(table):
+        if snapshot_id > after and snapshot_id >= earliest and len(found) != count:
+            document = snapshot_by_id(table, snapshot_id)
+            if document is not None:  # else it expired meanwhile
+                found.append(document)
+    return found
+
+
+def roll_back(
+    table: StoredTable, publish: Publish, *, snapshot_id: int | None = None, tag: str | None = None
+) -> int:
+    """Make an earlier snapshot, or the one of a tag, the latest again; return its id.
+
+    Later snapshots, changelogs that outlived theirs, and tags of them are removed, newest first, so
+    that the chain has no hole if this is cut short; their data files stay. A snapshot that has
+    expired can come back from a tag. Raises UnknownNameError where neither is there.
+    """
+    _refuse_remote(table, "rolled back")
+    tags = {name: _read_tag(table, name) for name in list_tags(table)}
+    if tag is not None:
+        tagged = tags.get(tag)
+        if tagged is None:
+            raise UnknownNameError(f"There is no tag `{tag}` of `{table.name}`.")
+        target = _trimmed(tagged)
+    else:
+        assert snapshot_id is not None
+        stored = _kept_or_tagged(table, snapshot_id)
+        if stored is None:
+            raise UnknownNameError(f"There is no snapshot {snapshot_id} of `{table.name}`.")
+        target = stored
+    manager = table.paimon.snapshot_manager()
+    kept: int = target["id"]
+    expired = kept_snapshot(table, kept) is None
+    if expired:
+        path = published_path(manager.get_snapshot_path(kept))
+        publish(path, json.dumps(target, indent=2).encode())
+    write_hint(table.store, manager.latest_file, kept)
+    for newer in reversed(snapshot_ids(table)):
+        if newer > kept:
+            table.paimon.file_io.delete(manager.get_snapshot_path(newer))
+    _remove_changelogs_above(table, kept)
+    for name, document in tags.items():
+        if document is not None and document["id"] > kept:
+            delete_tag(table, name)
+    if expired:
+        write_hint(table.store, f"{manager.snapshot_dir}/EARLIEST", kept)
+    return kept
+
+
+def _remove_changelogs_above(table: StoredTable, kept: int) -> None:
+    """Remove the changelogs of expired snapshots above an id, the hint before them, as Paimon's
+    `RollbackHelper` does."""
+    folder = f"{str(table.paimon.snapshot_manager().snapshot_dir).rpartition('/')[0]}/changelog"
+    names = table.store.names(folder, "changelog-")
+    ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
+    newer = [changelog_id for changelog_id in ids if changelog_id > kept]
+    if newer:
+        write_hint(table.store, f"{folder}/LATEST", kept if ids[0] <= kept else -1)
+        table.store.delete(f"{folder}/changelog-{changelog_id}" for changelog_id in reversed(newer))
+
+
+def snapshot_ids(table: StoredTable) -> list[int]:
+    """The ids of all stored snapshots, least first; some may be expiring right now."""
+    manager = table.paimon.snapshot_manager()
+    return sorted(
+        int(name.removeprefix("snapshot-"))
+        for name in _names(table, manager.snapshot_dir)
+        if name.removeprefix("snapshot-").isdigit() and name.startswith("snapshot-")
+    )
+
+
+# ---- tags ----
+
+
+def list_tags(table: StoredTable) -> list[str]:
+    """The names of all tags, sorted."""
+    folder = table.paimon.tag_manager().tag_directory()
+    return sorted(n.removeprefix("tag-") for n in _names(table, folder) if n.startswith("tag-"))
+
+
+def load_tag(table: StoredTable, name: str) -> Document | None:
+    """The tag as it is stored (a snapshot with up to two keys more), None where it is not there."""
+    return _read_tag(table, name)
+
+
+def tag_document(name: str, tag: Document) -> Document:
+    """A stored tag as the REST protocol answers it (`GetTagResponse`)."""
+    created, retained = (tag.get(key) for key in _TAG_KEYS)
+    return {
+        "tagName": name,
+        "snapshot": _trimmed(tag),
+        "tagCreateTime": None
+        if created is None
+        else time_utils.local_datetime_to_system_zone_millis(
+            time_utils.json_array_to_local_datetime(created)
+        ),
+        "tagTimeRetained": None
+        if retained is None
+        else time_utils.duration_to_iso8601(time_utils.json_seconds_to_duration(retained)),
+    }
+
+
+def create_tag(
+    table: StoredTable,
+    name: str,
+    publish: Publish,
+    *,
+    snapshot_id: int | None,
+    time_retained: str | None,
+) -> bool:
+    """Name a snapshot, the latest one by default; False when the tag existed.
+
+    `time_retained` is a duration in Paimon's writing, as `12 h`. Raises UnknownNameError for a
+    snapshot that is not there, StatementError for what is no duration.
+    """
+    content = _tag_content(table, snapshot_id, time_retained)
+    return publish(published_path(table.paimon.tag_manager().tag_path(name)), content)
+
+
+def replace_tag(
+    table: StoredTable, name: str, *, snapshot_id: int | None, time_retained: str | None
+) -> None:
+    """Let a tag that exists name another snapshot; see `create_tag`. Readers see it as it was or
+    as it is."""
+    content = _tag_content(table, snapshot_id, time_retained)
+    table.store.write(published_path(table.paimon.tag_manager().tag_path(name)), content)
+
+
+def rename_tag(
+    table: StoredTable, name: str, new_name: str, publish: Publish, *, repeated: bool = False
+) -> bool:
+    """Rename a tag that exists; False when the new name is taken.
+
+    The tag has both names for a moment, and where this is cut short: `repeated` then goes on.
+    """
+    manager = table.paimon.tag_manager()
+    content = table.paimon.file_io.read_file_utf8(manager.tag_path(name))
+    if not publish(published_path(manager.tag_path(new_name)), content.encode()):
+        taken = table.paimon.file_io.read_file_utf8(manager.tag_path(new_name))
+        if not repeated or taken != content:
+            return False
+    reach("tag.renamed")
+    return delete_tag(table, name)
+
+
+def delete_tag(table: StoredTable, name: str) -> bool:
+    """Remove a tag; False when there was none. Its snapshot and files stay."""
+    path = table.paimon.tag_manager().tag_path(name)
+    if not table.paimon.file_io.exists(path):
+        return False
+    table.paimon.file_io.delete(path)
+    return True
+
+
+def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str | None) -> bytes:
+    """A tag's file: a snapshot, which may be one that only another tag keeps, with up to two keys
+    more."""
+    _refuse_remote(table, "tagged")
+    document = (
+        latest_snapshot(table) if snapshot_id is None else _kept_or_tagged(table, snapshot_id)
+    )
+    if document is None:
+        shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
+        raise UnknownNameError(
+            f"There is no {shown} of `{table.name}`.",
+            hint="Write to the table first."
+            if snapshot_id is None
+            else f"`{table.name}$snapshots` lists those that have not expired.",
+        )
+    if time_retained is not None:
+        created = time_utils.local_datetime_to_json_array(datetime.datetime.now())
+        document = document | dict(zip(_TAG_KEYS, (created, _seconds(time_retained)), strict=True))
+    return json.dumps(document).encode()
+
+
+def _kept_or_tagged(table: StoredTable, snapshot_id: int) -> Document | None:
+    stored = kept_snapshot(table, snapshot_id)
+    if stored is not None:
+        return stored
+    tags = (_read_tag(table, name) for name in list_tags(table))
+    return next((_trimmed(t) for t in tags if t is not None and t["id"] == snapshot_id), None)
+
+
+def published_path(path: str) -> str:
+    """The path of pypaimon's as `Publish` takes it: a plain one on this machine's disks."""
+    return local_path(path) or path
+
+
+def _seconds(duration: str) -> float:
+    try:
+        return float(time_utils.parse_duration_nanos(duration) / 1_000_000_000)
+    except (ValueError, OverflowError) as error:
+        raise StatementError(
+            f"'{duration}' is no duration: {error}", hint="Write it as `1 d`, `12 h` or `30 min`."
+        ) from error
+
+
+def _trimmed(tag: Document) -> Document:
+    return {key: value for key, value in tag.items() if key not in _TAG_KEYS}
+
+
+def _read_tag(table: StoredTable, name: str) -> Document | None:
+    return _read(table, table.paimon.tag_manager().tag_path(name))
+
+
+def _read(table: StoredTable, path: str) -> Document | None:
+    try:
+        text = table.paimon.file_io.read_file_utf8(path)
+    except FileNotFoundError:
+        return None
+    with parsing(f"The file {path}"):
+        document: Document = json.loads(text)
+    return document
+
+
+def _names(table: StoredTable, folder: str) -> list[str]:
+    if not table.paimon.file_io.exists(folder):
+        return []
+    return [str(info.path).rsplit("/", 1)[-1] for info in table.paimon.file_io.list_status(folder)]
+
+
+def _refuse_remote(table: StoredTable, done: str) -> None:
+    if table.paimon.catalog_environment.supports_version_management:
+        raise UnsupportedStatementError(
+            f"`{table.name}` belongs to a REST catalog behind this one: it can't be {done} here.",
+            hint="Do it through that catalog.",
+        )

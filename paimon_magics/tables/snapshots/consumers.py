@@ -1,0 +1,61 @@
+"""Consumers: where in a table's snapshots a reader is, kept in the table itself.
+
+Paimon's `ConsumerManager`: `consumer/consumer-ID` holds the next snapshot as JSON. Expiry keeps
+snapshots from the least of them on. Written whole, so that a reader that dies leaves the old or the
+new place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from paimon_magics.errors import InvalidValueError, TableDamagedError
+from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = ["keep_progress", "progress_of"]
+
+_NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
+
+
+def progress_of(table: Table, consumer_id: str) -> int | None:
+    """The snapshot that a consumer wants next; None for one that is not known.
+
+    Raises InvalidValueError for a name that none can have, TableDamagedError for a damaged file.
+    """
+    path = _path(table, consumer_id)
+    body = table.store.read(path)
+    if body is None:
+        return None
+    try:
+        return int(json.loads(body)["nextSnapshot"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TableDamagedError(
+            f"The consumer file {path} can't be read: {error}.",
+            hint="Remove it, and say from which snapshot to go on.",
+        ) from error
+
+
+def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
+    """Remember the snapshot that a consumer wants next."""
+    folder = _folder(table.paimon)
+    table.store.make_folder(folder)
+    body = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()
+    table.store.write(_path(table, consumer_id), body)
+
+
+def _path(table: Table, consumer_id: str) -> str:
+    if not _NAME.fullmatch(consumer_id) or consumer_id in (".", ".."):
+        raise InvalidValueError(
+            f"'{consumer_id}' can't name a consumer.",
+            hint="Use letters, digits, dots, dashes and underscores.",
+        )
+    return f"{_folder(table.paimon)}/consumer-{consumer_id}"
+
+
+def _folder(paimon: Any) -> str:
+    root = str(paimon.table_path).rstrip("/")
+    branch = paimon.current_branch()
+    prefix = "" if branch == "main" else f"/branch/branch-{branch}"
+    return f"{root}{prefix}/consumer"

@@ -1,0 +1,114 @@
+"""The first and the last snapshot of a table, at a cost that does not grow with their number.
+
+The LATEST file is a hint that may lag: from the snapshot that it names the next ids are tried, one
+by one. Only where it names none that exists, or lags far behind, is the folder listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.snapshot.snapshot import Snapshot
+
+from paimon_magics.tables.stores.corruption import damaged, parsing
+from paimon_magics.tables.stores.store import Store
+
+__all__ = [
+    "earliest_snapshot_id",
+    "latest_snapshot",
+    "read_snapshot",
+    "usable_snapshots",
+]
+
+_STEPS_MAX = 100
+_OTHER = "Restore the file, or read another snapshot: VERSION AS OF."
+
+
+def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
+    """pypaimon's value of the latest snapshot of a table, or of another branch of it; None where
+    there is none."""
+    manager = _manager(paimon, branch)
+    if paimon.catalog_environment.supports_version_management:
+        return _listed(manager)
+    found = _hinted(paimon, manager)
+    for _ in range(_STEPS_MAX if found is not None else 0):
+        following = _read(paimon, manager, found.id + 1)
+        if following is None:
+            return found
+        found = following
+    return _listed(manager)
+
+
+def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
+    """pypaimon's value of a snapshot, None where there is none (or none any more)."""
+    return _read(paimon, paimon.snapshot_manager(), snapshot_id)
+
+
+def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
+    """The first snapshot that may be used, None for a table without any.
+
+    The EARLIEST hint, or the least that is stored where that is missing or names none.
+    """
+    return _earliest(paimon, paimon.snapshot_manager(), store)
+
+
+def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> list[Any]:
+    """pypaimon's values of all snapshots of a table, or of another branch of it, that may be used,
+    the oldest first: not of those that a cut expiry has left below EARLIEST."""
+    manager = _manager(paimon, branch)
+    earliest = _earliest(paimon, manager, store)
+    ids = sorted(id for id in _stored(manager, store) if earliest is None or id >= earliest)
+    found = (_read(paimon, manager, id) for id in ids)
+    return [snapshot for snapshot in found if snapshot is not None]
+
+
+def _manager(paimon: Any, branch: str | None) -> Any:
+    manager = paimon.snapshot_manager()
+    return manager if branch is None else manager.copy_with_branch(branch)
+
+
+def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
+    path = manager.get_snapshot_path(snapshot_id)
+    try:
+        text = paimon.file_io.read_file_utf8(path)
+    except FileNotFoundError:
+        return None
+    with parsing(f"The snapshot file {path}", _OTHER):
+        return JSON.from_json(text, Snapshot)
+
+
+def _listed(manager: Any) -> Any:
+    """pypaimon's value of the latest snapshot, which its folder is listed for."""
+    with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
+        try:
+            return manager.get_latest_snapshot()
+        except RuntimeError as error:
+            if "none could be resolved" not in str(error):
+                raise
+            raise damaged(
+                f"The latest snapshot in {manager.snapshot_dir}",
+                "a hint names one, and no file of a snapshot is there",
+                "Restore the files of the snapshots.",
+            ) from error
+
+
+def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
+    hint = store.read(f"{manager.snapshot_dir}/EARLIEST")
+    text = b"" if hint is None else hint.strip()
+    if text.isdigit() and _read(paimon, manager, int(text)) is not None:
+        return int(text)
+    return min(_stored(manager, store), default=None)
+
+
+def _stored(manager: Any, store: Store) -> list[int]:
+    names = store.names(manager.snapshot_dir, "snapshot-")
+    return [int(name[9:]) for name in names if name[9:].isdigit()]
+
+
+def _hinted(paimon: Any, manager: Any) -> Any:
+    try:
+        text = paimon.file_io.read_file_utf8(manager.latest_file).strip()
+    except FileNotFoundError:
+        return None
+    return _read(paimon, manager, int(text)) if text.isdigit() else None

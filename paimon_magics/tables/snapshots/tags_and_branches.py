@@ -1,0 +1,322 @@
+"""Tags, branches and rolling back, as statements ask for them: one change of one table.
+
+Who calls this holds the table still among the processes it knows of; files are created if they are
+absent, so that two who don't know of each other can't both have made a tag.
+
+A change may be asked for twice, where the answer to the first time was lost: with `repeated`, what
+is already as it is wanted counts as done. If the process dies in a change of two files (renaming a
+tag, several tags deleted), asking again carries the rest out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
+from paimon_magics.statements.version_changes import (
+    CreateBranch,
+    CreateTag,
+    CreateTagFromTimestamp,
+    DeleteBranches,
+    DeleteTags,
+    FastForward,
+    RenameBranch,
+    RenameTag,
+    ReplaceTag,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    VersionChange,
+)
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.commits.publishers import Publish
+from paimon_magics.tables.snapshots.branches import (
+    branch_exists,
+    create_branch,
+    drop_branch,
+    forward_to_branch,
+    list_branches,
+    rename_branch,
+)
+from paimon_magics.tables.snapshots.chain import (
+    Document,
+    create_tag,
+    latest_snapshot,
+    list_snapshots,
+    list_tags,
+    load_tag,
+    rename_tag,
+    replace_tag,
+    roll_back,
+)
+
+__all__ = [
+    "VersionReceipt",
+    "change_version",
+    "first_not_earlier",
+    "require_tags",
+    "rolled_back_to",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionReceipt:
+    """What became of a change. `changed` are the names of tags and branches that were made, moved,
+    renamed or deleted, none where everything was so already. For a tag from a timestamp and for
+    rolling back: the snapshot, and the latest one before; times are milliseconds since 1970."""
+
+    changed: tuple[str, ...] = ()
+    snapshot_id: int | None = None
+    previous_snapshot_id: int | None = None
+    commit_time_ms: int | None = None
+    watermark: int | None = None
+
+
+def change_version(
+    table: StoredTable,
+    change: VersionChange,
+    publish: Publish,
+    branch_of: Callable[[str], StoredTable],
+    remove_tag: Callable[[str], bool],
+    *,
+    repeated: bool = False,
+) -> VersionReceipt:
+    """Carry a change out. `branch_of` loads a branch of the table, `remove_tag` deletes a tag with
+    what it alone led to, and says whether there was one.
+
+    Raises UnknownNameError for a tag, branch or snapshot that is not there (with the nearest),
+    InvalidTableError for a name that is taken or not allowed and for a change that would lose
+    snapshots; nothing is changed then.
+    """
+    match change:
+        case CreateTag() | ReplaceTag() | CreateTagFromTimestamp() | DeleteTags() | RenameTag():
+            return _change_tags(table, change, publish, remove_tag, repeated)
+        case CreateBranch() | DeleteBranches() | RenameBranch() | FastForward():
+            return _change_branches(table, change, publish, branch_of, repeated)
+        case _:
+            return _roll_back(table, change, publish)
+
+
+# ---- tags ----
+
+
+def _change_tags(
+    table: StoredTable,
+    change: CreateTag | ReplaceTag | CreateTagFromTimestamp | DeleteTags | RenameTag,
+    publish: Publish,
+    remove_tag: Callable[[str], bool],
+    repeated: bool,
+) -> VersionReceipt:
+    match change:
+        case CreateTag(tag=tag, snapshot_id=id, time_retained=retained):
+            _check_tag_name(tag)
+            made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
+            if made:
+                return VersionReceipt((tag,))
+            if change.or_replace:
+                replace_tag(table, tag, snapshot_id=id, time_retained=retained)
+                return VersionReceipt((tag,))
+            if not change.if_not_exists and not (repeated and _names(table, tag, id)):
+                raise _tag_taken(table, tag)
+            return VersionReceipt()
+        case ReplaceTag(tag=tag, snapshot_id=id, time_retained=retained):
+            require_tags(table, [tag])
+            replace_tag(table, tag, snapshot_id=id, time_retained=retained)
+            return VersionReceipt((tag,))
+        case CreateTagFromTimestamp(tag=tag, time_ms=time_ms, time_retained=retained):
+            _check_tag_name(tag)
+            found = first_not_earlier(table, time_ms)
+            id = found["id"]
+            made = create_tag(table, tag, publish, snapshot_id=id, time_retained=retained)
+            if not made and not (repeated and _names(table, tag, id)):
+                raise _tag_taken(table, tag)
+            return VersionReceipt(
+                (tag,),
+                snapshot_id=id,
+                commit_time_ms=found["timeMillis"],
+                watermark=found.get("watermark"),
+            )
+        case DeleteTags(tags=tags):
+            return VersionReceipt(tuple(tag for tag in tags if remove_tag(tag)))
+        case RenameTag(tag=tag, new_name=new_name):
+            _check_tag_name(new_name)
+            if repeated and load_tag(table, tag) is None and load_tag(table, new_name) is not None:
+                return VersionReceipt((new_name,))
+            require_tags(table, [tag])
+            if not rename_tag(table, tag, new_name, publish, repeated=repeated):
+                raise _tag_taken(table, new_name)
+            return VersionReceipt((new_name,))
+
+
+def _names(table: StoredTable, tag: str, snapshot_id: int | None) -> bool:
+    """Whether the tag names that snapshot, or the latest."""
+    stored, latest = load_tag(table, tag), latest_snapshot(table)
+    wanted = snapshot_id if snapshot_id is not None else (latest or {}).get("id")
+    return stored is not None and stored["id"] == wanted
+
+
+def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
+    """The first snapshot, or one that a tag keeps, that is not earlier than a time (milliseconds
+    since 1970). Raises UnknownNameError where there is none."""
+    tagged = [tag for name in list_tags(table) if (tag := load_tag(table, name)) is not None]
+    found = [s for s in (*list_snapshots(table, 0, None), *tagged) if s["timeMillis"] >= time_ms]
+    if not found:
+        latest = latest_snapshot(table)
+        shown = "it has none" if latest is None else f"its latest is of {latest['timeMillis']}"
+        raise UnknownNameError(
+            f"`{table.name}` has no snapshot that is not earlier than {time_ms}: {shown}.",
+            hint="Times are milliseconds since 1970 UTC.",
+        )
+    return min(found, key=lambda snapshot: (snapshot["timeMillis"], snapshot["id"]))
+
+
+def require_tags(table: StoredTable, tags: Collection[str]) -> None:
+    """Raises UnknownNameError, with the nearest name, for a tag that is not there."""
+    for tag in tags:
+        if load_tag(table, tag) is None:
+            raise UnknownNameError(
+                f"There is no tag `{tag}` of `{table.name}`.",
+                hint=nearest(tag, list_tags(table), what=f"tags of `{table.name}`"),
+            )
+
+
+def _check_tag_name(tag: str) -> None:
+    if not tag.strip() or set(tag) & set("/\\\0") or tag.startswith("."):
+        raise InvalidTableError(
+            f"A tag can't be named `{tag}`.",
+            hint="The name becomes part of a file's: not blank, no slashes, no leading dot.",
+        )
+
+
+def _tag_taken(table: StoredTable, tag: str) -> InvalidTableError:
+    stored = load_tag(table, tag)
+    shown = "" if stored is None else f": it names snapshot {stored['id']}"
+    return InvalidTableError(
+        f"The tag `{tag}` of `{table.name}` exists already{shown}.",
+        hint=f"ALTER TABLE … CREATE OR REPLACE TAG `{tag}` moves it; delete it, or choose another "
+        "name.",
+    )
+
+
+# ---- branches ----
+
+
+def _change_branches(
+    table: StoredTable,
+    change: CreateBranch | DeleteBranches | RenameBranch | FastForward,
+    publish: Publish,
+    branch_of: Callable[[str], StoredTable],
+    repeated: bool,
+) -> VersionReceipt:
+    if table.name.branch is not None:
+        raise InvalidTableError(
+            f"`{table.name}` is a branch: branches are kept by its table.",
+            hint=f"Name the table, `{table.name.database}.{table.name.table}`.",
+        )
+    match change:
+        case CreateBranch(branch=branch, tag=tag):
+            if tag is not None:
+                require_tags(table, [tag])
+            if create_branch(table, branch, publish, tag=tag):
+                return VersionReceipt((branch,))
+            if not change.if_not_exists and not repeated:
+                raise _branch_taken(table, branch)
+            return VersionReceipt()
+        case DeleteBranches(branches=branches):
+            if not repeated:
+                _require_branches(table, branches)
+            return VersionReceipt(tuple(b for b in branches if drop_branch(table, b)))
+        case RenameBranch(branch=branch, new_name=new_name):
+            if repeated and not branch_exists(table, branch) and branch_exists(table, new_name):
+                return VersionReceipt((new_name,))
+            _require_branches(table, [branch])
+            if not rename_branch(table, branch, new_name):
+                raise _branch_taken(table, new_name)
+            return VersionReceipt((new_name,))
+        case FastForward(branch=branch):
+            _require_branches(table, [branch])
+            forward_to_branch(table, branch_of(branch), publish)
+            return VersionReceipt((branch,))
+
+
+def _require_branches(table: StoredTable, branches: Collection[str]) -> None:
+    for branch in branches:
+        if branch == "main" or not branch_exists(table, branch):
+            raise UnknownNameError(
+                f"There is no branch `{branch}` of `{table.name}` beside the main one.",
+                hint=nearest(branch, list_branches(table), what=f"branches of `{table.name}`"),
+            )
+
+
+def _branch_taken(table: StoredTable, branch: str) -> InvalidTableError:
+    return InvalidTableError(
+        f"The branch `{branch}` of `{table.name}` exists already.",
+        hint="Delete it by CALL sys.delete_branch, or choose another name.",
+    )
+
+
+# ---- rolling back ----
+
+
+def _roll_back(
+    table: StoredTable,
+    change: RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark,
+    publish: Publish,
+) -> VersionReceipt:
+    latest = latest_snapshot(table)
+    if latest is None:
+        raise UnknownNameError(
+            f"`{table.name}` has no snapshots to go back to.", hint="Nothing was written to it yet."
+        )
+    if isinstance(change, RollBackToTag):
+        require_tags(table, [change.tag])
+        kept = roll_back(table, publish, tag=change.tag)
+        return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
+    snapshot_id = rolled_back_to(table, change)
+    if snapshot_id > latest["id"]:
+        raise _no_snapshot(table, snapshot_id, latest)
+    try:
+        kept = roll_back(table, publish, snapshot_id=snapshot_id)
+    except UnknownNameError as error:
+        raise _no_snapshot(table, snapshot_id, latest) from error
+    return VersionReceipt(snapshot_id=kept, previous_snapshot_id=latest["id"])
+
+
+def rolled_back_to(
+    table: StoredTable, change: RollBackToSnapshot | RollBackToTimestamp | RollBackToWatermark
+) -> int:
+    """The snapshot that a change goes back to, which may not be there where it is named by its
+    number. Raises UnknownNameError where no snapshot is early enough."""
+    match change:
+        case RollBackToSnapshot(snapshot_id=snapshot_id):
+            return snapshot_id
+        case RollBackToTimestamp(time_ms=time_ms):
+            times = [(s["id"], s["timeMillis"]) for s in list_snapshots(table, 0, None)]
+            return _last_up_to(table, times, time_ms, "time")
+        case RollBackToWatermark(watermark=watermark):
+            marks = [(s["id"], s.get("watermark")) for s in list_snapshots(table, 0, None)]
+            return _last_up_to(table, marks, watermark, "watermark")
+
+
+def _last_up_to(table: StoredTable, marks: list[tuple[int, Any]], most: int, what: str) -> int:
+    """The last snapshot whose mark is not above `most`."""
+    found = [id for id, mark in marks if mark is not None and mark <= most]
+    if not found:
+        known = [mark for _, mark in marks if mark is not None]
+        shown = f"the earliest is {min(known)}" if known else "no snapshot has one"
+        raise UnknownNameError(
+            f"`{table.name}` has no snapshot with a {what} up to {most}: {shown}.",
+            hint=f"`{table.name}$snapshots` lists those that have not expired.",
+        )
+    return max(found)
+
+
+def _no_snapshot(table: StoredTable, snapshot_id: int, latest: Document) -> UnknownNameError:
+    first = next((s["id"] for s in list_snapshots(table, 0, 1)), latest["id"])
+    return UnknownNameError(
+        f"`{table.name}` has no snapshot {snapshot_id}: it has {first} to {latest['id']}.",
+        hint=f"`{table.name}$snapshots` and `{table.name}$tags` list what it can go back to.",
+    )

@@ -1,0 +1,430 @@
+"""From a read point to snapshots: which state is read, or which changes.
+
+Rules: the starting scanners of Paimon (`StaticFromSnapshotStartingScanner` and its kin,
+`IncrementalDeltaStartingScanner`, `IncrementalDiffStartingScanner`, `TimeTravelUtil`), for reading
+once. Times in text are local times of the zone that the caller names.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.planning.read_points import (
+    AtSnapshot,
+    AtTag,
+    AtTimestamp,
+    AtVersion,
+    AtWatermark,
+    Between,
+    BetweenTimestamps,
+    CreatedAfter,
+    CreatedFrom,
+    Latest,
+    ReadPoint,
+    ScanMode,
+    ToAutoTag,
+)
+from paimon_magics.statements.names import table_text
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+
+__all__ = [
+    "Changes",
+    "Difference",
+    "Resolved",
+    "State",
+    "Target",
+    "find_target",
+    "moment_ms",
+    "snapshot_ids",
+]
+
+
+@dataclass(frozen=True)
+class State:
+    """The table as a snapshot has it; None before the first. `snapshot` is pypaimon's value.
+
+    `created_after_ms`: only files that were created later. `is_past`: it was asked for by number,
+    tag or time, so that it has that snapshot's schema.
+    """
+
+    snapshot: Any
+    is_past: bool = False
+    created_after_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The files that the snapshots' own manifests add: `mode` DELTA or CHANGELOG. No snapshots:
+    nothing changed."""
+
+    snapshots: tuple[Any, ...]
+    mode: ScanMode
+    end: Any = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What tells the state after from the state before."""
+
+    before: Any
+    after: Any
+
+
+Target = State | Changes | Difference
+_TIME = re.compile(r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*")
+# 2026-01-31 without quotes is 1994, and 20260131 so many seconds: times of 1970.
+_HARDLY_MEANT_MS = 365 * 86_400_000
+_NOTHING = Changes((), ScanMode.DELTA)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a point names, and whether tags keep all its snapshots from expiring."""
+
+    target: Target
+    kept_by_tag: bool = False
+
+    @property
+    def identity(self) -> tuple[tuple[int, str], ...]:
+        """What tells the snapshots from others of the same numbers: a table that is dropped and
+        made again counts its snapshots anew."""
+        return tuple((one.id, _author(one)) for one in _snapshots(self.target))
+
+
+def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
+    """The snapshots of the table (of its branch) that the point names.
+
+    `zone` is the time zone of times in text. Raises UnknownNameError for a snapshot, tag, version
+    or time that the table does not have, InvalidValueError for a range that makes no sense.
+    """
+    finder = _Finder(table, zone)
+    target = _target(finder, point)
+    return Resolved(target, finder.by_tag)
+
+
+def _target(finder: _Finder, point: ReadPoint) -> Target:
+    match point:
+        case Latest():
+            return State(finder.latest)
+        case CreatedAfter(time_ms=time_ms):
+            return State(finder.latest, created_after_ms=time_ms)
+        case CreatedFrom(time_ms=time_ms):
+            found = finder.first(lambda snapshot: snapshot.time_millis >= time_ms)
+            if found is None:
+                return State(finder.latest, created_after_ms=time_ms)
+            return State(found, is_past=True)
+        case Between():
+            return finder.between(point)
+        case BetweenTimestamps():
+            return finder.between_times(point)
+        case ToAutoTag(tag=tag):
+            return finder.to_auto_tag(tag)
+    return State(finder.state(point), is_past=True)
+
+
+def snapshot_ids(target: Target) -> tuple[int, ...]:
+    """The snapshots whose files are read, the first one first."""
+    return tuple(snapshot.id for snapshot in _snapshots(target))
+
+
+def _snapshots(target: Target) -> tuple[Any, ...]:
+    match target:
+        case State(snapshot=snapshot):
+            return () if snapshot is None else (snapshot,)
+        case Changes(snapshots=snapshots):
+            return snapshots
+        case Difference(before=before, after=after):
+            return before, after
+
+
+def _author(snapshot: Any) -> str:
+    return f"{snapshot.uuid}/{snapshot.commit_user}/{snapshot.time_millis}"
+
+
+def moment_ms(text: str, zone: str) -> int:
+    """A time in text as milliseconds since 1970 UTC: a date, or date and time with up to nine
+    digits of a second. Raises InvalidValueError."""
+    match = re.fullmatch(
+        r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*", text
+    )
+    try:
+        if match is None:
+            raise ValueError(text)
+        year, month, day = (int(part) for part in match[1].split("-"))
+        hour, minute, second = (int(part) for part in (match[2] or "0:0:0").split(":"))
+        millis = int((match[3] or ".0")[1:].ljust(3, "0")[:3])
+        local = datetime.datetime(
+            year, month, day, hour, minute, second, millis * 1000, rules_of(zone)
+        )
+    except ValueError:
+        raise InvalidValueError(
+            f"'{text}' is no time.", hint="Write it as '2026-01-31 23:59:59' or '2026-01-31'."
+        ) from None
+    elapsed = local - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return elapsed // datetime.timedelta(milliseconds=1)
+
+
+class _Finder:
+    def __init__(self, table: Table, zone: str) -> None:
+        self._table = table
+        self._paimon = table.paimon
+        self._zone = zone
+        self.latest = latest_snapshot(table.paimon)
+        self.by_tag = False  # whether tags keep all that was found
+
+    def state(self, point: ReadPoint) -> Any:
+        match point:
+            case AtSnapshot(snapshot_id=snapshot_id):
+                return self._snapshot(snapshot_id)
+            case AtTag(name=name):
+                found = self.tag(name) or self._unknown_tag(name)
+                self.by_tag = True
+                return found
+            case AtVersion(version=version):
+                return self._version(version)
+            case AtTimestamp(time=time):
+                return self._at_time(self._ms(time))
+            case AtWatermark(watermark=watermark):
+                found = self.first(lambda s: s.watermark is not None and s.watermark >= watermark)
+                return found or self._refuse(
+                    f"has no snapshot with a watermark of {watermark} or later"
+                )
+        raise AssertionError(point)
+
+    def _version(self, version: str) -> Any:
+        found = self.tag(version)
+        if found is not None:
+            self.by_tag = True
+            return found
+        if re.fullmatch(r"watermark-\d+", version):
+            return self.state(AtWatermark(int(version.removeprefix("watermark-"))))
+        return self._snapshot(int(version)) if version.isdigit() else self._unknown_tag(version)
+
+    def _at_time(self, time_ms: int) -> Any:
+        found = self._last(lambda snapshot: bool(snapshot.time_millis <= time_ms))
+        if found is not None:
+            return found
+        earliest = self._earliest()
+        since = "" if earliest is None else f"; its first snapshot is of {self._shown(earliest)}"
+        if 0 <= time_ms < _HARDLY_MEANT_MS:
+            raise UnknownNameError(
+                f"`{self._table.name}` has no snapshot of {self._time(time_ms)}.",
+                hint="Times stand in quotes: TIMESTAMP AS OF '2026-01-31'; without them it is a "
+                "subtraction, or a number of seconds since 1970.",
+            )
+        return self._refuse(f"has no snapshot at or before {self._time(time_ms)}{since}")
+
+    def between(self, point: Between) -> Target:
+        start, end = self.tag(point.start), self.tag(point.end)
+        if start is not None and end is not None:
+            if not point.tags_are_snapshots:
+                return self._between_tags(point, start, end)
+            return self._between_ids(start.id, end.id, point.mode)
+        if not (_is_number(point.start) and _is_number(point.end)):
+            known = sorted(name for name in self._tag_names())
+            unknown = point.start if start is None and not _is_number(point.start) else point.end
+            raise UnknownNameError(
+                f"'{point.start}' and '{point.end}' are neither two tags nor two snapshots of "
+                f"`{self._table.name}`.",
+                hint=nearest(unknown, known, what="tags") if known else "It has no tags.",
+            )
+        start_id, end_id = int(point.start), int(point.end)
+        if end_id < start_id:
+            raise InvalidValueError(
+                f"The changes of `{self._table.name}` can't end at snapshot {end_id}, before their "
+                f"start at {start_id}.",
+                hint="Give the earlier one first.",
+            )
+        if self.latest is None or start_id == end_id:
+            return _NOTHING
+        if point.mode is ScanMode.DIFF:
+            return Difference(self._snapshot(start_id), self._snapshot(end_id))
+        return self._between_ids(start_id, end_id, point.mode)
+
+    def _between_tags(self, point: Between, start: Any, end: Any) -> Target:
+        if end.id < start.id:
+            raise InvalidValueError(
+                f"The tag '{point.end}' of `{self._table.name}` (snapshot {end.id}) is older than "
+                f"'{point.start}' (snapshot {start.id}).",
+                hint="Give the older tag first.",
+            )
+        self.by_tag = True
+        return _NOTHING if start.id == end.id else Difference(start, end)
+
+    def _between_ids(self, start_id: int, end_id: int, mode: ScanMode) -> Target:
+        earliest = self._earliest()
+        if earliest is None:
+            return _NOTHING
+        # The start itself is not read: the one before the first is allowed, too.
+        if start_id < earliest.id - 1 or end_id > self.latest.id:
+            raise UnknownNameError(
+                f"`{self._table.name}` does not have all changes from snapshot {start_id} to "
+                f"{end_id}.",
+                hint=f"It has the snapshots {earliest.id} to {self.latest.id}, so the start can "
+                f"be {earliest.id - 1} at the least.",
+            )
+        return self._changes(start_id, end_id, mode)
+
+    def between_times(self, point: BetweenTimestamps) -> Target:
+        start, end = self._ms(point.start), self._ms(point.end)
+        earliest = self._earliest()
+        if earliest is None:
+            return _NOTHING
+        if end < start:
+            raise InvalidValueError(
+                f"The changes of `{self._table.name}` can't end at {self._time(end)}, before "
+                f"their start at {self._time(start)}.",
+                hint="Give the earlier time first.",
+            )
+        if start == end or start > self.latest.time_millis or end < earliest.time_millis:
+            return _NOTHING
+        before = self._last(lambda snapshot: bool(snapshot.time_millis <= start))
+        after = self._last(lambda snapshot: bool(snapshot.time_millis <= end)) or self.latest
+        if point.mode is not ScanMode.DIFF:
+            start_id = earliest.id - 1 if before is None else before.id
+            return self._changes(start_id, after.id, point.mode)
+        if before is None and earliest.id == 1:
+            return State(after, is_past=True)
+        return Difference(before or earliest, after)
+
+    def to_auto_tag(self, tag: str) -> Target:
+        period = auto_tag_pattern(self._table.definition.option)
+        if period is None or _auto_time(tag, period) is None:
+            raise InvalidValueError(
+                f"'{tag}' is no name of an automatically made tag of `{self._table.name}`.",
+                hint="Look at its options 'tag.creation-period' and 'tag.period-formatter'.",
+            )
+        end, time = self.tag(tag), _auto_time(tag, period)
+        assert time is not None
+        earlier = [
+            (found, name)
+            for name in self._tag_names()
+            if (found := _auto_time(name, period)) is not None and found < time
+        ]
+        if end is None or not earlier:
+            return _NOTHING
+        self.by_tag = True
+        return Difference(self.tag(max(earlier)[1]), end)
+
+    def _changes(self, start_id: int, end_id: int, mode: ScanMode) -> Target:
+        if mode is ScanMode.AUTO:
+            without = self._table.definition.changelog_producer == "none"
+            mode = ScanMode.DELTA if without else ScanMode.CHANGELOG
+        snapshots = [self._snapshot(number) for number in range(start_id + 1, end_id + 1)]
+        # What was overwritten or compacted is no change that a reader should see.
+        kept = tuple(
+            snapshot
+            for snapshot in snapshots
+            if snapshot.commit_kind == "APPEND"
+            or (mode is ScanMode.CHANGELOG and snapshot.commit_kind != "OVERWRITE")
+        )
+        return Changes(kept, mode, snapshots[-1] if snapshots else None)
+
+    def first(self, wanted: Callable[[Any], bool]) -> Any:
+        """The first snapshot from which on all are wanted (watermarks and times only grow)."""
+        earliest = self._earliest()
+        if earliest is None:
+            return None
+        low, high, found = earliest.id, self.latest.id, None
+        while low <= high:
+            middle = (low + high) // 2
+            snapshot = self._snapshot(middle)
+            if wanted(snapshot):
+                found, high = snapshot, middle - 1
+            else:
+                low = middle + 1
+        return found
+
+    def _last(self, wanted: Callable[[Any], bool]) -> Any:
+        """The last snapshot up to which all are wanted."""
+        refused = self.first(lambda snapshot: not wanted(snapshot))
+        if refused is None:
+            return self.latest
+        earliest = self._earliest()
+        return None if refused.id == earliest.id else self._snapshot(refused.id - 1)
+
+    def _snapshot(self, snapshot_id: int) -> Any:
+        found = read_snapshot(self._paimon, snapshot_id)
+        if found is not None:
+            return found
+        earliest = self._earliest()
+        if earliest is None:
+            return self._refuse("has no snapshots")
+        return self._refuse(
+            f"has no snapshot {snapshot_id}; it has {earliest.id} to {self.latest.id}"
+        )
+
+    def _earliest(self) -> Any:
+        return (
+            None
+            if self.latest is None
+            else self._paimon.snapshot_manager().try_get_earliest_snapshot(self.latest.id)
+        )
+
+    def tag(self, name: str) -> Any:
+        """The snapshot that a tag keeps, None without such a tag."""
+        if "/" in name or not name.strip():
+            return None
+        return self._paimon.tag_manager().get(name)
+
+    def _tag_names(self) -> list[str]:
+        return [str(name) for name in self._paimon.tag_manager().list_tags()]
+
+    def _unknown_tag(self, name: str) -> Any:
+        names = self._tag_names()
+        raise UnknownNameError(
+            f"`{self._table.name}` has no tag '{name}'.",
+            hint=nearest(name, names, what="tags") if names else "It has no tags.",
+        )
+
+    def _refuse(self, problem: str) -> Any:
+        raise UnknownNameError(
+            f"`{self._table.name}` {problem}.",
+            hint=f"SELECT * FROM {table_text(self._table.name, 'snapshots')} shows what there is.",
+        )
+
+    def _ms(self, time: int | str) -> int:
+        return time if isinstance(time, int) else moment_ms(time, self._zone)
+
+    def _shown(self, snapshot: Any) -> str:
+        return self._time(snapshot.time_millis)
+
+    def _time(self, time_ms: int) -> str:
+        moment = datetime.datetime.fromtimestamp(time_ms / 1000, rules_of(self._zone))
+        return f"{moment:%Y-%m-%d %H:%M:%S} {self._zone}"
+
+
+_PERIODS = {
+    "daily": ("%Y-%m-%d", "%Y%m%d", "%Y%m%d"),
+    "hourly": ("%Y-%m-%d %H", "%Y%m%d %H", "%Y%m%d%H"),
+    "two-hours": ("%Y-%m-%d %H", "%Y%m%d %H", "%Y%m%d%H"),
+}
+_FORMATTERS = ("with_dashes", "without_dashes", "without_dashes_and_spaces")
+
+
+def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
+    """How the names of a table's automatically made tags are made of times; None without such."""
+    patterns = _PERIODS.get((option("tag.creation-period") or "").lower())
+    formatter = (option("tag.period-formatter") or "with_dashes").lower()
+    if patterns is None or formatter not in _FORMATTERS:
+        return None
+    return patterns[_FORMATTERS.index(formatter)]
+
+
+def _auto_time(name: str, pattern: str) -> datetime.datetime | None:
+    try:
+        found = datetime.datetime.strptime(name, pattern)
+    except ValueError:
+        return None
+    return found if found.strftime(pattern) == name else None
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+", text) is not None

@@ -1,0 +1,1 @@
+"""Which files a read needs, and how they are shared among tasks."""

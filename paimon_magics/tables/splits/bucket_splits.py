@@ -1,0 +1,178 @@
+"""The files of one bucket → splits: sections of runs that overlap, packed by size.
+
+Rules: `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`, `DataEvolutionSplitGenerator`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.float_order import in_java_order
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.option_values import memory_size_bytes
+from paimon_magics.planning.splits import (
+    ColumnsSplit,
+    KeyRange,
+    MergeSplit,
+    PlainSplit,
+    Section,
+    StoredFile,
+    TaskSplit,
+    pack_in_order,
+    row_groups,
+    sections,
+)
+from paimon_magics.tables.schema.types import arrow_type
+
+__all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_lone_files"]
+
+_Ints = npt.NDArray[np.int64]
+
+
+class BucketSplits:
+    """Makes splits of about `source.split.target-size`, a file counting for
+    `source.split.open-file-cost` at least."""
+
+    def __init__(self, definition: TableDefinition) -> None:
+        self._definition = definition
+        self._target_bytes = self._memory("source.split.target-size")
+        self._open_bytes = self._memory("source.split.open-file-cost")
+        self._evolves = definition.data_evolution_enabled
+        # Each key is in one of the files that are fully merged.
+        self._key_once = definition.deletion_vectors_enabled or (
+            definition.merge_engine == "first-row"
+        )
+
+    def _memory(self, key: str) -> int:
+        return memory_size_bytes(key, self._definition.option(key) or "")
+
+    def append(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
+        """Of a table without keys, by the files' first sequence numbers."""
+        if self._evolves:
+            yield from self._evolving_splits(stored)
+            return
+        yield from self.packed(sorted(stored, key=lambda file: file.min_sequence_number))
+
+    def _evolving_splits(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
+        weights = {}
+        groups = row_groups(stored)
+        for group in groups:
+            weights[id(group)] = max(sum(file.size_bytes for file in group), self._open_bytes)
+        for part in pack_in_order(groups, lambda group: weights[id(group)], self._target_bytes):
+            yield ColumnsSplit(tuple(part))
+
+    def packed(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
+        """Files that are read one after the other."""
+        for part in pack_in_order(stored, self._weight, self._target_bytes):
+            yield PlainSplit(tuple(part))
+
+    def keyed(
+        self, stored: Sequence[StoredFile], ranks: KeyRanks, rows: range, *, merges: bool
+    ) -> Iterator[TaskSplit]:
+        """Of a table with keys: `stored` are the files in `rows`, whose keys `ranks` has. `merges`:
+        rows of one key become one."""
+        levels = {file.level for file in stored}
+        merged = 0 not in levels and not any(file.deleted_rows for file in stored)
+        if merged and (self._key_once or len(levels) == 1):
+            if merges:
+                for part in pack_in_order(stored, self._weight, self._target_bytes):
+                    yield MergeSplit(tuple(((file,),) for file in part))
+            else:
+                yield from self.packed(stored)
+            return
+        found = sections_of(stored, ranks, rows)
+        weights = {id(one): _section_bytes(one) for one in found}
+        for bin_ in pack_in_order(
+            found, lambda one: max(weights[id(one)], self._open_bytes), self._target_bytes
+        ):
+            if merges:
+                yield MergeSplit(tuple(bin_))
+            else:
+                yield PlainSplit(tuple(file for one in bin_ for run in one for file in run))
+
+    def _weight(self, file: StoredFile) -> int:
+        return max(file.size_bytes, self._open_bytes)
+
+
+def sections_of(stored: Sequence[StoredFile], ranks: KeyRanks, rows: range) -> list[Section]:
+    """Files whose keys overlap are in one section; `stored` are the files in `rows`."""
+    if len(stored) == 1:
+        return [((stored[0],),)]
+    ranges = [
+        KeyRange(place, int(ranks.least[row]), int(ranks.greatest[row]))
+        for place, row in enumerate(rows)
+    ]
+    return [tuple(tuple(stored[i] for i in run) for run in section) for section in sections(ranges)]
+
+
+class KeyRanks:
+    """The least and greatest keys of files as numbers that compare as the keys do, found when they
+    are first asked for."""
+
+    def __init__(self, files: pa.Table, definition: TableDefinition) -> None:
+        self._files = files
+        self._definition = definition
+
+    @functools.cached_property
+    def _ranks(self) -> _Ints:
+        return _key_ranks(self._files, self._definition)
+
+    @property
+    def least(self) -> _Ints:
+        """Of each file."""
+        return self._ranks[: self._files.num_rows]
+
+    @property
+    def greatest(self) -> _Ints:
+        """Of each file."""
+        return self._ranks[self._files.num_rows :]
+
+
+def without_lone_files(split: TaskSplit) -> tuple[TaskSplit | None, list[StoredFile]]:
+    """What is left of a split without the files that share no key with others, and those: their
+    rows are the table's as they are where nothing in them deletes. Paimon merges those of a split
+    that has others, too; the rows are the same."""
+    if not isinstance(split, MergeSplit):
+        return split, []
+    lone = [
+        section[0][0] if len(section) == 1 and len(section[0]) == 1 else None
+        for section in split.sections
+    ]
+    found = [f for f in lone if f is not None and f.deleted_rows == 0 and f.deletions is None]
+    if not found:
+        return split, []
+    names = {id(file) for file in found}
+    rest = tuple(s for s, file in zip(split.sections, lone, strict=True) if id(file) not in names)
+    return (MergeSplit(rest) if rest else None), found
+
+
+def _key_ranks(files: pa.Table, definition: TableDefinition) -> _Ints:
+    """The least keys, then the greatest."""
+    types = [arrow_type(definition.column(key).type) for key in definition.trimmed_primary_keys]
+    ends = [files[name].combine_chunks() for name in ("min_key", "max_key")]
+    columns = [
+        in_java_order(pa.concat_arrays(list(pair)))
+        for pair in zip(*(decode_rows(end, types) for end in ends), strict=True)
+    ]
+    table = pa.table({f"k{i}": column for i, column in enumerate(columns)})
+    keys = [(name, "ascending") for name in table.column_names]
+    order = np.asarray(pc.sort_indices(table, sort_keys=keys)).astype(np.int64)
+    ordered = table.take(pa.array(order))
+    differ = np.zeros(len(order), dtype=bool)
+    for name in table.column_names:
+        column = ordered[name].combine_chunks()
+        differ[1:] |= np.asarray(pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(differ)
+    return ranks
+
+
+def _section_bytes(section: Section) -> int:
+    return sum(file.size_bytes for run in section for file in run)

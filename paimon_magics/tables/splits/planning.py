@@ -1,0 +1,308 @@
+"""From the files of a state, or of changes, to what Spark scans and what tasks merge.
+
+Files that need no merge are only counted here and come out as paths; splits are made for the rest.
+Rules: `SnapshotReaderImpl`, `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`,
+`ReadOptimizedTable`, `IncrementalDeltaStartingScanner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.planning.read_points import ScanMode
+from paimon_magics.planning.splits import (
+    Deletions,
+    DifferenceSplit,
+    RawFiles,
+    Section,
+    StoredFile,
+    TaskSplit,
+)
+from paimon_magics.planning.views import RowView, ViewKind
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.manifests.file_paths import file_paths
+from paimon_magics.tables.manifests.live_files import ManifestFolder, added_files, live_files
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.types import arrow_type
+from paimon_magics.tables.snapshots.time_travel import Changes, Difference, State, Target
+from paimon_magics.tables.splits.bucket_splits import (
+    BucketSplits,
+    KeyRanks,
+    sections_of,
+    without_lone_files,
+)
+from paimon_magics.tables.splits.file_pruning import FileChoice, FunnelStep
+from paimon_magics.tables.splits.stored_files import (
+    by_bucket,
+    raw_files,
+    schema_ids,
+    stored_files,
+    stores_elsewhere,
+)
+
+__all__ = ["PlannedSplits", "plan_splits"]
+
+_Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PlannedSplits:
+    """What a read consists of. `schema_ids` are those of all files. `funnel` is what was left after
+    each step of leaving files out. `stores_elsewhere` are the schemes of files that are not in the
+    table's folder."""
+
+    raw: tuple[RawFiles, ...] = ()
+    splits: tuple[TaskSplit, ...] = ()
+    schema_ids: frozenset[int] = field(default_factory=frozenset)
+    funnel: tuple[FunnelStep, ...] = ()
+    stores_elsewhere: frozenset[str] = frozenset()
+
+
+def plan_splits(
+    table: Table,
+    definition: TableDefinition,
+    target: Target,
+    view: RowView,
+    folder: ManifestFolder,
+    schemas: TableSchemas,
+    predicates: Sequence[ColumnPredicate] = (),
+    *,
+    unordered: bool = False,
+) -> PlannedSplits:
+    """The raw files and the splits of `target`; `definition` is the schema that is read.
+
+    `predicates` are conditions that rows must meet to be of use: files that can't hold such rows
+    are left out. `unordered`: nobody asks that the two rows of an update stay together.
+    """
+    planner = _Planner(
+        table,
+        definition,
+        view,
+        folder,
+        FileChoice(schemas, definition, view, predicates),
+        unordered,
+    )
+    match target:
+        case State():
+            found = planner.state(target)
+        case Changes():
+            found = planner.changes(target)
+        case Difference():
+            found = planner.difference(target)
+    funnel = tuple(planner.choice.funnel)
+    return replace(found, funnel=funnel, stores_elsewhere=frozenset(planner.stores_elsewhere))
+
+
+class _Planner:
+    def __init__(
+        self,
+        table: Table,
+        definition: TableDefinition,
+        view: RowView,
+        folder: ManifestFolder,
+        choice: FileChoice,
+        unordered: bool,
+    ) -> None:
+        self._paimon = table.paimon
+        self._name = table.name
+        self._definition = definition
+        self._view = view
+        self._folder = folder
+        self._shows_kinds = view.keeps_retracts
+        self._splits = BucketSplits(definition)
+        # Options are looked up once, not for each of many thousand buckets.
+        self._of_tasks = definition.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
+        self.choice = choice
+        self.stores_elsewhere: set[str] = set()
+        self._unordered = unordered
+
+    def state(self, target: State) -> PlannedSplits:
+        if target.snapshot is None:
+            return PlannedSplits()
+        files = self.choice.seen(live_files(self._folder, target.snapshot))
+        if target.created_after_ms is not None:
+            created = pc.greater(
+                files.column("creation_time").cast(pa.int64()), target.created_after_ms
+            )
+            files = files.filter(pc.fill_null(created, False))
+        if self._definition.is_primary_key_table and self._hides_level_zero():
+            files = files.filter(pc.greater(files.column("level"), 0))
+        deletions = self._deletions(target.snapshot)
+        return self._planned(files, deletions, merges=True)
+
+    def _hides_level_zero(self) -> bool:
+        definition = self._definition
+        if (definition.option("batch-scan-mode") or "none") != "none":
+            return False
+        return definition.merge_engine == "first-row" or (
+            definition.deletion_vectors_enabled
+            and not definition.flag("deletion-vectors.merge-on-read")
+        )
+
+    def changes(self, target: Changes) -> PlannedSplits:
+        delta = target.mode is ScanMode.DELTA
+        lists = [
+            snapshot.delta_manifest_list if delta else snapshot.changelog_manifest_list
+            for snapshot in target.snapshots
+        ]
+        files = self.choice.seen(added_files(self._folder, [one for one in lists if one]))
+        return self._planned(files, {}, merges=False)
+
+    def difference(self, target: Difference) -> PlannedSplits:
+        before = self.choice.seen(live_files(self._folder, target.before))
+        after = self.choice.seen(live_files(self._folder, target.after))
+        evolves = self._definition.data_evolution_enabled
+        if before.num_rows + after.num_rows and (evolves or self._view.kind is ViewKind.BINLOG):
+            what = "a table with data evolution" if evolves else f"`{self._name.table}$binlog`"
+            raise UnsupportedStatementError(
+                f"The difference between two states can't be read from {what}.",
+                hint="Read the changes of the snapshots in between: "
+                "'incremental-between-scan-mode' = 'delta' or 'changelog'.",
+            )
+        new = after.filter(pc.invert(_named_in(after, before)))
+        if not self._definition.is_primary_key_table:
+            return self._planned(new, self._deletions(target.after), merges=False)
+        gone = before.filter(pc.invert(_named_in(before, after)))
+        sides = [
+            self._sections_by_bucket(files, self._deletions(snapshot))
+            for files, snapshot in ((gone, target.before), (new, target.after))
+        ]
+        buckets = dict.fromkeys([*sides[0], *sides[1]])
+        splits = tuple(
+            DifferenceSplit(sides[0].get(bucket, ()), sides[1].get(bucket, ()))
+            for bucket in buckets
+        )
+        return PlannedSplits((), splits, schema_ids(gone) | schema_ids(new))
+
+    def _deletions(self, snapshot: Any) -> dict[tuple[bytes, int, str], Deletions]:
+        return self._folder.deletions(snapshot.index_manifest)
+
+    def _planned(
+        self,
+        files: pa.Table,
+        deletions: Mapping[tuple[bytes, int, str], Deletions],
+        *,
+        merges: bool,
+    ) -> PlannedSplits:
+        """`merges`: rows of one key become one, where the table has a key."""
+        if not files.num_rows:
+            return PlannedSplits()
+        files, groups = by_bucket(files)
+        paths = self._paths(files)
+        plain = self._plain_groups(files, groups, merges=merges)
+        # Where no row hides another one, values tell which files are of use.
+        useful = np.ones(files.num_rows, dtype=bool)
+        if merges and self._definition.is_primary_key_table and plain.any():
+            useful = self.choice.in_value_ranges(files)
+        in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
+        lengths = np.diff([*(group.start for group in groups), files.num_rows])
+        of_tasks = np.repeat(in_tasks, lengths)
+        raw = ~of_tasks & useful
+        stored = iter(stored_files(files, np.flatnonzero(of_tasks), paths, deletions))
+        ranks = KeyRanks(files, self._definition)
+        splits: list[TaskSplit] = []
+        for number in np.flatnonzero(in_tasks).tolist():
+            group, is_plain = groups[number], plain[number]
+            members = list(islice(stored, len(group)))
+            if not self._definition.is_primary_key_table:
+                splits += self._splits.append(members)
+            elif is_plain and merges:
+                splits += self._splits.packed(members)
+            else:
+                splits += self._splits.keyed(members, ranks, group, merges=merges)
+        if not useful.all():
+            stays = np.repeat(~plain, lengths) | useful
+            if not stays.all():
+                self.choice.tell_values(files.filter(pa.array(stays)))
+        kept: list[TaskSplit] = []
+        promoted: list[StoredFile] = []
+        for split in splits:
+            rest, lone = (split, []) if self._shows_kinds else without_lone_files(split)
+            promoted += lone
+            if rest is not None:
+                kept.append(rest)
+        return PlannedSplits(raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files))
+
+    def _plain_groups(
+        self, files: pa.Table, groups: Sequence[range], *, merges: bool
+    ) -> npt.NDArray[np.bool_]:
+        """For each bucket, whether its rows are the table's as they are stored."""
+        definition = self._definition
+        if not definition.is_primary_key_table or not merges:
+            return np.ones(len(groups), dtype=bool)
+        if self._shows_kinds:
+            return np.zeros(len(groups), dtype=bool)
+        starts = np.array([group.start for group in groups])
+        level = np.asarray(files["level"])
+        deletes = np.asarray(pc.fill_null(files["delete_row_count"], -1))
+        lengths = np.diff(np.append(starts, len(level)))
+        merged = np.logical_and.reduceat((level > 0) & (deletes == 0), starts)
+        if not (definition.deletion_vectors_enabled or definition.merge_engine == "first-row"):
+            merged &= np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
+        found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
+        return found
+
+    def _need_tasks(
+        self,
+        files: pa.Table,
+        groups: Sequence[range],
+        deletions: Mapping[tuple[bytes, int, str], Deletions],
+        *,
+        merges: bool,
+    ) -> npt.NDArray[np.bool_]:
+        """For each bucket, whether rows that need no merge must be read in tasks all the same."""
+        if self._shows_kinds and self._definition.is_primary_key_table:
+            # Spark's own scan cuts files anywhere, also between the two rows of an update.
+            cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
+            return np.full(len(groups), cut)
+        if self._of_tasks or not deletions:
+            return np.full(len(groups), self._of_tasks)
+        columns = (files[name].to_pylist() for name in ("partition", "bucket", "file_name"))
+        deleted = np.array([one in deletions for one in zip(*columns, strict=True)])
+        found: npt.NDArray[np.bool_] = np.logical_or.reduceat(
+            deleted, [group.start for group in groups]
+        )
+        return found
+
+    def _paths(self, files: pa.Table) -> pa.Array:
+        self.stores_elsewhere |= stores_elsewhere(files)
+        definition = self._definition
+        types = [arrow_type(definition.column(key).type) for key in definition.partition_keys]
+        return file_paths(files, types, self._first_bucket_folder)
+
+    def _first_bucket_folder(self, partition: tuple[Any, ...]) -> str:
+        return str(canonical_data_file_path(self._paimon, partition, 0, ""))
+
+    def _sections_by_bucket(
+        self, files: pa.Table, deletions: Mapping[tuple[bytes, int, str], Deletions]
+    ) -> dict[tuple[bytes, int], tuple[Section, ...]]:
+        if not files.num_rows:
+            return {}
+        files, groups = by_bucket(files)
+        paths = self._paths(files)
+        ranks = KeyRanks(files, self._definition)
+        stored = iter(stored_files(files, np.arange(files.num_rows), paths, deletions))
+        keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)
+        of_row = list(keys)
+        found = {}
+        for group in groups:
+            members = list(islice(stored, len(group)))
+            found[of_row[group.start]] = tuple(sections_of(members, ranks, group))
+        return found
+
+
+def _named_in(files: pa.Table, others: pa.Table) -> pa.Array:
+    names = others["file_name"].combine_chunks()
+    return pc.is_in(files["file_name"].combine_chunks(), value_set=names)

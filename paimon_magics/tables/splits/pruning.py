@@ -1,0 +1,165 @@
+"""Which files can hold rows that meet a query's conditions: by partition, bucket and statistics.
+
+A file is left out only where that is certain; what is not known keeps it. Values of columns count
+only where a file holds each row once (append tables, fully merged buckets): a row that does not
+meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyValueFileStoreScan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.bucket_hash import default_bucket
+from paimon_magics.columnar.value_ranges import may_match
+from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.tables.schema.types import arrow_type
+
+__all__ = ["in_buckets", "in_key_ranges", "in_partitions", "in_value_ranges"]
+
+_Bools = npt.NDArray[np.bool_]
+
+
+def in_partitions(
+    files: pa.Table, definition: TableDefinition, predicates: Sequence[ColumnPredicate]
+) -> _Bools:
+    """Files whose partition can meet the conditions on partition keys."""
+    keys = definition.partition_keys
+    wanted = [one for one in predicates if one.column in keys]
+    if not wanted or not files.num_rows:
+        return _all(files)
+    codes = files["partition"].combine_chunks().dictionary_encode()
+    values = decode_rows(
+        codes.dictionary, [arrow_type(definition.column(key).type) for key in keys]
+    )
+    kept = np.ones(len(codes.dictionary), dtype=bool)
+    for one in wanted:
+        column = values[keys.index(one.column)]
+        nulls = np.asarray(column.is_null())
+        kept &= may_match(one, column, column, nulls, nulls)
+    found: _Bools = kept[np.asarray(codes.indices)]
+    return found
+
+
+def in_buckets(
+    files: pa.Table, definition: TableDefinition, predicates: Sequence[ColumnPredicate]
+) -> _Bools:
+    """Files of the buckets that rows with the given bucket keys are in (`bucket-function.type`
+    default, a fixed number of buckets)."""
+    keys = definition.bucket_keys
+    given = {one.column: one for one in predicates if one.operator == "=" and len(one.values) == 1}
+    function = (definition.option("bucket-function.type") or "default").lower()
+    if definition.bucket <= 0 or not keys or function != "default" or not set(keys) <= set(given):
+        return _all(files)
+    try:
+        columns = [
+            pa.array([given[key].values[0]], arrow_type(definition.column(key).type))
+            for key in keys
+        ]
+    except (pa.ArrowInvalid, OverflowError):
+        return _all(files)  # a value that the type can't have
+    totals = np.asarray(files["total_buckets"])
+    bucket = np.asarray(files["bucket"])
+    kept = np.ones(files.num_rows, dtype=bool)
+    for total in np.unique(totals):
+        if total > 0:
+            (expected,) = default_bucket(columns, int(total))
+            kept &= (totals != total) | (bucket == expected)
+    return kept
+
+
+def in_key_ranges(
+    files: pa.Table, definition: TableDefinition, predicates: Sequence[ColumnPredicate]
+) -> _Bools:
+    """Files whose range of keys can meet the conditions on primary keys."""
+    keys = definition.trimmed_primary_keys
+    wanted = [one for one in predicates if one.column in keys]
+    if not wanted or not files.num_rows:
+        return _all(files)
+    types = [arrow_type(definition.column(key).type) for key in keys]
+    least = decode_rows(files["key_min_values"].combine_chunks(), types)
+    greatest = decode_rows(files["key_max_values"].combine_chunks(), types)
+    never = np.zeros(files.num_rows, dtype=bool)  # keys are not NULL
+    kept = np.ones(files.num_rows, dtype=bool)
+    for one in wanted:
+        place = keys.index(one.column)
+        kept &= may_match(one, least[place], greatest[place], never, never)
+    return kept
+
+
+def in_value_ranges(
+    files: pa.Table,
+    columns_of: Callable[[int], Sequence[Column]],
+    columns: Sequence[Column],
+    predicates: Sequence[ColumnPredicate],
+) -> _Bools:
+    """Files whose statistics can meet the conditions. `columns_of` gives the columns of a schema,
+    `columns` are those that are read: statistics count where the column has the same type."""
+    kept = np.ones(files.num_rows, dtype=bool)
+    if not predicates or not files.num_rows:
+        return kept
+    schema_ids = np.asarray(files["schema_id"])
+    names = [
+        stored if stored is not None else written
+        for stored, written in zip(
+            files["value_stats_cols"].to_pylist(), files["write_cols"].to_pylist(), strict=True
+        )
+    ]
+    groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
+    for row, (schema_id, stored) in enumerate(zip(schema_ids.tolist(), names, strict=True)):
+        groups.setdefault((schema_id, None if stored is None else tuple(stored)), []).append(row)
+    wanted = {column.name: column for column in columns}
+    for (schema_id, stored), members in groups.items():
+        in_file = list(columns_of(schema_id))
+        if stored is not None:
+            by_name = {column.name: column for column in in_file}
+            in_file = [by_name[name] for name in stored if name in by_name]
+        rows = np.array(members)
+        kept[rows] &= _in_ranges(files.take(pa.array(rows)), in_file, wanted, predicates)
+    return kept
+
+
+def _in_ranges(
+    files: pa.Table,
+    in_file: Sequence[Column],
+    wanted: dict[str, Column],
+    predicates: Sequence[ColumnPredicate],
+) -> _Bools:
+    kept = np.ones(files.num_rows, dtype=bool)
+    least = greatest = None
+    counts = files["value_null_counts"].to_pylist()
+    total = np.asarray(files["row_count"])
+    for one in predicates:
+        column = wanted[one.column]
+        places = [i for i, stored in enumerate(in_file) if stored.id == column.id]
+        if not places or in_file[places[0]].type != column.type:
+            continue
+        place = places[0]
+        if least is None or greatest is None:
+            if not _has_fields(files["value_min_values"].combine_chunks(), len(in_file)):
+                return kept  # statistics of other columns than we think
+            types = [arrow_type(stored.type) for stored in in_file]
+            least = decode_rows(files["value_min_values"].combine_chunks(), types)
+            greatest = decode_rows(files["value_max_values"].combine_chunks(), types)
+        known = [c[place] if c is not None and len(c) > place else None for c in counts]
+        nulls = np.array([count is None or count > 0 for count in known])
+        all_null = np.array([count is not None and count >= n for count, n in zip(
+            known, total.tolist(), strict=True)])  # fmt: skip
+        kept &= may_match(one, least[place], greatest[place], nulls, all_null)
+    return kept
+
+
+def _has_fields(rows: pa.Array, fields: int) -> bool:
+    """Whether all serialised rows have that many fields."""
+    arities = pc.binary_slice(rows, 0, 4)
+    return bool(pc.all(pc.equal(arities, fields.to_bytes(4, "big"))).as_py())
+
+
+def _all(files: pa.Table) -> _Bools:
+    return np.ones(files.num_rows, dtype=bool)

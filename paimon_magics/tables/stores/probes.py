@@ -1,0 +1,154 @@
+"""What a connection finds out about the store of its warehouse, before any job needs it.
+
+`probe_store` tries what everything later rests on: it lists the warehouse, creates a small object,
+reads it back and removes it. What fails is told in the words of who connects: which option is
+missing or wrong, and what it would have to be. A store that may only be read is no failure.
+At most some seconds pass, whatever the store does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import PaimonMagicsError, SetupError, UnsupportedStatementError
+from paimon_magics.redaction import masked
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.s3 import ObjectStore, s3_access
+from paimon_magics.tables.stores.s3_diagnosis import (
+    check_access,
+    diagnosis,
+    is_refusal_to_write,
+    no_store,
+)
+from paimon_magics.tables.stores.store import S3_SCHEMES, LocalStore, open_store
+
+__all__ = ["StoreReport", "probe_store", "store_facts"]
+
+_CONTENT = b"written to see whether it can be read"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """A store as it was found: its `kind`, what a person wants to know of it (`facts`, names and
+    values without secrets), whether the warehouse is new (no folder or object is there yet), and
+    why it can't be written (`read_only`, "" where it can). A store that `is_tried` was written and
+    read; others are left to who asks them. `notes` are sentences about it."""
+
+    kind: str
+    facts: tuple[tuple[str, str], ...] = ()
+    is_new: bool = False
+    read_only: str = ""
+    is_remote: bool = True
+    is_tried: bool = True
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        facts = ", ".join(f"{name} {value}" for name, value in self.facts)
+        return f"{self.kind}{': ' if facts else ''}{facts} ({self.tried})"
+
+    @property
+    def tried(self) -> str:
+        """What was found by trying, in words."""
+        if self.read_only:
+            return f"read only: {self.read_only}"
+        return "read and written" if self.is_tried else "not tried"
+
+
+def probe_store(options: Mapping[str, str]) -> StoreReport:
+    """Try the store that a catalog's options name. Raises SetupError where it can't be read."""
+    warehouse = options.get("warehouse", "")
+    if options.get("metastore", "filesystem") == "rest":
+        # It hands out what reaches its tables, each time anew.
+        uri = masked("uri", options.get("uri", ""))
+        return StoreReport("REST catalog", (("uri", uri),), is_tried=False)
+    if local_path(warehouse) is not None:
+        return _local(Path(local_path(warehouse) or ""))
+    scheme = urlsplit(warehouse).scheme
+    if scheme in S3_SCHEMES:
+        return _s3(warehouse, options)
+    return _other(scheme, warehouse, options)
+
+
+def _local(folder: Path) -> StoreReport:
+    if not folder.is_dir():  # it comes with the first table
+        return StoreReport("local disk", is_new=True, is_remote=False, is_tried=False)
+    names = [one.name for one in folder.iterdir()]
+    is_new = bool(names) and not any(name.endswith(".db") for name in names)
+    path = f"{folder}/.paimon-magics-{uuid.uuid4().hex}"
+    store, read_only = LocalStore(), ""
+    try:
+        if not store.create(path, _CONTENT) or store.read(path) != _CONTENT:
+            read_only = "what is written there is not what is read"
+    except (PaimonMagicsError, OSError) as error:
+        read_only = error.message if isinstance(error, PaimonMagicsError) else str(error)
+    finally:
+        with contextlib.suppress(OSError):
+            store.delete([path])
+    return StoreReport("local disk", is_new=is_new, read_only=read_only, is_remote=False)
+
+
+def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
+    access = s3_access(options)
+    check_access(warehouse, access)
+    store = ObjectStore(warehouse, options, is_impatient=True)
+    try:
+        is_new = not store.has_folder(warehouse)
+    except SetupError as error:
+        raise diagnosis(warehouse, access, error) from error
+    read_only = ""
+    try:
+        store.check()
+    except UnsupportedStatementError as error:
+        if not _reads_back(store, warehouse):
+            raise no_store(warehouse, access) from error
+        read_only = error.message
+    except PaimonMagicsError as error:
+        if not is_refusal_to_write(error):
+            raise diagnosis(warehouse, access, error) from error
+        read_only = "its credentials may not write there"
+    return StoreReport("S3", store_facts(options), is_new, read_only)
+
+
+def _reads_back(store: ObjectStore, warehouse: str) -> bool:
+    """Whether what is written there can be read: a server that takes everything may be no store."""
+    path = f"{warehouse.rstrip('/')}/.paimon-magics-{uuid.uuid4().hex}"
+    try:
+        store.write(path, _CONTENT)
+        return store.read(path) == _CONTENT
+    except PaimonMagicsError:
+        return False
+    finally:
+        with contextlib.suppress(PaimonMagicsError):
+            store.delete([path])
+
+
+def store_facts(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """How a store is reached, for a person: names and values, without secrets."""
+    if urlsplit(options.get("warehouse", "")).scheme not in S3_SCHEMES:
+        return ()
+    access = s3_access(options)
+    key = access.access_key or os.environ.get("AWS_ACCESS_KEY_ID", "")
+    where = "" if access.access_key else " (environment)"
+    shown = masked("access-key", key) + where if key else "of the machine's role"
+    return (
+        ("endpoint", access.endpoint or "AWS"),
+        ("region", access.region or "?"),
+        ("addressing", "path style" if access.path_style else "virtual hosts"),
+        ("access key", shown),
+        *((("session token", "***"),) if access.session_token else ()),
+    )
+
+
+def _other(scheme: str, warehouse: str, options: Mapping[str, str]) -> StoreReport:
+    read_only = ""
+    try:
+        open_store(warehouse, options).check()
+    except UnsupportedStatementError as error:
+        read_only = error.message
+    return StoreReport(scheme, (("host", urlsplit(warehouse).netloc),), read_only=read_only)

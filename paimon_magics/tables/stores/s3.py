@@ -1,0 +1,453 @@
+"""Object stores that speak S3: create-if-absent by a conditional PUT (`If-None-Match: *`).
+
+A server that does not know the condition would ignore it and overwrite, so the first use of a store
+tries it out on an object of its own. An answer alone is not trusted either: every object that is
+created carries a mark, by which a writer that got no clear answer, or was told that the object
+exists after something between here and the store had repeated its request, tells its own object
+from another writer's. (S3 also answers 409 where nobody has created anything; that is asked again.)
+
+If the process dies: an object that it was creating is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.redaction import conceal_options
+from paimon_magics.tables.stores.store import S3_SCHEMES, StoreRefusedError, UnreachableError
+
+__all__ = [
+    "ENVIRONMENT_KEYS",
+    "ObjectStore",
+    "S3Access",
+    "is_failure",
+    "s3_access",
+    "with_credentials",
+    "with_region",
+]
+
+ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""The variables that the clients of S3 take keys from."""
+
+_MARK = "paimon-magics-mark"
+_PATIENCE_SECONDS = 10.0
+_IMPATIENT_SECONDS = 4.0
+_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 1.0
+_REQUEST_TIMEOUT = "20s"
+_IMPATIENT_TIMEOUT = "4s"
+_CONNECT_TIMEOUT = "5s"
+_REFUSED = re.compile(r"status code: 40[13] ")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """How a bucket is reached, from any of the spellings that Paimon's catalog options have.
+
+    What is None is left to the environment (AWS_ACCESS_KEY_ID, …) or the machine's role.
+    """
+
+    endpoint: str | None
+    region: str | None
+    access_key: str | None
+    secret_key: str | None
+    session_token: str | None
+    path_style: bool
+
+    def __repr__(self) -> str:
+        return f"S3Access({self.endpoint}, {self.region})"
+
+    def native_options(self) -> dict[str, str]:
+        """The same in the spelling that pypaimon-rust reads."""
+        named = {
+            "s3.endpoint": self.endpoint,
+            "s3.region": self.region,
+            "s3.access-key": self.access_key,
+            "s3.secret-key": self.secret_key,
+            "s3.session.token": self.session_token,
+            "s3.path-style-access": "true" if self.path_style else None,
+        }
+        return {key: value for key, value in named.items() if value is not None}
+
+
+def s3_access(options: Mapping[str, str]) -> S3Access:
+    """Reads the options in the order in which pypaimon's own file IO prefers their spellings."""
+    path_style = _option(options, "path-style-access") or _option(options, "path.style.access")
+    endpoint = _option(options, "endpoint", first="fs.s3.endpoint")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"https://{endpoint}"
+    return S3Access(
+        endpoint=endpoint,
+        region=_option(options, "region", first="fs.s3.region"),
+        access_key=_option(options, "access-key", "access.key", first="fs.s3.accessKeyId"),
+        secret_key=_option(options, "secret-key", "secret.key", first="fs.s3.accessKeySecret"),
+        session_token=_option(
+            options,
+            "session-token",
+            "session.token",
+            "security-token",
+            "security.token",
+            first="fs.s3.securityToken",
+        ),
+        path_style=(path_style or "").strip().lower() == "true",
+    )
+
+
+def with_region(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with the region of the environment where they have none: the clients of stores
+    do not look for it in the same places."""
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
+    if not is_s3 or not region or s3_access(options).region is not None:
+        return dict(options)
+    return {**options, "s3.region": region}
+
+
+def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with the keys of this process's environment where they have none: for another
+    process, whose environment may be older."""
+    is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
+    if not is_s3 or s3_access(options).access_key is not None:
+        return dict(options)
+    names = ("s3.access-key", "s3.secret-key", "s3.session-token")
+    found = dict(zip(names, map(os.environ.get, ENVIRONMENT_KEYS), strict=True))
+    if not found["s3.access-key"] or not found["s3.secret-key"]:
+        return dict(options)
+    return {**options, **{key: value for key, value in found.items() if value}}
+
+
+def _option(options: Mapping[str, str], *names: str, first: str | None = None) -> str | None:
+    spelled = [f"{prefix}{name}" for prefix in ("s3.", "s3a.", "fs.s3.", "fs.s3a.")
+               for name in names]  # fmt: skip
+    for key in ([first] if first is not None else []) + spelled:
+        if options.get(key):
+            return str(options[key])
+    return None
+
+
+class ObjectStore:
+    """A bucket. See `stores.Store`. One that `is_impatient` gives up after some seconds."""
+
+    renames_folders = False
+
+    def __init__(
+        self, location: str, options: Mapping[str, str], *, is_impatient: bool = False
+    ) -> None:
+        conceal_options(options)
+        parts = urlsplit(location)
+        self._name = f"{parts.scheme}://{parts.netloc}"
+        self._folder = parts.path.strip("/")
+        self._bucket = parts.netloc
+        self._access = s3_access(options)
+        self._is_impatient = is_impatient
+        self._checked = False
+        self._guard = threading.Lock()
+        # The clients with what they were made for: another thread may give new credentials.
+        self._clients: tuple[S3Access, Any, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self._name})"
+
+    def check(self) -> None:
+        """See `Store.check`: an object is created twice, the second time must be refused."""
+        with self._guard:
+            if self._checked:
+                return
+            path = f"{self._name}/{f'{self._folder}/.paimon-magics-{uuid.uuid4().hex}'.lstrip('/')}"
+            try:
+                first = self._create(path, b"1")
+                second = self._create(path, b"2")
+            except OSError as error:
+                raise SetupError(
+                    f"Whether {self._name} creates objects only if they are absent could not be "
+                    f"tried out: {error}",
+                    hint="Try again; if it stays so, the store does not know the header "
+                    "If-None-Match, and nothing can be committed there safely.",
+                ) from error
+            finally:
+                with contextlib.suppress(Exception):
+                    self.delete([path])
+            if not first or second:
+                raise UnsupportedStatementError(
+                    f"The server of {self._name} ignores the header If-None-Match: two writers "
+                    "could overwrite each other's snapshots there.",
+                    hint="Use a newer version of the server, or commit through a REST catalog.",
+                )
+            self._checked = True
+
+    def renew(self, options: Mapping[str, str]) -> None:
+        """From now on reach the bucket as these options say; requests under way end as before."""
+        conceal_options(options)
+        self._access = s3_access(options)
+
+    def create(self, path: str, content: bytes) -> bool:
+        """See `Store.create`."""
+        return self._create(path, content)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Store.write`."""
+        import obstore
+
+        self._ask("written", path, lambda: obstore.put(self._store(), self._key(path), content))
+
+    def read(self, path: str) -> bytes | None:
+        """See `Store.read`."""
+        import obstore
+
+        def get() -> bytes | None:
+            try:
+                return bytes(obstore.get(self._store(), self._key(path)).bytes())
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
+
+        return self._ask("read", path, get)
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """See `Store.names`; costs what it finds, not what else is in the folder."""
+        import obstore
+
+        start = f"{self._key(folder)}/{prefix}"
+
+        def walk() -> list[str]:
+            found: list[str] = []
+            # The client's own prefixes end at folders: the names are in order, so the listing
+            # begins where the prefix does, and ends with the first name that has another.
+            for page in obstore.list(self._store(), prefix=self._key(folder), offset=start):
+                for meta in page:
+                    if not meta["path"].startswith(start):
+                        return found
+                    found.append(meta["path"])
+            return found
+
+        paths = self._ask("listed", folder, walk)
+        leaves = (path.removeprefix(f"{self._key(folder)}/") for path in paths)
+        return [leaf for leaf in leaves if leaf and "/" not in leaf]
+
+    def entries(self, folder: str) -> list[tuple[str, int | None]]:
+        """The leaf names of all that is in a folder, with the sizes of files, None for folders."""
+        import obstore
+
+        found = self._ask(
+            "listed",
+            folder,
+            lambda: obstore.list_with_delimiter(self._store(), self._key(folder)),
+        )
+        folders: dict[str, int | None] = {
+            path.rsplit("/", 1)[-1]: None for path in found["common_prefixes"]
+        }
+        files = {
+            meta["path"].rsplit("/", 1)[-1]: meta["size"]
+            for meta in found["objects"]
+            if meta["path"] != self._key(folder)  # its marker
+        }
+        return sorted((files | folders).items())
+
+    def has_folder(self, folder: str) -> bool:
+        """Whether anything is in a folder, be it only its marker."""
+        import obstore
+
+        def first() -> bool:
+            pages = obstore.list(self._store(), self._key(folder), chunk_size=1)
+            return next(iter(pages), None) is not None
+
+        return self._ask("listed", folder, first)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Store.delete`."""
+        import obstore
+
+        keys = [self._key(path) for path in paths]
+        if keys:
+            where = f"{self._name}/{keys[0]}"
+            self._ask("deleted", where, lambda: obstore.delete(self._store(), keys))
+
+    def modified_ms(self, path: str) -> int | None:
+        """See `Store.modified_ms`."""
+        import obstore
+
+        def head() -> int | None:
+            try:
+                found = obstore.head(self._store(), self._key(path))
+            except FileNotFoundError:
+                return None
+            return int(found["last_modified"].timestamp() * 1000)
+
+        return self._ask("looked at", path, head)
+
+    def make_folder(self, folder: str) -> None:
+        """See `Store.make_folder`: there are no folders."""
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """See `Store.remove_if_empty`: there are no folders."""
+        return True
+
+    def _create(self, path: str, content: bytes) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        mark = uuid.uuid4().hex
+        unclear: BaseException | None = None
+        patience = _IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
+        deadline = time.monotonic() + patience
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                obstore.put(
+                    self._store(patient=False),
+                    self._key(path),
+                    content,
+                    mode="create",
+                    attributes={_MARK: mark},
+                )
+                return True
+            except AlreadyExistsError as error:
+                failed: BaseException = error
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
+                if _is_final(error) and unclear is None:
+                    raise self._failure("created", path, error) from error
+                if not _was_never_sent(error):
+                    unclear = error
+                failed = error
+            owner = self._mark_of(path)
+            if owner is not None:
+                return owner == mark
+            if time.monotonic() > deadline:
+                if unclear is None and not isinstance(failed, AlreadyExistsError):
+                    raise self._failure("created", path, failed) from failed
+                raise OSError(f"{path} may have been created: {_said(failed)}") from failed
+            time.sleep(pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+    def _mark_of(self, path: str) -> str | None:
+        """The mark of an object, "" for one without; None where there is none or nobody knows."""
+        import obstore
+
+        try:
+            found = obstore.get(self._store(patient=False), self._key(path))
+        except Exception:
+            return None
+        return str(found.attributes.get(_MARK, ""))
+
+    def _store(self, *, patient: bool = True) -> Any:
+        """The client; the patient one repeats requests, the other leaves that to its caller."""
+        access, clients = self._access, self._clients
+        if clients is None or clients[0] != access:
+            tries = 1 if self._is_impatient else 5
+            clients = access, self._client(access, tries), self._client(access, 0)
+            self._clients = clients
+        return clients[1 if patient else 2]
+
+    def _client(self, access: S3Access, max_retries: int) -> Any:
+        from obstore.store import S3Store
+
+        endpoint = access.endpoint
+        if endpoint is not None and not access.path_style:
+            scheme, _, host = endpoint.partition("://")
+            endpoint = f"{scheme}://{self._bucket}.{host}"
+        config = {
+            "endpoint": endpoint,
+            "region": access.region,
+            "access_key_id": access.access_key,
+            "secret_access_key": access.secret_key,
+            "session_token": access.session_token,
+        }
+        return S3Store(
+            self._bucket,
+            config={key: value for key, value in config.items() if value is not None},  # type: ignore[arg-type]
+            virtual_hosted_style_request=not access.path_style,
+            client_options={
+                "allow_http": (endpoint or "").startswith("http://"),
+                "timeout": _IMPATIENT_TIMEOUT if self._is_impatient else _REQUEST_TIMEOUT,
+                "connect_timeout": _IMPATIENT_TIMEOUT if self._is_impatient else _CONNECT_TIMEOUT,
+            },
+            retry_config={
+                "max_retries": max_retries,
+                "retry_timeout": timedelta(
+                    seconds=_IMPATIENT_SECONDS if self._is_impatient else _PATIENCE_SECONDS
+                ),
+            },
+        )
+
+    def _key(self, path: str) -> str:
+        parts = urlsplit(path)
+        # Not parts.path alone: a partition's value may hold what a URI would end its path at.
+        _, _, rest = path.partition("://")
+        assert (parts.netloc, bool(rest)) == (self._bucket, True), path
+        return re.sub("/+", "/", rest.partition("/")[2]).strip("/")
+
+    def _ask(self, done: str, path: str, action: Callable[[], _T]) -> _T:
+        try:
+            return action()
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            raise self._failure(done, path, error) from error
+
+    def _failure(self, done: str, path: str, error: BaseException) -> SetupError:
+        kind = StoreRefusedError if _is_final(error) else UnreachableError
+        return kind(
+            f"{path} can't be {done}: {_said(error)}",
+            hint="Check that the store can be reached, that the bucket is there, and that the "
+            "credentials among the catalog options may write to it.",
+        )
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an exception is a failure, not a wish to end. A library in Rust that panics raises
+    what is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether the store has understood the request and refused it: nothing was done."""
+    from obstore import exceptions
+
+    # Of a listing that was refused only the text tells it.
+    return _REFUSED.search(str(error)) is not None or isinstance(
+        error,
+        FileNotFoundError  # the bucket
+        | exceptions.PermissionDeniedError
+        | exceptions.UnauthenticatedError
+        | exceptions.NotSupportedError
+        | exceptions.InvalidPathError
+        | ValueError,
+    )
+
+
+def _was_never_sent(error: BaseException) -> bool:
+    # Only the text tells it; where it does not, the request counts as sent.
+    return "kind: Connect," in str(error)
+
+
+def _check_bucket(error: FileNotFoundError) -> None:
+    if "<Code>NoSuchBucket</Code>" in str(error):
+        raise error
+
+
+def _said(error: BaseException) -> str:
+    """What a store's client says, on one line and without what is for its developers."""
+    if _was_never_sent(error):
+        return "it can't be reached"
+    text = str(error).split("\n\nDebug source", 1)[0]
+    code = re.search(r"<Code>(.*?)</Code>", text)
+    status = re.search(r"status code: (\d+ [A-Za-z ]+)", text)
+    if status is not None:
+        message = re.search(r"<Message>(.*?)</Message>", text)
+        detail = ": ".join(found[1] for found in (code, message) if found is not None)
+        return f"{status[1].strip()} ({detail})" if detail else status[1].strip()
+    return " ".join(text.rsplit(" - ", 1)[-1].split())

@@ -1,0 +1,249 @@
+"""Why a place in S3 can't be used, in the words of who connects to it.
+
+`check_access` finds what is wrong by the options alone; `diagnosis` makes of a failed request what
+has to be changed: the region, the key, the bucket, the scheme or the address of the endpoint.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import ssl
+from urllib.parse import SplitResult, urlsplit
+
+from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.redaction import masked
+from paimon_magics.tables.stores.s3 import S3Access
+
+__all__ = ["check_access", "diagnosis", "is_refusal_to_write", "no_store"]
+
+_LOOK_SECONDS = 3.0
+_AWS = re.compile(r"(^|\.)amazonaws\.com(\.cn)?$")
+_PATH_STYLE = "s3.path-style-access"
+_SEE = "docs/stores.md has examples."
+_OF_REGIONS = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraint")
+_EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'|<Region>([\w-]+)</Region>")
+
+
+def check_access(warehouse: str, access: S3Access) -> None:
+    """Raise SetupError for options that no request can succeed with."""
+    bucket = urlsplit(warehouse).netloc
+    if not bucket:
+        raise SetupError(
+            f"The warehouse {warehouse} names no bucket.",
+            hint="Write s3://BUCKET/FOLDER.",
+        )
+    if access.endpoint is not None:
+        _check_endpoint(access, bucket)
+    if bool(access.access_key) != bool(access.secret_key):
+        given, missing = ("access", "secret") if access.access_key else ("secret", "access")
+        raise SetupError(
+            f"The catalog options have 's3.{given}-key' and no 's3.{missing}-key'.",
+            hint="Give both, or none: then the environment (AWS_ACCESS_KEY_ID, …) or the "
+            "machine's role has them.",
+        )
+    if access.region is None:
+        advice = (
+            "that of the bucket, as eu-central-1"
+            if access.endpoint is None or _AWS.search(_host(access.endpoint))
+            else "us-east-1 for MinIO, unless its configuration says otherwise"
+        )
+        raise SetupError(
+            f"The region of {warehouse} is missing.",
+            hint=f"Give the catalog option 's3.region', or set AWS_REGION: {advice}. {_SEE}",
+        )
+
+
+def _check_endpoint(access: S3Access, bucket: str) -> None:
+    endpoint = access.endpoint or ""
+    try:
+        parts = urlsplit(endpoint)
+        host, _ = parts.hostname or "", parts.port
+        ":" in host or host.encode("idna")
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise SetupError(
+            f"The endpoint '{endpoint}' is no address of a store.",
+            hint="Write 's3.endpoint' as https://HOST:PORT, or http:// where it has no TLS.",
+        )
+    if re.fullmatch(r"[\d.]+", host) and not _is_ip(host):
+        raise SetupError(
+            f"The endpoint '{endpoint}' names the host '{host}', which is no IP address.",
+            hint="Write its four numbers, as in http://127.0.0.1:9000, or the host's name.",
+        )
+    if not access.path_style and _is_ip(host):
+        raise SetupError(
+            f"The endpoint '{endpoint}' is an IP address, so that the bucket `{bucket}` can't be "
+            "a part of the host's name.",
+            hint=f"Give the catalog option '{_PATH_STYLE}' = 'true', as MinIO wants it. {_SEE}",
+        )
+
+
+def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> SetupError:
+    """What has to be changed so that the request does not fail that raised `error`."""
+    text = f"{error.message} {error.__cause__ or ''}"
+    found = re.search(r"<Code>(\w+)</Code>", text)
+    code = found[1] if found else ""
+    bucket = urlsplit(warehouse).netloc
+    where = access.endpoint or "AWS"
+    key = masked("access-key", access.access_key or "")
+    known = f"access key {key}" if access.access_key else "access key of the environment or role"
+    match code:
+        case "InvalidAccessKeyId" | "InvalidClientTokenId":
+            return _failure(
+                warehouse,
+                f"{where} does not know the {known}",
+                "Correct 's3.access-key' (and 's3.secret-key' with it), or 's3.endpoint'.",
+            )
+        case "SignatureDoesNotMatch":
+            return _failure(
+                warehouse,
+                f"the secret key does not belong to the {known} at {where}",
+                "Correct 's3.secret-key'. Where it comes from a file, look for blanks and line "
+                "ends; where a proxy stands before the store, it must hand on the host's name.",
+            )
+        case "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException":
+            return _failure(
+                warehouse,
+                f"{where} says that the session token is no longer valid ({code})",
+                "Get new temporary credentials: 's3.access-key', 's3.secret-key' and "
+                "'s3.session-token' belong together.",
+            )
+        case "NoSuchBucket":
+            return _failure(
+                warehouse,
+                f"there is no bucket `{bucket}` at {where}",
+                "Correct the bucket's name or 's3.endpoint', or make the bucket with the store's "
+                "own tools.",
+            )
+        case "InvalidBucketName":
+            return _failure(
+                warehouse,
+                f"`{bucket}` can't be the name of a bucket at {where}",
+                "Correct it: names have 3 to 63 lower-case letters, digits, dots and hyphens.",
+            )
+        case "RequestTimeTooSkewed":
+            return _failure(
+                warehouse, "the clock of this machine differs from the store's", "Set the clock."
+            )
+    if code in _OF_REGIONS or "incorrectly configured region" in text:
+        expected = _EXPECTED_REGION.search(text)
+        named = "" if expected is None else f", but in {expected[1] or expected[2]}"
+        return _failure(
+            warehouse,
+            f"the bucket `{bucket}` is not in the region {access.region}{named}",
+            "Correct 's3.region', or 's3.endpoint'.",
+        )
+    if code in ("AccessDenied", "AllAccessDisabled", "AccountProblem") or (
+        code and "403 Forbidden" in text
+    ):
+        return _failure(
+            warehouse,
+            f"the {known} may not list it ({code})",
+            "Ask for the right to list, read and write there, or use other credentials.",
+        )
+    if "169.254.169.254" in text or "169.254.170.2" in text:
+        return _failure(
+            warehouse,
+            "no credentials were found: neither among the catalog options, nor in the "
+            "environment, nor a role of this machine",
+            f"Give 's3.access-key' and 's3.secret-key', or set AWS_ACCESS_KEY_ID and "
+            f"AWS_SECRET_ACCESS_KEY. {_SEE}",
+        )
+    return _by_connecting(warehouse, access, error, answered="status code" in text, code=code)
+
+
+def no_store(warehouse: str, access: S3Access) -> SetupError:
+    """The error for an endpoint that answers, and is none of S3's."""
+    return _failure(
+        warehouse,
+        f"{access.endpoint} answers, and not as S3 does",
+        "Correct 's3.endpoint': the address of the store's S3 interface, which is another one than "
+        "that of its web pages (with MinIO 9000, not 9001).",
+    )
+
+
+def is_refusal_to_write(error: PaimonMagicsError) -> bool:
+    """Whether a store that can be read has refused to create an object."""
+    text = f"{error.message} {error.__cause__ or ''}"
+    return "AccessDenied" in text or "MethodNotAllowed" in text or "403 Forbidden" in text
+
+
+def _by_connecting(
+    warehouse: str, access: S3Access, error: PaimonMagicsError, *, answered: bool, code: str
+) -> SetupError:
+    if access.endpoint is None:
+        return _failure(warehouse, error.message, "Check the network, and 's3.endpoint'.")
+    parts = urlsplit(access.endpoint)
+    reason = None if code else _reason(parts)
+    if reason is not None:
+        return _failure(warehouse, *reason)
+    if answered and not code:
+        return no_store(warehouse, access)
+    if not access.path_style and not _AWS.search(_host(access.endpoint)):
+        hint = f"Servers beside AWS mostly want '{_PATH_STYLE}' = 'true'. {_SEE}"
+    else:
+        hint = "Check 's3.endpoint', and that the store works."
+    return _failure(warehouse, error.message, hint)
+
+
+def _reason(parts: SplitResult) -> tuple[str, str] | None:
+    """Why a host does not speak as the endpoint says, and what to do; None where it does."""
+    host, is_tls = parts.hostname or "", parts.scheme == "https"
+    port = parts.port or (443 if is_tls else 80)
+    where = f"{host}:{port}"
+    try:
+        with socket.create_connection((host, port), _LOOK_SECONDS):
+            pass
+    except socket.gaierror:
+        return f"there is no host '{host}'", "Correct the host in 's3.endpoint'."
+    except OSError as error:
+        said = error.strerror or str(error)
+        return f"{where} can't be reached: {said}", "Check 's3.endpoint', and that the store runs."
+    trusted = _tls_problem(host, port, ssl.create_default_context())
+    loose = ssl.create_default_context()
+    loose.check_hostname, loose.verify_mode = False, ssl.CERT_NONE
+    if is_tls and trusted and not _tls_problem(host, port, loose):
+        return (
+            f"the certificate of {where} is not trusted: {trusted}",
+            "Have this machine trust the authority that signed it (SSL_CERT_FILE names its file).",
+        )
+    if is_tls and trusted:
+        return (
+            f"{where} does not speak https",
+            f"Write 's3.endpoint' as http://{parts.netloc}, if the store has no TLS.",
+        )
+    if not is_tls and not _tls_problem(host, port, loose):
+        return f"{where} speaks https", f"Write 's3.endpoint' as https://{parts.netloc}."
+    return None
+
+
+def _tls_problem(host: str, port: int, context: ssl.SSLContext) -> str:
+    try:
+        with (
+            socket.create_connection((host, port), _LOOK_SECONDS) as connection,
+            context.wrap_socket(connection, server_hostname=host),
+        ):
+            return ""
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message or "verification failed"
+    except OSError as error:
+        return str(error) or type(error).__name__
+
+
+def _failure(warehouse: str, why: str, hint: str) -> SetupError:
+    return SetupError(f"The warehouse {warehouse} can't be used: {why}.", hint=hint)
+
+
+def _host(endpoint: str) -> str:
+    return urlsplit(endpoint).hostname or ""
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,304 @@
+"""The stores that tables lie in, and the few things done there beneath Paimon's own file IO.
+
+A `Store` creates a file only if it is absent: the primitive by which snapshots, schemas, tags and
+branches are published. Which one a path belongs to is decided here, by its scheme; a store without
+such a primitive is refused with the reason, and never gets a check followed by a rename instead.
+
+Light to import: tasks write their journals through it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.paths import local_path
+
+__all__ = [
+    "S3_SCHEMES",
+    "LocalStore",
+    "Store",
+    "StoreRefusedError",
+    "Stores",
+    "UnreachableError",
+    "UnreachableFileError",
+    "failure",
+    "open_store",
+    "told",
+]
+
+S3_SCHEMES = ("s3", "s3a", "s3n")
+_REASONS = {
+    "oss": "Files there can be protected from being overwritten only where the bucket keeps no "
+    "versions, and this version can't tell",
+    "gs": "This version has not learnt to create files there only if they are absent",
+    "viewfs": "Which cluster is behind it, and so whether a rename is one step, can't be told",
+}
+
+
+class UnreachableError(SetupError):
+    """A store does not answer now, and may again. Nothing of what was asked for has happened."""
+
+
+class StoreRefusedError(SetupError):
+    """A store has understood the request and refuses it: asking again does not help, other
+    credentials may. Nothing of what was asked for has happened."""
+
+
+class UnreachableFileError(OSError):
+    """The same for a file: what Paimon's file IO may raise."""
+
+
+def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
+    """An error of ours about an operation that certainly had no effect because of `error`: an
+    UnreachableError where a store that does not answer is what lies behind it, StoreRefusedError
+    where one has refused."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, UnreachableFileError | UnreachableError):
+            return UnreachableError(message, hint=hint)
+        if isinstance(found, StoreRefusedError):
+            said = message if found.message in message else f"{message}: {found.message}"
+            return StoreRefusedError(said, hint=hint)
+        found = found.__cause__ or found.__context__
+    return SetupError(message, hint=hint)
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """Errors of files in the body become errors of ours: `what` failed, and had no effect."""
+    try:
+        yield
+    except OSError as error:
+        raise failure(
+            error,
+            f"{what} failed: {error}",
+            hint="Check that the store can be reached and written, and run the statement again.",
+        ) from error
+
+
+class Store(Protocol):
+    """One store. Paths are as Paimon writes them: plain ones or URIs. Safe for several threads.
+
+    Every method raises UnreachableError when the store does not answer, SetupError when it refuses.
+    `renames_folders` tells whether a folder can be renamed, with all that is in it, in one step.
+    """
+
+    renames_folders: bool
+
+    def check(self) -> None:
+        """Raise unless `create` can be relied on: UnsupportedStatementError, SetupError."""
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Create a file if it is absent; return whether this very call did.
+
+        False means that the path existed, with certainty. When it returns, content and name are
+        durable. Raises SetupError where certainly nothing was created, OSError where that can't be
+        told.
+        """
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file whole, in place of one that is there. Readers see the old or the new one."""
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content, None where there is none."""
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """The leaf names, beginning with `prefix`, of the files in a folder; [] without it."""
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files; those that are not there are passed over."""
+
+    def modified_ms(self, path: str) -> int | None:
+        """When a file was written, in milliseconds by the store's clock; None without it."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make a folder that may be there. Stores without folders have none to make."""
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """Remove a folder that holds nothing; whether that was done. Stores without folders have
+        none to remove."""
+
+
+class LocalStore:
+    """The disks of this machine. A file system without hard links is noticed when publishing."""
+
+    renames_folders = True
+
+    def check(self) -> None:
+        """See `Store.check`."""
+
+    def create(self, path: str, content: bytes) -> bool:
+        """See `Store.create`; a hard link decides."""
+        return publish_local_file(_local(path), content)
+
+    def write(self, path: str, content: bytes) -> None:
+        """See `Store.write`. Not synced: for files that may be lost with the machine's power."""
+        target = Path(_local(path))
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def read(self, path: str) -> bytes | None:
+        """See `Store.read`."""
+        try:
+            return Path(_local(path)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        """See `Store.names`."""
+        try:
+            with os.scandir(_local(folder)) as entries:
+                return [e.name for e in entries if e.name.startswith(prefix) and not e.is_dir()]
+        except FileNotFoundError:
+            return []
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """See `Store.delete`."""
+        for path in paths:
+            Path(_local(path)).unlink(missing_ok=True)
+
+    def modified_ms(self, path: str) -> int | None:
+        """See `Store.modified_ms`."""
+        try:
+            return os.stat(_local(path)).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
+    def make_folder(self, folder: str) -> None:
+        """See `Store.make_folder`."""
+        os.makedirs(_local(folder), exist_ok=True)
+
+    def remove_if_empty(self, folder: str) -> bool:
+        """See `Store.remove_if_empty`."""
+        try:
+            os.rmdir(_local(folder))
+        except OSError:
+            return False
+        return True
+
+
+class _RefusedStore:
+    """A store that nothing is published in; Paimon's own file IO may still read it."""
+
+    renames_folders = False
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    def check(self) -> None:
+        raise UnsupportedStatementError(
+            f"Tables in a {self._scheme}:// store can't be changed: "
+            f"{_REASONS.get(self._scheme, 'it is none that this version knows')}. Two writers "
+            "could overwrite each other's snapshots there.",
+            hint="Use a warehouse on a local disk, S3 or HDFS, or a REST catalog; reading works.",
+        )
+
+    def create(self, path: str, content: bytes) -> bool:
+        raise self._refusal()
+
+    def write(self, path: str, content: bytes) -> None:
+        raise self._refusal()
+
+    def read(self, path: str) -> bytes | None:
+        raise self._refusal()
+
+    def names(self, folder: str, prefix: str = "") -> list[str]:
+        raise self._refusal()
+
+    def delete(self, paths: Iterable[str]) -> None:
+        raise self._refusal()
+
+    def modified_ms(self, path: str) -> int | None:
+        raise self._refusal()
+
+    def make_folder(self, folder: str) -> None:
+        raise self._refusal()
+
+    def remove_if_empty(self, folder: str) -> bool:
+        raise self._refusal()
+
+    def _refusal(self) -> Exception:
+        try:
+            self.check()
+        except UnsupportedStatementError as error:
+            return error
+        raise AssertionError(self._scheme)
+
+
+def open_store(location: str, options: Mapping[str, str]) -> Store:
+    """The store of a location, by Paimon's catalog options. Nothing is asked of it yet.
+
+    `location` is a folder that may be written: a probe of the store goes there.
+    """
+    if local_path(location) is not None:
+        return LocalStore()
+    parts = urlsplit(location)
+    if parts.scheme in S3_SCHEMES:
+        from paimon_magics.tables.stores.s3 import ObjectStore
+
+        return ObjectStore(location, options)
+    if parts.scheme == "hdfs":
+        from paimon_magics.tables.stores.hdfs import HdfsStore
+
+        return HdfsStore(location, options)
+    return _RefusedStore(parts.scheme)
+
+
+class Stores:
+    """The stores of a catalog, each opened once. Safe for several threads."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._opened: dict[tuple[str, str], Store] = {}
+        self._guard = threading.Lock()
+
+    def of(self, location: str) -> Store:
+        """The store of a path."""
+        key = _authority(location)
+        with self._guard:
+            if key not in self._opened:
+                warehouse = self._options.get("warehouse", "")
+                root = warehouse if _authority(warehouse) == key else location
+                self._opened[key] = open_store(root, self._options)
+            return self._opened[key]
+
+    def renew(self, options: Mapping[str, str]) -> None:
+        """Reach the stores as these options say from now on; those that are open, too."""
+        with self._guard:
+            self._options = dict(options)
+            for (scheme, _), store in list(self._opened.items()):
+                if scheme in S3_SCHEMES:
+                    store.renew(self._options)  # type: ignore[attr-defined]
+
+    def publish(self, path: str, content: bytes) -> bool:
+        """Create a file if it is absent, see `Store.create`; its store is checked before."""
+        store = self.of(path)
+        store.check()
+        return store.create(path, content)
+
+
+def _authority(location: str) -> tuple[str, str]:
+    if local_path(location) is not None:
+        return "", ""
+    parts = urlsplit(location)
+    return parts.scheme, parts.netloc
+
+
+def _local(path: str) -> str:
+    found = local_path(path)
+    assert found is not None, path
+    return found

@@ -1,0 +1,1 @@
+"""The rows of system tables that are made of metadata."""

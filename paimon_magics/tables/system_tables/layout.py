@@ -1,0 +1,101 @@
+"""The files of a table's snapshot as columns: what `columnar.layouts` makes cells of.
+
+From manifests alone; nothing is listed, nothing written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.layouts import FILES
+from paimon_magics.columnar.time_zones import UTC, process_zone, rules_of
+from paimon_magics.planning.partition_names import KeyKind, key_kind
+from paimon_magics.planning.view_queries import NATIVE_NAME
+from paimon_magics.tables.manifests.entries import entries
+from paimon_magics.tables.manifests.live_files import undeleted
+from paimon_magics.tables.system_tables.table_view import TableView
+
+__all__ = ["NamedFiles", "layout_files", "named_files"]
+
+_COLUMNS = ["kind", "partition", "bucket", "level", "file_name", "row_count", "file_size",
+            "creation_time"]  # fmt: skip
+_WITH_OFFSET = re.compile(r".*\d\d:\d\d[\d:.]*[+-]\d\d:\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFiles:
+    """FILES, and the instants in the names of their partitions that the zone shows twice."""
+
+    files: pa.Table
+    twice: tuple[str, ...] = ()
+
+
+def layout_files(view: TableView, zone: str) -> NamedFiles:
+    """FILES of the table as `view` shows it. A partition is `day=2026-11-20/region=eu`, "" in a
+    table without partitions; instants in it are in `zone`; NULL and blank text are
+    `partition.default-name`."""
+    found = named_files(view, zone)
+    return replace(found, files=found.files.select(FILES.names))
+
+
+def named_files(view: TableView, zone: str) -> NamedFiles:
+    """The same with `file_name`."""
+    schema = FILES.append(pa.field("file_name", pa.string()))
+    if view.snapshot is None:
+        return NamedFiles(schema.empty_table())
+    found = undeleted(entries(view.folder.columns, view.snapshot).select(_COLUMNS))
+    found = view.in_real_buckets(found)
+    partitions, twice = _partitions(view, found.column("partition").combine_chunks(), zone)
+    names = found.column("file_name")
+    columns = {
+        "file_name": names,
+        "partition": partitions,
+        "bucket": found.column("bucket"),
+        "level": found.column("level"),
+        "record_count": found.column("row_count"),
+        "file_size_in_bytes": found.column("file_size"),
+        "creation_time": _instants(found.column("creation_time"), names),
+    }
+    return NamedFiles(pa.table([columns[f.name].cast(f.type) for f in schema], schema), twice)
+
+
+def _partitions(view: TableView, stored: pa.Array, zone: str) -> tuple[pa.Array, tuple[str, ...]]:
+    encoded = stored.dictionary_encode()
+    values = view.partition_values(encoded.dictionary, zone)
+    if not values:
+        return pa.array([""] * len(stored), type=pa.string()), ()
+    twice = {
+        text
+        for field, texts in zip(view.partition_fields(), values, strict=True)
+        if field.type is not None and key_kind(field.type) is KeyKind.INSTANT
+        for text in pc.unique(texts).to_pylist()
+        if _WITH_OFFSET.fullmatch(text)
+    }
+    parts = [
+        pc.binary_join_element_wise(key, texts, "=")
+        for key, texts in zip(view.partition_keys, values, strict=True)
+    ]
+    whole = pc.binary_join_element_wise(*parts, "/") if len(parts) > 1 else parts[0]
+    return whole.take(encoded.indices), tuple(sorted(twice))
+
+
+def _instants(clocks: pa.ChunkedArray, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """When files were made: manifests have the wall clock of who wrote them. The native writer's is
+    in UTC; that of others is read in this process's zone, as `DataFileMeta.creationTimeEpochMillis`
+    does it. A file of ours tells by its name that the native writer made it."""
+    as_utc = pc.assume_timezone(clocks, UTC)
+    zone = process_zone()
+    is_native = pc.match_substring_regex(names, f"^{NATIVE_NAME}")
+    if zone == UTC or pc.all(is_native).as_py():
+        return as_utc
+    rules = rules_of(zone)
+    local = [
+        None if value is None else value.replace(tzinfo=rules).astimezone(datetime.UTC)
+        for value in clocks.to_pylist()
+    ]
+    return pc.if_else(is_native, as_utc, pa.chunked_array([pa.array(local, as_utc.type)]))

@@ -1,0 +1,159 @@
+"""Metadata system tables (`orders$snapshots`, `orders$files`, …) as Arrow tables: which there are.
+
+Columns, types and the text of values are those of Paimon's Java library. Times are wall-clock times
+of this process's zone, as Java's are of the JVM's. Nothing is written, no folder of data listed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_magics.errors import UnknownNameError, nearest
+from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.snapshots.chain import (
+    latest_snapshot,
+    list_tags,
+    load_tag,
+    snapshot_by_id,
+)
+from paimon_magics.tables.system_tables import files as file_tables
+from paimon_magics.tables.system_tables import partitions as layout_tables
+from paimon_magics.tables.system_tables import versions as version_tables
+from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table
+from paimon_magics.tables.system_tables.table_view import TableView
+
+__all__ = [
+    "METADATA_COLUMNS",
+    "METADATA_TABLES",
+    "TIME_TRAVELLING",
+    "is_catalog_table",
+    "is_metadata",
+    "metadata_table",
+    "table_view",
+]
+
+_LOADERS: Mapping[str, Callable[[TableView], pa.Table]] = {
+    "aggregation_fields": version_tables.aggregation_fields,
+    "branches": version_tables.branches,
+    "buckets": layout_tables.buckets,
+    "consumers": version_tables.consumers,
+    "file_key_ranges": file_tables.file_key_ranges,
+    "files": file_tables.files,
+    "manifests": file_tables.manifests,
+    "options": version_tables.options,
+    "partitions": layout_tables.partitions,
+    "schemas": version_tables.schemas,
+    "snapshots": version_tables.snapshots,
+    "statistics": version_tables.statistics,
+    "table_indexes": layout_tables.table_indexes,
+    "tags": version_tables.tags,
+}
+METADATA_TABLES = tuple(sorted(_LOADERS))
+METADATA_COLUMNS: Mapping[str, pa.Schema] = {
+    **version_tables.COLUMNS,
+    **layout_tables.COLUMNS,
+    **file_tables.COLUMNS,
+}
+"""The columns of those tables, without reading one."""
+_DATA_TABLES = tuple(kind.value for kind in ViewKind if kind.value)
+TIME_TRAVELLING = frozenset(
+    {"file_key_ranges", "files", "manifests", "partitions", "statistics", "table_indexes"}
+)
+"""Those that show the snapshot that is asked for; others show what there is now."""
+
+
+def is_catalog_table(name: TableName) -> bool:
+    """Whether the full name is one in the database `sys`, whose tables are all system tables."""
+    return name.database == SYSTEM_DATABASE
+
+
+def is_metadata(name: TableName) -> bool:
+    """Whether the full name is that of a table of metadata, of a table's or the catalog's; not one
+    that shows a table's data, as `$audit_log` does."""
+    return view_named(name.system_table) is None or is_catalog_table(name)
+
+
+def metadata_table(
+    catalog: Catalog,
+    name: TableName,
+    *,
+    snapshot_id: int | None = None,
+    folder_of: Callable[[StoredTable], ManifestFolder] | None = None,
+) -> pa.Table:
+    """The rows of the system table that `name.system_table` names, for its table and branch, or of
+    a table in the database `sys`.
+
+    `snapshot_id` shows the tables of TIME_TRAVELLING as they were at that snapshot, which may be
+    one that only a tag keeps. `folder_of` gives a table's manifests, as far as they were read.
+    Raises UnknownNameError for a table or snapshot that is not there (with the nearest, or all of
+    them).
+    """
+    if is_catalog_table(name):
+        return catalog_table(catalog, name.object_name)
+    if name.system_table is None:
+        raise ValueError(f"{name} names no system table")
+    wanted = name.system_table.lower()
+    table = _stored(catalog, replace(name, system_table=None))
+    loader = _LOADERS.get(wanted)
+    if loader is None:
+        raise UnknownNameError(
+            f"There is no system table `{name.object_name}`.",
+            hint=nearest(wanted, (*METADATA_TABLES, *_DATA_TABLES), what="system tables"),
+        )
+    folder = folder_of(table) if folder_of is not None else ManifestFolder(table.paimon)
+    if snapshot_id is None or wanted not in TIME_TRAVELLING:
+        return loader(_view(table, folder, None))
+    return loader(_view(table, folder, snapshot_id))
+
+
+def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None) -> TableView:
+    """A table, or a branch of it, at a snapshot, which may be one that only a tag keeps; the latest
+    where None. Raises UnknownNameError."""
+    table = _stored(catalog, name)
+    return _view(table, ManifestFolder(table.paimon), snapshot_id)
+
+
+def _view(table: StoredTable, folder: ManifestFolder, snapshot_id: int | None) -> TableView:
+    if snapshot_id is None:
+        return TableView(table, latest_snapshot(table), table.schema, folder)
+    snapshot = _snapshot(table, snapshot_id)
+    return TableView(table, snapshot, _schema(table, snapshot["schemaId"]), folder)
+
+
+def _stored(catalog: Catalog, name: TableName) -> StoredTable:
+    try:
+        return load_stored(catalog, name)
+    except UnknownNameError:
+        catalog.load(name)  # says which name is nearest
+        raise
+
+
+def _snapshot(table: StoredTable, snapshot_id: int) -> dict[str, Any]:
+    found = snapshot_by_id(table, snapshot_id)
+    if found is not None:
+        return found
+    for name in list_tags(table):
+        tag = load_tag(table, name)
+        if tag is not None and tag["id"] == snapshot_id:
+            return tag
+    raise UnknownNameError(
+        f"`{table.name}` has no snapshot {snapshot_id}.",
+        hint=f"`{table.name}$snapshots` lists those that have not expired.",
+    )
+
+
+def _schema(table: StoredTable, schema_id: int) -> dict[str, Any]:
+    if schema_id == table.schema["id"]:
+        return table.schema
+    path = table.paimon.schema_manager._to_schema_path(schema_id)
+    document: dict[str, Any] = json.loads(table.paimon.file_io.read_file_utf8(path))
+    return document

@@ -1,0 +1,189 @@
+"""What the metadata system tables are made from: a table as stored, at one snapshot.
+
+A `TableView` reads schemas once and turns serialised partitions into text. It is made for one read
+and then forgotten; it writes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.binary_rows import decode_rows
+from paimon_magics.columnar.java_text import braced, cast_text, stored_type, told_text
+from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.manifests.live_files import ManifestFolder
+
+__all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
+
+Document = Mapping[str, Any]
+Row = tuple[Any, ...]
+
+_DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+_TEXTS = ("CHAR", "VARCHAR", "STRING")
+_POSTPONE = "-2"  # the option `bucket` of a table whose buckets come later
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a stored schema. `type` is None for the few types that have no value here."""
+
+    id: int
+    name: str
+    type: DataType | None
+
+    @property
+    def stored_type(self) -> pa.DataType:
+        """The Arrow type that its values in serialised rows are decoded to."""
+        return stored_type(self.type)
+
+
+@dataclass(slots=True)
+class TableView:
+    """A table, or a branch of it, as it was at `snapshot`: None for one without snapshots.
+
+    `schema` is the schema's document that the system table speaks in: the newest, or that of the
+    snapshot that was asked for. `folder` has its manifests.
+    """
+
+    table: StoredTable
+    snapshot: Document | None
+    schema: Document
+    folder: ManifestFolder
+    _schemas: dict[int, tuple[Field, ...]] = field(default_factory=dict)
+    _keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def paimon(self) -> Any:
+        """pypaimon's table."""
+        return self.table.paimon
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The table's stored options."""
+        return dict(self.schema.get("options") or {})
+
+    @property
+    def partition_keys(self) -> Sequence[str]:
+        """The names of the partition columns."""
+        return list(self.schema.get("partitionKeys") or [])
+
+    def partition_fields(self) -> tuple[Field, ...]:
+        """The partition columns, in the order of serialised partitions."""
+        by_name = {f.name: f for f in fields_of(self.schema)}
+        return tuple(by_name[name] for name in self.partition_keys)
+
+    def fields(self, schema_id: int) -> tuple[Field, ...]:
+        """The fields of any of the table's schemas."""
+        self._load(schema_id)
+        return self._schemas[schema_id]
+
+    def key_fields(self, schema_id: int) -> tuple[Field, ...]:
+        """The fields of a file's key in that schema: the primary key without partition columns; all
+        fields where there is no primary key."""
+        self._load(schema_id)
+        names = self._keys[schema_id]
+        if not names:
+            return self._schemas[schema_id]
+        by_name = {f.name: f for f in self._schemas[schema_id]}
+        return tuple(by_name[name] for name in names)
+
+    def partition_text(self, partitions: pa.Array) -> pa.Array:
+        """`{x, 1}` of each serialised partition."""
+        fields = self.partition_fields()
+        if not fields:
+            return pa.array(["{}"] * len(partitions), type=pa.string())
+        encoded = partitions.dictionary_encode()
+        values = decode_rows(encoded.dictionary, [f.stored_type for f in fields])
+        texts = [cast_text(v, f.type) for v, f in zip(values, fields, strict=True)]
+        return braced(texts).cast(pa.string()).take(encoded.indices)
+
+    def partition_values(self, partitions: pa.Array, zone: str | None = None) -> list[pa.Array]:
+        """The texts of each partition column; `partition.default-name` stands for NULL and for
+        blank texts, as in the names of folders. With a `zone` as our own views tell values, else as
+        Paimon's tables do."""
+        encoded = partitions.dictionary_encode()
+        fields = self.partition_fields()
+        default = self.options.get("partition.default-name", _DEFAULT_PARTITION)
+        found = []
+        values = decode_rows(encoded.dictionary, [f.stored_type for f in fields]) if fields else []
+        for column, one in zip(values, fields, strict=True):
+            told = (
+                cast_text(column, one.type) if zone is None else told_text(column, one.type, zone)
+            )
+            texts = told.cast(pa.string())
+            if isinstance(one.type, AtomicType) and one.type.name in _TEXTS:
+                blank = pc.equal(pc.utf8_trim_whitespace(texts), "")
+                texts = pc.if_else(pc.fill_null(blank, True), default, texts)
+            found.append(pc.fill_null(texts, default).take(encoded.indices))
+        return found
+
+    def in_real_buckets(self, entries: pa.Table) -> pa.Table:
+        """The entries that are read: files that wait for their bucket are not, yet."""
+        if self.options.get("bucket") != _POSTPONE:
+            return entries
+        return entries.filter(pc.greater_equal(entries.column("bucket"), 0))
+
+    def _load(self, schema_id: int) -> None:
+        if schema_id in self._schemas:
+            return
+        if schema_id == self.schema["id"]:
+            document = self.schema
+        else:
+            path = self.paimon.schema_manager._to_schema_path(schema_id)
+            try:
+                document = json.loads(self.paimon.file_io.read_file_utf8(path))
+            except FileNotFoundError:
+                raise TableDamagedError(
+                    f"Files of `{self.table.name}` have the schema {schema_id}, which is not there "
+                    f"({path}).",
+                    hint="Restore the schema's file.",
+                ) from None
+        keys = document.get("primaryKeys") or []
+        partitions = document.get("partitionKeys") or []
+        trimmed = tuple(key for key in keys if key not in partitions)
+        self._schemas[schema_id] = fields_of(document)
+        self._keys[schema_id] = trimmed or tuple(keys)
+
+
+def fields_of(schema: Document) -> tuple[Field, ...]:
+    """The fields of a schema's document."""
+    return tuple(Field(f["id"], f["name"], _type(f["type"])) for f in schema["fields"])
+
+
+def rows_of(schema: pa.Schema, rows: Sequence[Row]) -> pa.Table:
+    """Rows of values as a table with that schema."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    arrays = [pa.array(column, type=f.type) for column, f in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def local_times(epoch_ms: Sequence[int | None]) -> list[datetime.datetime | None]:
+    """Milliseconds since 1970 UTC as wall-clock times of this process's time zone, which Paimon
+    shows those of the JVM's as."""
+    found: list[datetime.datetime | None] = []
+    for value in epoch_ms:
+        if value is None:
+            found.append(None)
+            continue
+        seconds, millis = divmod(value, 1000)
+        found.append(
+            datetime.datetime.fromtimestamp(seconds) + datetime.timedelta(milliseconds=millis)
+        )
+    return found
+
+
+def _type(value: Any) -> DataType | None:
+    try:
+        return from_paimon(value)
+    except UnsupportedStatementError:
+        return None

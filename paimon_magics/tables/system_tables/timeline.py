@@ -1,0 +1,91 @@
+"""A table's snapshots one by one: what each commit did, and who made it.
+
+A snapshot says by itself how many rows it added; how many files, its list of manifests does. For
+old snapshots of a long history that is left open: a list is read for each.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.tables.snapshots.chain import list_tags, load_tag, snapshot_by_id, snapshot_ids
+from paimon_magics.tables.snapshots.provenance import noted
+from paimon_magics.tables.system_tables.table_view import TableView
+
+__all__ = ["TIMELINE", "timeline"]
+
+TIMELINE = pa.schema(
+    [
+        ("snapshot_id", pa.int64()),
+        ("commit_kind", pa.string()),
+        ("commit_time", pa.timestamp("ms", tz="UTC")),
+        ("rows", pa.int64()),
+        ("total_rows", pa.int64()),
+        ("files_added", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("tags", pa.string()),
+        ("user", pa.string()),
+        ("notebook", pa.string()),
+        ("schema_id", pa.int64()),
+        ("commit_user", pa.string()),
+    ]
+)
+"""`rows` is how many more rows the commit's files hold; fewer where it is negative."""
+_COUNTED_MAX = 200
+_READERS = 8  # files that are asked for at once
+
+
+def timeline(view: TableView) -> pa.Table:
+    """TIMELINE of a table or branch, the newest snapshot first."""
+    ids = snapshot_ids(view.table)[::-1]
+    with ThreadPoolExecutor(_READERS) as pool:
+        read = pool.map(lambda id: snapshot_by_id(view.table, id), ids)
+        found = [snapshot for snapshot in read if snapshot is not None]  # else expired meanwhile
+        counts = list(pool.map(lambda one: _file_counts(view, one), found[:_COUNTED_MAX]))
+    counts += [(None, None)] * (len(found) - len(counts))
+    tags: dict[int, list[str]] = {}
+    for name in list_tags(view.table):
+        tag = load_tag(view.table, name)
+        if tag is not None:
+            tags.setdefault(tag["id"], []).append(name)
+    rows = [
+        _row(snapshot, added, removed, tags)
+        for snapshot, (added, removed) in zip(found, counts, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=TIMELINE)
+
+
+def _row(
+    snapshot: Any, added: int | None, removed: int | None, tags: dict[int, list[str]]
+) -> dict[str, object]:
+    said = noted(snapshot.get("properties"))
+    return {
+        "snapshot_id": snapshot["id"],
+        "commit_kind": snapshot["commitKind"],
+        "commit_time": snapshot["timeMillis"],
+        "user": said.get("user"),
+        "notebook": said.get("notebook"),
+        "rows": snapshot.get("deltaRecordCount"),
+        "total_rows": snapshot.get("totalRecordCount"),
+        "files_added": added,
+        "files_removed": removed,
+        "tags": ", ".join(sorted(tags.get(snapshot["id"], ()))) or None,
+        "schema_id": snapshot["schemaId"],
+        "commit_user": snapshot["commitUser"],
+    }
+
+
+def _file_counts(view: TableView, snapshot: Any) -> tuple[int | None, int | None]:
+    """How many files a commit added and removed."""
+    name = snapshot.get("deltaManifestList")
+    if not name:
+        return None, None
+    listed = view.folder.columns.files(name)
+    return (
+        pc.sum(listed.column("num_added_files")).as_py() or 0,
+        pc.sum(listed.column("num_deleted_files")).as_py() or 0,
+    )

@@ -1,0 +1,306 @@
+"""Who writes for a transaction, and where: notes that task attempts leave beside the table.
+
+A task that Spark was told to stop goes on for seconds, a worker that dies says nothing, and of two
+attempts of one task only one counts. So each attempt notes the folders that it is going to write in
+(partition values and bucket) before it does, and its id stands in the names of its files. Clearing
+up then costs what the transaction wrote: the table is never listed.
+
+All notes of a table lie in one folder, `.attempts`, and begin with their transaction's prefix:
+
+    PREFIX.open          attempts may begin, and may hand over what they wrote
+    PREFIX.ID.0, .1, …   folders of the attempt ID, as an Arrow stream
+    PREFIX.ID.ended      it creates no more files
+
+An attempt asks whether the transaction is open after its first note, and again when it has written
+everything: if not, it removes its files itself. Whoever ends a transaction removes `open` first, so
+that it sees the note of every attempt that may still write. A commit removes the notes of attempts
+that count before that: without `open`, every note left is of an attempt whose files may go.
+
+On local disks of a POSIX system an attempt holds a lock on its first note instead of ending with a
+note: a process that dies gives it up by dying. In other stores an attempt that died looks like one
+that still runs, until its notes are a day old.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from paimon_magics.errors import JobError, PaimonMagicsError
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.stores.store import Store, open_store
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = [
+    "Attempt",
+    "Closed",
+    "Folder",
+    "attempt",
+    "attempt_of_file",
+    "attempts_stem",
+    "close_attempts",
+    "ended_error",
+    "forget_attempts",
+    "noted_folders",
+    "open_attempts",
+    "running_attempts",
+]
+
+_FOLDER = ".attempts"
+_OPEN = "open"
+_ENDED = "ended"
+_ID_CHARACTERS = 12
+_BUCKET = ""  # no partition column has this name
+_DEAD_AFTER_MS = 24 * 3600 * 1000
+
+Folder = tuple[int, tuple[Any, ...]]
+"""A folder of data files: its bucket, and the values of the partition columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What was found when a transaction was closed: the ids of its attempts that do not count, and
+    the same of other transactions of the table, by their stems, that had ended and left notes.
+
+    Every file of all these may be deleted.
+    """
+
+    others: frozenset[str]
+    left: Mapping[str, frozenset[str]]
+
+
+def attempts_stem(location: str, prefix: str) -> str:
+    """What the paths of all notes of a transaction, which has that file prefix, begin with."""
+    return f"{local_path(location) or location}/{_FOLDER}/{prefix.rstrip('-')}"
+
+
+# ---- in a task ----
+
+
+class Attempt:
+    """A running attempt. `id` is to stand in the names of its files, followed by a hyphen."""
+
+    def __init__(self, store: Store, stem: str) -> None:
+        self.id = uuid.uuid4().hex[:_ID_CHARACTERS]
+        self._store = store
+        self._stem = stem
+        self._noted: list[str] = []
+        self._seen: set[tuple[Any, ...]] = set()
+        self._lock: int | None = None
+
+    def note(self, partitions: pa.RecordBatch, buckets: pa.Array) -> None:
+        """Say that files will be created in these folders; call it before they are.
+
+        `partitions` has the partition columns, `buckets` the bucket of each of its rows; rows may
+        repeat. Raises JobError when the transaction has ended.
+        """
+        columns = [buckets.cast(pa.int32()), *partitions.columns]
+        rows = pa.Table.from_arrays(columns, names=[_BUCKET, *partitions.schema.names])
+        rows = rows.group_by(rows.schema.names, use_threads=False).aggregate([])
+        new = [i for i, row in enumerate(_tuples(rows)) if row not in self._seen]
+        if not new:
+            return
+        rows = rows.take(new)
+        self._seen.update(_tuples(rows))
+        path = f"{self._stem}.{self.id}.{len(self._noted)}"
+        try:
+            self._store.write(path, _stream(rows))
+        except FileNotFoundError:  # the folder went with the last transaction
+            raise ended_error() from None
+        self._noted.append(path)
+        if len(self._noted) == 1:
+            self._lock = _locked(path)
+        if self.is_over():
+            raise ended_error()
+
+    def is_over(self) -> bool:
+        """Whether the transaction has ended, so that nothing of this attempt can count."""
+        return bool(self._noted) and self._store.read(f"{self._stem}.{_OPEN}") is None
+
+    def end(self, *, clean: bool) -> None:
+        """No more files are created. `clean`: none is there."""
+        if not self._noted:
+            return
+        try:
+            if clean:
+                self._store.delete(self._noted)
+                self._store.remove_if_empty(self._stem.rpartition("/")[0])
+            elif self._lock is None:
+                self._store.write(f"{self._stem}.{self.id}.{_ENDED}", b"1")
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+
+
+@contextlib.contextmanager
+def attempt(stem: str | None, options: Mapping[str, str]) -> Iterator[Attempt | None]:
+    """Run the body as an attempt; `options` reach the store. None for a transaction without notes.
+
+    A body that finds the transaction over removes its files and raises; so does this, with
+    JobError, when it ends after the transaction.
+    """
+    if stem is None:
+        yield None
+        return
+    running = Attempt(open_store(stem, options), stem)
+    try:
+        yield running
+    except BaseException:
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            running.end(clean=running.is_over())
+        raise
+    running.end(clean=False)
+
+
+# ---- where transactions are opened and ended ----
+
+
+def open_attempts(store: Store, stem: str) -> None:
+    """Let attempts begin."""
+    folder = stem.rpartition("/")[0]
+    while True:
+        store.make_folder(folder)
+        try:
+            store.write(f"{stem}.{_OPEN}", b"1")
+        except FileNotFoundError:  # another transaction ended, and took the empty folder away
+            continue
+        return
+
+
+def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
+    """Let no attempt begin any more, and forget those that count."""
+    folder, _, prefix = stem.rpartition("/")
+    before = _listed(store, folder)
+    forgotten = [name for name in before.get(prefix, ()) if _id(name) in counted]
+    store.delete(f"{stem}.{name}" for name in forgotten)
+    store.delete([f"{stem}.{_OPEN}"])
+    after = _listed(store, folder)
+    left = {
+        f"{folder}/{found}": frozenset(map(_id, names)) - {_OPEN}
+        for found, names in after.items()
+        # A listing is not of one moment: a transaction that was opened or committed while it was
+        # made may look as if it had ended with notes left. In two listings it can't.
+        if found == prefix or (_OPEN not in names and _OPEN not in before.get(found, (_OPEN,)))
+    }
+    if not after:
+        store.remove_if_empty(folder)
+    return Closed(left.pop(stem, frozenset()), left)
+
+
+def forget_attempts(store: Store, stem: str, ids: frozenset[str]) -> None:
+    """Remove the notes of attempts whose files are settled, and the folder with the last of all."""
+    folder, _, prefix = stem.rpartition("/")
+    names = _listed(store, folder, f"{prefix}.").get(prefix, ())
+    store.delete(f"{stem}.{name}" for name in names if _id(name) in ids)
+    store.remove_if_empty(folder)
+
+
+def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[str]:
+    """Those of the attempts that may still create files."""
+    if local_path(stem) is not None and fcntl is not None:
+        return frozenset(id for id in ids if not _lock_is_free(f"{stem}.{id}.0"))
+    folder, _, prefix = stem.rpartition("/")
+    names = frozenset(_listed(store, folder, f"{prefix}.").get(prefix, ()))
+    return frozenset(
+        id
+        for id in ids
+        if f"{id}.0" in names
+        and f"{id}.{_ENDED}" not in names
+        and not _is_old(store, f"{stem}.{id}.0")
+    )
+
+
+def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
+    """Every folder that the attempts have noted."""
+    folder, _, prefix = stem.rpartition("/")
+    found: set[Folder] = set()
+    for name in _listed(store, folder, f"{prefix}.").get(prefix, ()):
+        if _id(name) not in ids or name.endswith(f".{_ENDED}"):
+            continue
+        content = store.read(f"{stem}.{name}")
+        if content:
+            with pa.ipc.open_stream(content) as reader:
+                found |= {(row[0], row[1:]) for row in _tuples(reader.read_all())}
+    return found
+
+
+def attempt_of_file(name: str, prefix: str) -> str | None:
+    """The id of the attempt that created a file of the transaction with that prefix."""
+    parts = name.removeprefix(prefix).split("-", 2)
+    found = len(parts) == 3 and name.startswith(prefix) and len(parts[1]) == _ID_CHARACTERS
+    return parts[1] if found else None
+
+
+def _listed(store: Store, folder: str, start: str = "") -> dict[str, list[str]]:
+    """The rests of the notes' names, by their transactions' prefixes."""
+    found: dict[str, list[str]] = {}
+    for name in store.names(folder, start):
+        prefix, dot, rest = name.partition(".")
+        if prefix and dot:  # temporary files begin with a dot
+            found.setdefault(prefix, []).append(rest)
+    return found
+
+
+def _id(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_old(store: Store, path: str) -> bool:
+    modified_ms = store.modified_ms(path)
+    return modified_ms is None or time.time() * 1000 - modified_ms > _DEAD_AFTER_MS
+
+
+def _tuples(rows: pa.Table) -> Sequence[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+def _stream(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue())
+
+
+def _locked(path: str) -> int | None:
+    """A lock on a local file, held until the descriptor is closed; None elsewhere."""
+    path_here = local_path(path)
+    if path_here is None or fcntl is None:
+        return None
+    try:
+        descriptor = os.open(path_here, os.O_RDWR)
+    except FileNotFoundError:
+        raise ended_error() from None
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _lock_is_free(path: str) -> bool:
+    path_here = local_path(path)
+    assert path_here is not None
+    try:
+        descriptor = os.open(path_here, os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def ended_error() -> JobError:
+    """What an attempt raises whose transaction has ended."""
+    return JobError("The statement that this task writes for has ended; it writes nothing.")

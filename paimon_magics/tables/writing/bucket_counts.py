@@ -1,0 +1,162 @@
+"""How many buckets each partition of a table was written with.
+
+The option `bucket` can change, and a partition keeps the number that it was written with until it
+is overwritten: rows that are added to it under another number would make its keys appear twice.
+Tables with postponed buckets get a number for each partition when it is first written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+from pypaimon.manifest.manifest_list_manager import ManifestListManager
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+
+__all__ = [
+    "bucket_counts",
+    "check_bucket_counts",
+    "check_cross_partition_size",
+    "newer_bucket_counts",
+    "own_bucket_counts",
+    "with_bucket_counts",
+]
+
+Partition = tuple[Any, ...]
+
+
+def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
+    """Partition → number of buckets, for the partitions with files in real buckets at a snapshot.
+
+    Reads all manifests of the snapshot.
+    """
+    paimon = table.paimon
+    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id) if snapshot_id else None
+    if snapshot is None:
+        return {}
+    manifests = ManifestListManager(paimon).read_all(snapshot)
+    entries = ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True)
+    return {
+        tuple(entry.partition.values): entry.total_buckets
+        for entry in entries
+        if entry.bucket >= 0 and entry.total_buckets > 0
+    }
+
+
+def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
+    """Put into each message the number of buckets that its files were written with, where that is
+    not the table's: somebody changed the option after the statement was planned."""
+    definition = table.definition
+    if definition.bucket_mode != "HASH_FIXED" or definition.schema_id == 0:
+        return
+    for message in messages:
+        schema_ids = {file.schema_id for file in message.new_files} - {definition.schema_id}
+        if message.total_buckets is None and schema_ids:
+            schema = table.paimon.schema_manager.get_schema(schema_ids.pop())
+            count = definition.bucket if schema is None else definition_of(schema).bucket
+            if count != definition.bucket:
+                message.total_buckets = count
+
+
+def newer_bucket_counts(
+    table: Table, messages: Sequence[CommitMessage], base_snapshot_id: int
+) -> Callable[[Any], None]:
+    """A check of the latest snapshot (None for none), on which rows are to be added.
+
+    It raises OutdatedPlanError where others have, since the snapshot that the statement was
+    planned on, written one of its partitions with another number of buckets. Reads manifests only
+    of a table whose option was ever changed.
+    """
+    definition = table.definition
+    if definition.bucket_mode != "HASH_FIXED" or definition.schema_id == 0:
+        return lambda latest: None
+
+    def check(latest: Any) -> None:
+        if latest is None or latest.id <= base_snapshot_id or not _was_changed(table, definition):
+            return
+        counts = bucket_counts(table, latest.id)
+        for message in messages:
+            own = message.total_buckets or definition.bucket
+            _check_count(table, tuple(message.partition), counts, own, OutdatedPlanError)
+
+    return check
+
+
+def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_id: int) -> None:
+    """Raise CommitConflictError where rows would be added to a partition that has another number of
+    buckets than the table says now.
+
+    Paimon's engines check the single bucket only, so that keys in a bucket that did not exist
+    before appear twice. Costs nothing for a table whose option never changed.
+    """
+    definition = table.definition
+    if definition.bucket_mode != "HASH_FIXED" or not _was_changed(table, definition):
+        return
+    counts = bucket_counts(table, base_snapshot_id)
+    for message in read_messages(table.paimon, messages):
+        _check_count(table, tuple(message.partition), counts, definition.bucket)
+
+
+def _check_count(
+    table: Table,
+    partition: Partition,
+    counts: Mapping[Partition, int],
+    own: int,
+    kind: type[CommitConflictError] = CommitConflictError,
+) -> None:
+    count = counts.get(partition, own)
+    if count == own:
+        return
+    keys = table.definition.partition_keys
+    where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
+    raise kind(
+        (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
+        + f" was written with {count} buckets, and these rows are for {own}: keys would appear "
+        "twice.",
+        hint="Nothing was written. Run the statement again; if it fails again, the number was "
+        "changed: bring the rows into the new buckets first, by INSERT OVERWRITE "
+        f"`{table.name}` … SELECT … FROM `{table.name}`.",
+    )
+
+
+def check_cross_partition_size(table: Table, rows_max: int) -> None:
+    """Raise UnsupportedStatementError for a table whose keys can move between partitions when it
+    has more than `rows_max` rows: one writer has to know where each of its keys lives."""
+    if table.definition.bucket_mode != "KEY_DYNAMIC":
+        return
+    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    stored = 0 if latest is None else latest.total_record_count or 0
+    if stored > rows_max:
+        raise UnsupportedStatementError(
+            f"The primary key of `{table.name}` lacks partition columns, so that one writer has to "
+            f"know where each of its {stored:,} rows lives; up to {rows_max:,} are taken.",
+            hint="Raise the setting cross_partition_rows_max if the driver's or executor's memory "
+            "allows, or make the partition columns part of the primary key.",
+        )
+
+
+def with_bucket_counts(
+    table: Table, messages: Iterable[bytes], counts: dict[Partition, int], default: int
+) -> tuple[bytes, ...]:
+    """The messages, each with the number of buckets of its partition."""
+    completed = []
+    for message in read_messages(table.paimon, messages):
+        message.total_buckets = counts.get(tuple(message.partition), default)
+        completed.append(write_message(table.paimon, message))
+    return tuple(completed)
+
+
+def _was_changed(table: Table, definition: TableDefinition) -> bool:
+    manager = table.paimon.schema_manager
+    for schema_id in range(definition.schema_id):
+        schema = manager.get_schema(schema_id)
+        if schema is not None and definition_of(schema).bucket != definition.bucket:
+            return True
+    return False

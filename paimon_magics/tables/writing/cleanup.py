@@ -1,0 +1,143 @@
+"""Deleting the files that a transaction wrote and did not commit.
+
+Attempts have noted the folders that they write in (module `attempts`), and files carry the prefix
+of their transaction and the id of their attempt: the cost is what the transaction wrote. Where
+tasks can't leave notes (tables of a REST catalog in a remote store, and tables whose keys move
+between partitions) the table's folders are listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.commits import Transaction
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.commits.publishers import publishes_itself
+from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.writing.attempts import (
+    attempt_of_file,
+    attempts_stem,
+    close_attempts,
+    forget_attempts,
+    noted_folders,
+    running_attempts,
+)
+from paimon_magics.tables.writing.dynamic_buckets import INDEX_FOLDER
+
+__all__ = ["attempts_of", "remove_uncommitted", "tidy_up"]
+
+_BUCKET_FOLDER = "bucket-"
+_POLL_SECONDS = 0.02
+_POLL_SECONDS_MAX = 0.5
+
+
+def attempts_of(table: Table, prefix: str) -> str | None:
+    """Where the attempts of the transaction with that file prefix leave their notes, if they can.
+
+    Only its catalog reaches the remote store of a REST catalog's table, so tasks can't there. A key
+    that moves from one partition to another leaves a file in a folder that no task knows before.
+    """
+    if local_path(table.location) is None and publishes_itself(table):
+        return None
+    if table.definition.bucket_mode == "KEY_DYNAMIC":
+        return None
+    return attempts_stem(table.location, prefix)
+
+
+def remove_uncommitted(
+    table: Table, transaction: Transaction, keep: frozenset[str], wait_ms_max: int
+) -> int:
+    """End a transaction and delete its files but those of `keep`; return how many were deleted.
+
+    Tasks that were told to stop do so in their own time: waits for them, up to `wait_ms_max`. One
+    that goes on longer removes its files itself, and should it die, whoever ends a transaction of
+    this table later removes them. Folders that this leaves empty are removed too.
+    """
+    stem = transaction.attempts_folder
+    if stem is None:
+        time.sleep(wait_ms_max / 1000)
+        return _delete_by_listing(table, table.location, transaction.file_prefix, keep)
+    counted = {attempt_of_file(name, transaction.file_prefix) for name in keep}
+    closed = close_attempts(table.store, stem, frozenset(id for id in counted if id))
+    deleted = 0
+    if closed.others:
+        _wait(table, stem, closed.others, wait_ms_max)
+        deleted += _remove(table, stem, closed.others, keep)
+    for other_stem, ids in closed.left.items():
+        deleted += _remove(table, other_stem, ids, frozenset())
+    return deleted
+
+
+def tidy_up(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
+    """`remove_uncommitted` after a commit: without waiting, and a failure is nobody's error.
+
+    What it leaves is found by whoever ends a transaction of this table later.
+    """
+    if transaction.attempts_folder is not None:
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            remove_uncommitted(table, transaction, keep, wait_ms_max=0)
+
+
+def _wait(table: Table, stem: str, ids: frozenset[str], wait_ms_max: int) -> None:
+    deadline = time.monotonic() + wait_ms_max / 1000
+    pause = _POLL_SECONDS
+    while running_attempts(table.store, stem, ids) and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 2, _POLL_SECONDS_MAX)
+
+
+def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) -> int:
+    """Delete the files of attempts; the notes of those that still run stay."""
+    store = table.store
+    running = running_attempts(store, stem, ids)
+    prefix = f"{stem.rpartition('/')[2]}-"
+    deleted = 0
+    for bucket, values in sorted(noted_folders(store, stem, ids), key=repr):
+        if bucket == INDEX_FOLDER:
+            folder = str(table.paimon.path_factory().index_path())
+        else:
+            path = canonical_data_file_path(table.paimon, values, bucket, "file")
+            folder = str(path).rpartition("/")[0]
+        names = [
+            name
+            for name in store.names(folder, prefix)
+            if name not in keep and attempt_of_file(name, prefix) in ids
+        ]
+        store.delete(f"{folder}/{name}" for name in names)
+        deleted += len(names)
+        for parent in _parents(folder, table.location):
+            if not store.remove_if_empty(parent):
+                break
+    forget_attempts(store, stem, ids - running)
+    return deleted
+
+
+def _parents(folder: str, location: str) -> Iterator[str]:
+    """The folder and those above it, up to the table's own."""
+    root = (local_path(location) or location).rstrip("/")
+    folder = local_path(folder) or folder
+    while folder.startswith(f"{root}/"):
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _delete_by_listing(table: Table, root: str, prefix: str, keep: frozenset[str]) -> int:
+    file_io = table.paimon.file_io
+    deleted = 0
+    for status in file_io.list_status(root):
+        name = status.path.rstrip("/").rsplit("/", 1)[-1]
+        path = f"{root.rstrip('/')}/{name}"
+        if name.startswith(_BUCKET_FOLDER):
+            for file in file_io.list_status(path):
+                leaf = file.path.rsplit("/", 1)[-1]
+                if leaf.startswith(prefix) and leaf not in keep:
+                    file_io.delete_quietly(f"{path}/{leaf}")
+                    deleted += 1
+        elif "=" in name:
+            deleted += _delete_by_listing(table, path, prefix, keep)
+    return deleted

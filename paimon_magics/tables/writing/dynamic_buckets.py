@@ -1,0 +1,285 @@
+"""The hash index of a table with dynamic buckets, read for a statement and written by its tasks.
+
+The index of a snapshot is one file of key hashes for every (partition, bucket). A statement plans
+on the index of its base snapshot, and its commit brings a new file for each bucket that got new
+keys; the commit fails when somebody else changed the index of such a partition meanwhile.
+
+Index files of ours carry the transaction's prefix, so that those of an attempt that did not count
+are found and removed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.columnar.bucket_hash import binary_row_hash
+from paimon_magics.columnar.hash_index import (
+    PartitionBuckets,
+    assigner_of,
+    decode_hashes,
+    encode_hashes,
+)
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.stores.store import open_store
+from paimon_magics.tables.writing.attempts import Attempt
+from paimon_magics.tables.writing.bucket_assignment import Partition
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = [
+    "INDEX_FOLDER",
+    "Assign",
+    "DynamicBuckets",
+    "IndexFile",
+    "IndexWriter",
+    "IndexWritten",
+    "dynamic_buckets",
+    "hash_index_in",
+    "hash_index_of",
+    "with_index_files",
+]
+
+INDEX_FOLDER = -100
+"""Stands for the folder of index files where attempts note the buckets that they write in."""
+
+_HASH = "HASH"
+_ADD = 0  # Paimon's FileKind
+
+Assign = Callable[[Partition, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
+"""Gives the bucket of each key hash of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """The hashes of one (partition, bucket)."""
+
+    partition: Partition
+    bucket: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexWritten:
+    """An index file that a task wrote; it replaces the one of its (partition, bucket)."""
+
+    partition: Partition
+    bucket: int
+    name: str
+    size_bytes: int
+    hashes: int
+
+
+@dataclass(frozen=True)
+class DynamicBuckets:
+    """What the tasks of a statement must know; small (a hundred bytes a bucket) and picklable.
+
+    `keys` are the primary-key columns that are no partition columns. `index` is the one of the base
+    snapshot, empty where the statement replaces what is there. `assigners` share the work.
+    """
+
+    keys: tuple[str, ...]
+    rows_per_bucket: int
+    buckets_max: int
+    assigners: int
+    index: tuple[IndexFile, ...]
+    folder: str
+    file_prefix: str
+    location: str
+    store_options: tuple[tuple[str, str], ...] = field(repr=False)  # may hold credentials
+
+    def hashes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
+        """The key hash of every row."""
+        return binary_row_hash([batch.column(key) for key in self.keys])
+
+    def owners(self, batch: pa.RecordBatch, _: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Which assigner answers for each row, in every partition alike."""
+        return assigner_of(self.hashes(batch), self.assigners)
+
+    def assigner(self) -> Assign:
+        """A function that remembers what it has assigned, and reads the index as it needs it."""
+        known: dict[tuple[Partition, int], PartitionBuckets] = {}
+
+        def assign(partition: Partition, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+            owners = assigner_of(hashes, self.assigners)
+            buckets = np.empty(len(hashes), dtype=np.int32)
+            for owner in np.unique(owners).tolist():
+                if (partition, owner) not in known:
+                    known[partition, owner] = self._load(partition, owner)
+                rows = owners == owner
+                buckets[rows] = known[partition, owner].assign(hashes[rows])
+            return buckets
+
+        return assign
+
+    def stored(self, partition: Partition, bucket: int) -> npt.NDArray[np.int32]:
+        """The hashes that the index has for a bucket."""
+        found = [f for f in self.index if f.bucket == bucket and f.partition == partition]
+        return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, found)])
+
+    def _load(self, partition: Partition, assigner: int) -> PartitionBuckets:
+        files = [file for file in self.index if file.partition == partition]
+        return PartitionBuckets(
+            ((file.bucket, self._read(file)) for file in files),
+            assigner=assigner,
+            assigners=self.assigners,
+            rows_per_bucket=self.rows_per_bucket,
+            buckets_max=self.buckets_max,
+        )
+
+    def _read(self, file: IndexFile) -> npt.NDArray[np.int32]:
+        content = open_store(self.location, dict(self.store_options)).read(file.path)
+        if content is None:
+            raise TableDamagedError(
+                f"The hash index {file.path} of the table is not there, so where its keys live "
+                "can't be told.",
+                hint="Nothing was written. Restore the file, or overwrite the partition.",
+            )
+        return decode_hashes(content)
+
+
+class IndexWriter:
+    """Collects the hashes of what one task writes, and writes the index files of its buckets.
+
+    Memory is four bytes for each row that the task takes.
+    """
+
+    def __init__(self, buckets: DynamicBuckets, running: Attempt | None) -> None:
+        self._buckets = buckets
+        self._running = running
+        self._store = open_store(buckets.location, dict(buckets.store_options))
+        self._seen: dict[tuple[Partition, int], list[npt.NDArray[np.int32]]] = {}
+        self._partition: pa.RecordBatch | None = None
+
+    def add(
+        self,
+        partition: Partition,
+        bucket: int,
+        hashes: npt.NDArray[np.int32],
+        keys: pa.RecordBatch,
+    ) -> None:
+        """Note that rows with these hashes went to the bucket; `keys` is the partition as Arrow."""
+        self._seen.setdefault((partition, bucket), []).append(np.unique(hashes))
+        self._partition = keys
+
+    def write(self) -> tuple[IndexWritten, ...]:
+        """A file for each bucket with hashes that the index did not have."""
+        if self._running is not None and self._partition is not None:
+            folder = pa.array([INDEX_FOLDER], pa.int32())
+            self._running.note(self._partition, folder)
+        attempt = f"{self._running.id}-" if self._running is not None else ""
+        written = []
+        for (partition, bucket), seen in self._seen.items():
+            stored = self._buckets.stored(partition, bucket)
+            union = np.union1d(stored, np.concatenate(seen))
+            if len(union) == len(stored):
+                continue
+            name = f"{self._buckets.file_prefix}index-{attempt}{uuid.uuid4()}"
+            content = encode_hashes(union)
+            self._store.create(f"{self._buckets.folder}/{name}", content)
+            written.append(IndexWritten(partition, bucket, name, len(content), len(union)))
+        return tuple(written)
+
+    def abort(self, written: Iterable[IndexWritten]) -> None:
+        """Delete the files, which will never be committed."""
+        self._store.delete(f"{self._buckets.folder}/{one.name}" for one in written)
+
+
+def dynamic_buckets(
+    table: Table, file_prefix: str, base_snapshot_id: int, slots: int
+) -> DynamicBuckets:
+    """How a statement assigns buckets on the index of a snapshot, 0 for none; up to `slots` tasks
+    share the work, fewer where the options `dynamic-bucket.*` say so."""
+    from pypaimon.read.native_plan import _resolved_schema_file_io_options
+
+    definition = table.definition
+    wanted = [slots]
+    for key in ("assigner-parallelism", "initial-buckets", "max-buckets"):
+        number = int(definition.option(f"dynamic-bucket.{key}") or -1)
+        if number > 0:
+            wanted.append(number)
+    options = _resolved_schema_file_io_options(table.paimon) or {}
+    return DynamicBuckets(
+        keys=definition.trimmed_primary_keys,
+        rows_per_bucket=int(definition.option("dynamic-bucket.target-row-num") or 2_000_000),
+        buckets_max=int(definition.option("dynamic-bucket.max-buckets") or -1),
+        assigners=min(wanted),
+        index=hash_index_of(table, base_snapshot_id),
+        folder=str(table.paimon.path_factory().index_path()),
+        file_prefix=file_prefix,
+        location=table.location,
+        store_options=tuple(sorted((str(k), str(v)) for k, v in options.items())),
+    )
+
+
+def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
+    """The hash index of a snapshot; () for a table without snapshots (id 0)."""
+    if not snapshot_id:
+        return ()
+    snapshot = table.paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
+    return () if snapshot is None else hash_index_in(table, snapshot)
+
+
+def hash_index_in(table: Table, snapshot: Any) -> tuple[IndexFile, ...]:
+    """The hash index of one of pypaimon's snapshots."""
+    from pypaimon.manifest.index_manifest_file import IndexManifestFile
+
+    if not snapshot.index_manifest:
+        return ()
+    paimon = table.paimon
+    factory = paimon.path_factory()
+    return tuple(
+        IndexFile(
+            partition=tuple(entry.partition.values),
+            bucket=entry.bucket,
+            path=factory.bucket_index_path(
+                tuple(entry.partition.values), entry.bucket, entry.index_file
+            ),
+        )
+        for entry in IndexManifestFile(paimon).read(snapshot.index_manifest)
+        if entry.index_file.index_type == _HASH
+    )
+
+
+def with_index_files(
+    table: Table, messages: Sequence[bytes], written: Iterable[IndexWritten]
+) -> tuple[bytes, ...]:
+    """The commit messages, each with the index files of its (partition, bucket)."""
+    from pypaimon.index.index_file_meta import IndexFileMeta
+    from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
+    from pypaimon.table.row.generic_row import GenericRow
+
+    from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+
+    by_owner = {(one.partition, one.bucket): one for one in written}
+    if not by_owner:
+        return tuple(messages)
+    fields = table.paimon.partition_keys_fields
+    completed = []
+    for message in read_messages(table.paimon, messages):
+        one = by_owner.pop((tuple(message.partition), message.bucket), None)
+        if one is not None:
+            meta = IndexFileMeta(
+                index_type=_HASH,
+                file_name=one.name,
+                file_size=one.size_bytes,
+                row_count=one.hashes,
+            )
+            message.index_adds.append(
+                IndexManifestEntry(_ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
+            )
+        completed.append(write_message(table.paimon, message))
+    if by_owner:
+        raise TableDamagedError(
+            f"The writers of `{table.name}` left an index of buckets that they did not write; "
+            "nothing was committed.",
+            hint="Run the statement again, and report this with the table's definition.",
+        )
+    return tuple(completed)

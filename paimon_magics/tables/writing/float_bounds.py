@@ -1,0 +1,205 @@
+"""Mending the Parquet files of a writer, so that nobody prunes floating-point columns wrongly.
+
+The native writer leaves NaN out of the bounds in footers and page indexes, and can't be told to
+leave the bounds of some columns out. So while rows are written it is noted which columns had NaN or
+-0.0 (module `columnar.odd_floats`), and these columns' bounds are taken out of the finished files,
+before their messages are handed over. Other files keep them. Most rows have no such values, and
+cost nothing but the look.
+
+On a local disk a footer is mended in its place, since it only becomes shorter; elsewhere the file
+is written again. Its size stays, as messages tell it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from paimon_magics.columnar.odd_floats import odd_float_columns
+from paimon_magics.columnar.parquet_footers import (
+    LENGTH_AND_MAGIC_BYTES,
+    MAGIC,
+    without_float_bounds,
+)
+from paimon_magics.tables.stores.paths import local_path
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = ["FloatColumns", "OddFloats", "float_columns", "mended"]
+
+_COPIED_BYTES = 8 * 2**20
+_SUFFIX = ".parquet"
+
+# Paimon's BinaryRow: how many values, then bits for the row's kind and each NULL, then the values.
+_ARITY_BYTES = 4
+_KIND_BITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FloatColumns:
+    """The columns of a table with floating-point values at any level. Merging within a writer can
+    make odd ones in `merged`, whatever it was given. `table` is a pickle of pypaimon's where tasks
+    mend their files, empty where the driver does."""
+
+    names: tuple[str, ...]
+    merged: frozenset[str] = frozenset()
+    table: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"FloatColumns({self.names})"  # the pickle may hold credentials
+
+
+class OddFloats:
+    """Notes which columns of a writer have had NaN or -0.0."""
+
+    def __init__(self, columns: FloatColumns | None) -> None:
+        self._columns = columns
+        self.found: set[str] = set()
+
+    def note(self, rows: pa.RecordBatch) -> None:
+        """Look at rows that are written."""
+        if self._columns is not None:
+            self.found |= self._columns.merged
+            left = [name for name in self._columns.names if name not in self.found]
+            self.found.update(odd_float_columns(rows, left))
+
+    def mend(self, messages: Iterable[bytes]) -> None:
+        """Mend the files of the messages, unless the driver is to do it."""
+        if self._columns is not None and self._columns.table and self.found:
+            # pypaimon, which takes a second to import, knows how files are called and opened.
+            table = pickle.loads(self._columns.table)  # made by `float_columns`, for this job
+            _mend_files(table, messages, self.found)
+
+
+def mended(
+    table: Table, messages: Sequence[bytes], odd_floats: Collection[str]
+) -> tuple[bytes, ...]:
+    """The messages of all writers, whose files are as readers may see them from now on: none has
+    bounds of floating-point values in the columns `odd_floats`.
+
+    The files belong to nobody else yet. Raises OSError for the store's failures, ValueError for a
+    file that is none of Parquet.
+    """
+    if odd_floats and local_path(table.location) is not None:
+        _mend_files(table.paimon, messages, odd_floats)
+    keys = table.definition.trimmed_primary_keys
+    places = [place for place, key in enumerate(keys) if key in odd_floats]
+    return _without_key_bounds(table.paimon, messages, places) if places else tuple(messages)
+
+
+def float_columns(table: Table, names: Iterable[str], merged: Iterable[str]) -> FloatColumns | None:
+    """What the writers of a table with these columns are told; None where there are none."""
+    wanted = tuple(names)
+    if not wanted:
+        return None
+    is_local = local_path(table.location) is not None
+    pickled = b"" if is_local else pickle.dumps(table.paimon)
+    return FloatColumns(wanted, frozenset(merged).intersection(wanted), pickled)
+
+
+def _without_key_bounds(
+    paimon: Any, messages: Iterable[bytes], places: Iterable[int]
+) -> tuple[bytes, ...]:
+    """The messages without the bounds of the key columns at those places."""
+    from pypaimon.table.row.binary_row import BinaryRow
+    from pypaimon.table.row.generic_row import GenericRowDeserializer
+
+    from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+
+    def without(row: Any) -> Any:
+        found = bytearray(row.data)
+        values = _ARITY_BYTES + GenericRowDeserializer.calculate_bit_set_width_in_bytes(row.arity)
+        for place in places:
+            bit = _KIND_BITS + place  # set where the value is NULL
+            found[_ARITY_BYTES + bit // 8] |= 1 << bit % 8
+            found[values + 8 * place : values + 8 * place + 8] = bytes(8)
+        return BinaryRow(bytes(found), row.fields)
+
+    found = []
+    for message in read_messages(paimon, messages):
+        for file in (*message.new_files, *message.changelog_files):
+            bounds = file.key_stats
+            file.key_stats = replace(
+                bounds,
+                min_values=without(bounds.min_values),
+                max_values=without(bounds.max_values),
+            )
+        found.append(write_message(paimon, message))
+    return tuple(found)
+
+
+def _mend_files(paimon: Any, messages: Iterable[bytes], columns: Collection[str]) -> None:
+    """Take the bounds of floating-point values in `columns` out of the Parquet files of messages.
+
+    `paimon` is pypaimon's table.
+    """
+    from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+    from paimon_magics.tables.writing.commit_messages import read_messages
+
+    for message in read_messages(paimon, messages):
+        partition = tuple(message.partition)
+        for file in (*message.new_files, *message.changelog_files):
+            if file.file_name.endswith(_SUFFIX):
+                path = canonical_data_file_path(paimon, partition, message.bucket, file.file_name)
+                _mend(paimon.file_io, path, columns)
+
+
+def _mend(file_io: Any, path: str, columns: Collection[str]) -> None:
+    local = local_path(path)
+    if local is not None:
+        with open(local, "r+b") as file:
+            start, before = _end_of(file, path)
+            after = _mended(before, columns)
+            if after != before:
+                file.seek(start)
+                file.write(after)
+        return
+    with contextlib.closing(file_io.new_input_stream(path)) as source:
+        start, before = _end_of(source, path)
+        after = _mended(before, columns)
+        if after == before:
+            return
+        with file_io.new_output_stream(path) as target:
+            for part in _parts(source, start):
+                target.write(part)
+            target.write(after)
+
+
+def _parts(source: Any, end: int) -> Iterator[bytes]:
+    source.seek(0)
+    while end > 0:
+        part = bytes(source.read(min(end, _COPIED_BYTES)))
+        if not part:
+            raise ValueError("a file became shorter while it was read")
+        end -= len(part)
+        yield part
+
+
+def _end_of(file: Any, path: str) -> tuple[int, bytes]:
+    """Where the footer of a file begins, and all from there."""
+    size = file.seek(0, os.SEEK_END)
+    size = file.tell() if size is None else size
+    file.seek(max(0, size - LENGTH_AND_MAGIC_BYTES))
+    ending = bytes(file.read(LENGTH_AND_MAGIC_BYTES))
+    start = size - LENGTH_AND_MAGIC_BYTES - int.from_bytes(ending[:4], "little")
+    if not ending.endswith(MAGIC) or start < 0:
+        raise ValueError(f"{path} does not end as a Parquet file")
+    file.seek(start)
+    return start, bytes(file.read(size - start))
+
+
+def _mended(ending: bytes, columns: Collection[str]) -> bytes:
+    """The end of a file, of the same length: a shorter footer stands behind zeros."""
+    footer = ending[:-LENGTH_AND_MAGIC_BYTES]
+    shorter = without_float_bounds(footer, columns)
+    assert len(shorter) <= len(footer)
+    length = len(shorter).to_bytes(4, "little")
+    return bytes(len(footer) - len(shorter)) + shorter + length + MAGIC

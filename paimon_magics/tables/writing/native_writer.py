@@ -1,0 +1,195 @@
+"""Opening a table with pypaimon-rust anywhere: in the kernel or in a Spark task.
+
+A `NativeTable` is a small picklable description (where the table is, its schema as resolved on the
+driver, options for reaching the store). A task needs neither the catalog nor pypaimon, whose import
+alone takes a second. The module stays light for the same reason: heavy imports are in functions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from paimon_magics.errors import SetupError, UnsupportedStatementError
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.option_values import memory_size_bytes
+from paimon_magics.planning.written_options import SHREDDING_OPTIONS
+from paimon_magics.tables.stores.s3 import s3_access
+from paimon_magics.tables.stores.store import S3_SCHEMES
+from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = [
+    "NativeTable",
+    "NativeWriter",
+    "buffer_options",
+    "given_bucket_options",
+    "native_table",
+]
+
+_BUFFER_BYTES = 128 * 2**20  # a writer of one bucket then takes 700 MB at most
+_BUFFER_BYTES_MIN = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class NativeTable:
+    """How to open one table natively.
+
+    `schema_json` is Paimon's schema file form with the options that this use of the table adds.
+    `io_options` reach the store, or are the catalog's options where `through_catalog` is true (a
+    REST catalog hands out tokens, so that the task must ask it).
+    """
+
+    database: str
+    name: str
+    branch: str
+    location: str
+    schema_json: str
+    io_options: tuple[tuple[str, str], ...]
+    through_catalog: bool = False
+
+    def __repr__(self) -> str:
+        # io_options may hold credentials.
+        return f"NativeTable({self.database}.{self.name}, {self.location})"
+
+    def writer(self, commit_user: str, *, overwrite: bool) -> NativeWriter:
+        """A writer of new files; with `overwrite` they replace others, so that sequence numbers
+        start anew."""
+        builder = self.open().new_batch_write_builder()._with_commit_user(commit_user)
+        return NativeWriter(builder.with_overwrite({}) if overwrite else builder)
+
+    def with_file_prefix(self, addition: str) -> NativeTable:
+        """The same table with `addition` at the end of the prefixes that its new files get."""
+        schema = json.loads(self.schema_json)
+        for key in ("data-file.prefix", "changelog-file.prefix"):
+            if key in schema["options"]:
+                schema["options"][key] += addition
+        return replace(self, schema_json=json.dumps(schema))
+
+    def without_dictionaries(self) -> NativeTable:
+        """The same table whose new files have none, unless the table's own options say so."""
+        schema = json.loads(self.schema_json)
+        schema["options"].setdefault(DICTIONARY_OPTION, "false")
+        return replace(self, schema_json=json.dumps(schema))
+
+    def open(self) -> Any:
+        """The `pypaimon_rust.datafusion.Table`; raises SetupError where the binding is missing."""
+        try:
+            from pypaimon_rust.datafusion import PaimonCatalog
+            from pypaimon_rust.datafusion import Table as RustTable
+        except ImportError as error:
+            raise SetupError(
+                f"pypaimon-rust can't be imported by this Python: {error}.",
+                hint="Install paimon-magics for the Python that runs Spark's executors.",
+            ) from error
+        if self.through_catalog:
+            table = PaimonCatalog(dict(self.io_options)).get_table((self.database, self.name))
+            return table.copy_with_resolved_schema(self.schema_json)
+        return RustTable.from_resolved_schema(
+            self.location,
+            self.schema_json,
+            database=self.database,
+            table=self.name,
+            branch=self.branch,
+            options=dict(self.io_options),
+        )
+
+
+class NativeWriter:
+    """The native writer; rows of one (partition, bucket) keep their order."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+        self._writer = builder.new_write()
+        self._messages: list[Any] = []
+
+    def write(self, rows: Any, bucket: int | None) -> None:
+        """Take a RecordBatch of any partitions and buckets (None), or of one bucket of one
+        partition. Raises ValueError for rows that the table can't take."""
+        if bucket is None:
+            self._writer.write_arrow(rows)
+        else:
+            self._writer.write_arrow(rows, bucket)
+
+    def messages(self) -> list[bytes]:
+        """The commit messages of all that was written; nothing may be written after."""
+        self._messages = list(self._writer.prepare_commit())
+        return [message.serialize() for message in self._messages]
+
+    def abort(self) -> None:
+        """Delete the files of the messages, which will never be committed."""
+        self._builder.new_commit().abort(self._messages)
+
+    def close(self) -> None:
+        """Delete what no message was taken for."""
+        self._writer.close()
+
+
+def given_bucket_options() -> dict[str, str]:
+    """Options under which the native writer takes the buckets that it is given, whatever layout
+    the table has, and leaves a hash index to the caller."""
+    return {"bucket": "32767"}  # the most that Paimon can number
+
+
+def buffer_options(definition: TableDefinition, slots: int) -> dict[str, str]:
+    """Options that bound the memory of a writer of primary-key rows: Paimon's `write-buffer-size`,
+    under the native writer's own name for it.
+
+    It holds for each bucket that a writer has open. Fixed buckets of a table are shared by `slots`
+    writers, and so is what a writer may take.
+    """
+    given = definition.stored_option("write-buffer-size")
+    if given is not None:
+        size_bytes = memory_size_bytes("write-buffer-size", given)
+    else:
+        together = max(1, -(-definition.bucket // slots))
+        size_bytes = max(_BUFFER_BYTES // together, _BUFFER_BYTES_MIN)
+    return {"write.parquet-buffer-size": f"{size_bytes} b"}
+
+
+def native_table(table: Table, options: Mapping[str, str] | None = None) -> NativeTable:
+    """The description of `table`, with `options` put over the ones stored with it.
+
+    Raises UnsupportedStatementError for a table whose files the native engine can't reach.
+    """
+    from pypaimon.common.json_util import JSON
+    from pypaimon.read.native_plan import (
+        _catalog_context_options,
+        _resolved_schema_file_io_options,
+    )
+
+    paimon = table.paimon
+    effective = {str(k): str(v) for k, v in paimon.table_schema.options.items() if v is not None}
+    effective |= dict(options or {})
+    for key in SHREDDING_OPTIONS:
+        effective.pop(key, None)
+        effective.pop(f"parquet.{key}", None)  # its older name
+    # Text in, text out: the schema's own JSON form, which both engines read.
+    schema_json = JSON.to_json(paimon.table_schema.copy(new_options=effective))
+    through_catalog = bool(paimon.catalog_environment.supports_version_management)
+    if through_catalog:
+        io_options = _catalog_context_options(paimon) | {"metastore": "rest"}
+    else:
+        io_options = _resolved_schema_file_io_options(paimon)
+        if io_options is None:
+            raise UnsupportedStatementError(
+                f"Table `{table.name}` lies in a store that the native engine can't open.",
+                hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
+            )
+        if urlsplit(table.location).scheme in S3_SCHEMES:
+            # pypaimon knows more spellings of the options than the native engine.
+            io_options = {**io_options, **s3_access(io_options).native_options()}
+    return NativeTable(
+        database=paimon.identifier.get_database_name(),
+        name=paimon.identifier.get_table_name(),
+        branch=paimon.current_branch(),
+        location=paimon.table_path,
+        schema_json=json.dumps(json.loads(schema_json)),
+        io_options=tuple(sorted((str(k), str(v)) for k, v in io_options.items())),
+        through_catalog=through_catalog,
+    )

@@ -1,0 +1,135 @@
+"""Writing files that the native writer has no format for: ORC and Avro, with pypaimon's own writer.
+
+For append tables only. pypaimon is loaded in the task, which takes a second once a worker. Values
+that it would store so that other engines read something else are refused; which types a format can
+hold at all is decided before (`planning.format_rules`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from paimon_magics.tables.catalog.catalog import Table
+
+__all__ = ["PythonTable", "python_table"]
+
+_UNCOMPRESSED = ("none", "uncompressed", "null")
+_NO_COMPRESSION = {"orc": "uncompressed", "avro": "null"}  # what the libraries beneath call it
+_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTable:
+    """How to open one table with pypaimon in a task. `body` is a pickle of pypaimon's table;
+    `io_options` reach the store."""
+
+    name: str
+    body: bytes
+    io_options: tuple[tuple[str, str], ...]
+
+    def __repr__(self) -> str:
+        return f"PythonTable({self.name})"  # the pickle may hold credentials
+
+    def writer(self, commit_user: str, *, overwrite: bool) -> PythonWriter:
+        """A writer; see `native.NativeTable.writer`."""
+        table = pickle.loads(self.body)  # made by `python_table`, on the driver of this very job
+        builder = table.new_batch_write_builder()._with_commit_user(commit_user)
+        return PythonWriter(table, builder.overwrite({}) if overwrite else builder)
+
+    def with_file_prefix(self, addition: str) -> PythonTable:
+        """The same table with `addition` at the end of the prefixes that its new files get."""
+        table = pickle.loads(self.body)
+        options = table.table_schema.options
+        longer = {
+            key: f"{options[key]}{addition}"
+            for key in ("data-file.prefix", "changelog-file.prefix")
+            if key in options
+        }
+        return replace(self, body=pickle.dumps(table.copy(longer)))
+
+
+class PythonWriter:
+    """pypaimon's writer behind the interface of the native one."""
+
+    def __init__(self, table: Any, builder: Any) -> None:
+        self._table = table
+        self._builder = builder
+        self._writer = builder.new_write()
+        self._is_orc = table.options.file_format() == "orc"
+        self._messages: list[Any] | None = None
+
+    def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
+        """Take rows of any buckets (None) or of the given one.
+
+        Raises ValueError, naming the column, for a value that the format can't hold.
+        """
+        if self._is_orc:
+            _check_orc(rows)
+        self._writer.write_arrow(rows, bucket)
+
+    def messages(self) -> list[bytes]:
+        """The commit messages of all that was written; nothing may be written after."""
+        from paimon_magics.tables.writing.commit_messages import write_message
+
+        self._messages = list(self._writer.prepare_commit())
+        for message in self._messages:
+            for file in message.new_files:
+                _drop_float_bounds(file.value_stats)
+        return [write_message(self._table, message) for message in self._messages]
+
+    def abort(self) -> None:
+        """Delete the files of the messages, which will never be committed."""
+        self._builder.new_commit().abort(self._messages)
+
+    def close(self) -> None:
+        """Delete what no message was taken for."""
+        if self._messages is None:
+            self._writer.abort()
+        self._writer.close()
+
+
+def python_table(table: Table, options: dict[str, str]) -> PythonTable:
+    """The description of `table`, with `options` put over the ones stored with it."""
+    from pypaimon.read.native_plan import _resolved_schema_file_io_options
+
+    io_options = _resolved_schema_file_io_options(table.paimon)
+    definition = table.definition
+    compression = (definition.stored_option("file.compression") or "").lower()
+    if compression in _UNCOMPRESSED:
+        options = {**options, "file.compression": _NO_COMPRESSION[definition.file_format]}
+    return PythonTable(
+        name=str(table.name),
+        body=pickle.dumps(table.paimon.copy(options)),
+        io_options=tuple(sorted((str(k), str(v)) for k, v in (io_options or {}).items())),
+    )
+
+
+def _drop_float_bounds(statistics: Any) -> None:
+    # pypaimon leaves NaN out of them, and other engines would leave out files that have it. It
+    # doesn't know the option that keeps one column's statistics from being written.
+    for row in (statistics.min_values, statistics.max_values):
+        for place, field in enumerate(getattr(row, "fields", ())):
+            if str(field.type).startswith(("FLOAT", "DOUBLE")):
+                row.values[place] = None
+
+
+def _check_orc(rows: pa.RecordBatch) -> None:
+    # Java's reader or the native one fails on them: the writer rounds their seconds the other way.
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
+            continue
+        numbers = column.view(pa.int64())
+        unit = _PER_SECOND[field.type.unit]
+        whole = pc.multiply(pc.divide(numbers, unit), unit)
+        odd = pc.and_(pc.less(numbers, 0), pc.not_equal(numbers, whole))
+        if pc.any(odd).as_py():
+            raise ValueError(
+                f"column `{field.name}` has a timestamp before 1970 with a fraction of a "
+                "second, which other engines can't read from an ORC file"
+            )

@@ -1,0 +1,117 @@
+"""What the writers of a transaction are told, and what their messages need before the commit.
+
+Both are the driver's part of a write, whoever the writers are: tasks of a Spark job, the kernel, or
+the process that loads small inserts.
+"""
+
+from __future__ import annotations
+
+from paimon_magics.planning.commits import Transaction
+from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.float_bounds import (
+    MENDED_PREFIXES,
+    floating_columns,
+    is_floating,
+)
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.reading.data_read import merge_rule
+from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.writing.bucket_counts import (
+    bucket_counts,
+    check_bucket_counts,
+    with_bucket_counts,
+)
+from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, with_index_files
+from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mended
+from paimon_magics.tables.writing.native_writer import (
+    buffer_options,
+    given_bucket_options,
+    native_table,
+)
+from paimon_magics.tables.writing.python_writer import python_table
+from paimon_magics.tables.writing.writer import BucketRule, WriteTask, Written
+
+__all__ = ["completed", "write_task"]
+
+_PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
+_ARITHMETIC = ("sum", "product")  # inf and -inf are NaN together
+
+
+def write_task(
+    table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
+) -> WriteTask:
+    """What every writer of the transaction must know; `slots` of them run at once."""
+    definition = table.definition
+    schema = arrow_schema(definition)
+    is_native = definition.file_format == "parquet"
+    prefixes = MENDED_PREFIXES if is_native else _PREFIXES
+    options = {
+        **{key: transaction.file_prefix + name for key, name in prefixes.items()},
+        **_statistics_options(definition),
+    }
+    if definition.is_primary_key_table:
+        options |= buffer_options(definition, slots)
+    base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
+    rule, dynamic = None, None
+    match definition.bucket_mode:
+        case "HASH_FIXED":
+            function = (definition.option("bucket-function.type") or "default").lower()
+            rule = BucketRule(definition.bucket_keys, definition.bucket, function)
+        case "POSTPONE_MODE":
+            default = int(definition.option("postpone.default-bucket-num") or 1)
+            counts = tuple(bucket_counts(table, base_snapshot_id).items())
+            rule = BucketRule(definition.bucket_keys, default, by_partition=counts)
+            options |= given_bucket_options()
+        case "HASH_DYNAMIC":
+            dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
+            options |= given_bucket_options()
+    return WriteTask(
+        table=(native_table(table, options) if is_native else python_table(table, options)),
+        commit_user=transaction.commit_user,
+        schema=schema.serialize().to_pybytes(),
+        partition_keys=definition.partition_keys,
+        bucket_rule=rule,
+        overwrite=overwrite,
+        attempts_folder=transaction.attempts_folder,
+        dynamic_buckets=dynamic,
+        single_writer_rows_max=(
+            settings.cross_partition_rows_max if definition.bucket_mode == "KEY_DYNAMIC" else None
+        ),
+        float_columns=_float_columns(table) if is_native else None,
+    )
+
+
+def completed(
+    table: Table, task: WriteTask, written: Written, base_snapshot_id: int
+) -> tuple[bytes, ...]:
+    """The messages of all tasks with what only the driver knows; their files are then as they are
+    to be read."""
+    messages = mended(table, written.messages, written.odd_floats)
+    messages = with_index_files(table, messages, written.index_files)
+    rule = task.bucket_rule
+    if rule is not None and table.definition.bucket_mode == "POSTPONE_MODE":
+        return with_bucket_counts(table, messages, dict(rule.by_partition), rule.buckets)
+    if not task.overwrite:
+        check_bucket_counts(table, messages, base_snapshot_id)
+    return messages
+
+
+def _float_columns(table: Table) -> FloatColumns | None:
+    definition = table.definition
+    names = floating_columns(definition.columns)
+    merged = []
+    if names and definition.is_primary_key_table:
+        functions = merge_rule(definition).functions
+        merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
+    return float_columns(table, names, merged)
+
+
+def _statistics_options(definition: TableDefinition) -> dict[str, str]:
+    # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
+    # above all numbers: they would skip files that have rows for them.
+    return {
+        f"fields.{column.name}.stats-mode": "none"
+        for column in definition.columns
+        if is_floating(column.type)
+    }

@@ -1,0 +1,410 @@
+"""Writing Arrow batches into a table's files, in the kernel or in a Spark task.
+
+`write_batches` is one writer's whole life: it creates files under the transaction's prefix and
+returns the commit messages of them. If it raises, the files that it still owned are gone; files
+that were already handed over in messages are the transaction's to remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from paimon_magics.faults import reach
+from paimon_magics.tables.schema.arrow_casting import conform
+from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
+from paimon_magics.tables.writing.bucket_assignment import (
+    BucketRule,
+    Partition,
+    row_groups,
+    values_at,
+)
+from paimon_magics.tables.writing.dynamic_buckets import (
+    Assign,
+    DynamicBuckets,
+    IndexWriter,
+    IndexWritten,
+)
+from paimon_magics.tables.writing.float_bounds import FloatColumns, OddFloats
+from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
+from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
+from paimon_magics.tables.writing.python_writer import PythonTable, PythonWriter
+
+__all__ = [
+    "GROUP_BITS",
+    "GROUP_SHIFT",
+    "BucketRule",
+    "DynamicBuckets",
+    "TooManyPartitionsError",
+    "WriteTask",
+    "Written",
+    "with_assigned_buckets",
+    "with_owners",
+    "write_batches",
+]
+
+GROUP_SHIFT = 53
+"""The bits below a group's number in an order column: they order the rows of the group."""
+
+GROUP_BITS = 10
+"""The bits of a group's number: those of a positive LONG that are left."""
+
+_BATCH_ROWS = 131_072
+_BATCH_BYTES = 16 * 2**20
+_OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
+_OPEN_BYTES_MAX = 128 * 2**20  # and may hold so much until it is finished
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """What every writer of one statement must know; small and picklable.
+
+    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
+    assigned as `dynamic_buckets` says, or do not matter (neither is there). With
+    `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
+    can move between partitions: it has to know where each one lives). `overwrite` tells that the
+    files replace others, so that sequence numbers start anew. `attempts_folder` is what the paths
+    of the writers' notes begin with (module `attempts`); `float_columns`: see `float_bounds`.
+    """
+
+    table: NativeTable | PythonTable
+    commit_user: str
+    schema: bytes
+    partition_keys: tuple[str, ...]
+    bucket_rule: BucketRule | None
+    overwrite: bool
+    attempts_folder: str | None
+    dynamic_buckets: DynamicBuckets | None = None
+    single_writer_rows_max: int | None = None
+    partitions_max: int | None = None
+    float_columns: FloatColumns | None = None
+
+    def arrow_schema(self) -> pa.Schema:
+        """The table's Arrow schema."""
+        return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+
+class TooManyPartitionsError(Exception):
+    """A writer met more partitions than its task allows: the rows must be gathered first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
+
+    `index_files` belong to the messages, see `dynamic_buckets.with_index_files`. The columns
+    `odd_floats` had values that bounds are wrong about, see `float_bounds.mended`.
+    """
+
+    messages: tuple[bytes, ...]
+    rows: int
+    index_files: tuple[IndexWritten, ...] = ()
+    odd_floats: frozenset[str] = frozenset()
+
+
+def with_owners(
+    batches: Iterable[pa.RecordBatch], task: WriteTask, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Each batch with one more column (int32): the row's bucket, or the hash of its key where
+    buckets are dynamic."""
+    rule, dynamic = task.bucket_rule, task.dynamic_buckets
+    keys = dynamic.keys if dynamic is not None else rule.keys if rule is not None else ()
+    # Only these columns must have Paimon's exact types.
+    wanted = list(dict.fromkeys([*keys, *task.partition_keys]))
+    schema = task.arrow_schema().empty_table().select(wanted).schema
+    for batch in _gathered(batches):
+        conformed = conform(batch, schema)
+        if dynamic is not None:
+            numbers = dynamic.hashes(conformed)
+        else:
+            assert rule is not None
+            numbers = rule.owners(conformed, task.partition_keys)
+        yield batch.append_column(name, pa.array(numbers))
+
+
+def with_assigned_buckets(
+    batches: Iterable[pa.RecordBatch], task: WriteTask, hash_column: str, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Each batch with its column `name` made the bucket of the row, by the hash index.
+
+    All rows of one assigner in one partition must come here.
+    """
+    dynamic = task.dynamic_buckets
+    assert dynamic is not None
+    assign = dynamic.assigner()
+    schema = task.arrow_schema().empty_table().select(list(task.partition_keys)).schema
+    for batch in _gathered(batches):
+        keys = conform(batch, schema) if task.partition_keys else batch
+        hashes = np.asarray(batch.column(hash_column))
+        buckets = _assigned(keys, task.partition_keys, hashes, assign)
+        position = batch.schema.get_field_index(name)
+        yield batch.set_column(position, name, pa.array(buckets))
+
+
+def write_batches(
+    task: WriteTask,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    bucket_column: str | None = None,
+    hash_column: str | None = None,
+    order_column: str | None = None,
+) -> Written:
+    """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
+
+    `bucket_column` and `hash_column` (of dynamic buckets) have the bucket and the key's hash of
+    each row where they were computed before. By `order_column` (int64) rows are sorted: above its
+    lowest `GROUP_SHIFT` bits it numbers groups of partitions, which arrive one after the other, so
+    that memory does not grow with the number of partitions.
+
+    Raises ValueError for rows that the table can't take, OSError for the store's failures, JobError
+    when the transaction has ended, TooManyPartitionsError.
+    """
+    with attempt(task.attempts_folder, dict(task.table.io_options)) as running:
+        try:
+            groups = _Groups(task, running, bucket_column, hash_column)
+            return _write_batches(task, batches, running, groups, order_column)
+        except BaseException as error:
+            # The native writer's panics are no Exceptions, and would pass by everything that
+            # turns a failure into an error of ours.
+            if type(error).__name__ == "PanicException":
+                raise RuntimeError(f"The native writer failed: {error}") from error
+            raise
+
+
+def _write_batches(
+    task: WriteTask,
+    batches: Iterable[pa.RecordBatch],
+    running: Attempt | None,
+    groups: _Groups,
+    order_column: str | None,
+) -> Written:
+    schema = task.arrow_schema()
+    writer = _Writer(task, running)
+    index_files: tuple[IndexWritten, ...] = ()
+    rows = 0
+    try:
+        for batch in _gathered(batches):
+            conformed = conform(batch, schema)
+            if not conformed.num_rows:
+                continue
+            writer.begin(conformed)
+            rows += conformed.num_rows
+            if rows > (task.single_writer_rows_max or rows):
+                raise ValueError(
+                    f"more than {task.single_writer_rows_max:,} rows for a table whose keys can "
+                    "move between partitions; raise the setting cross_partition_rows_max"
+                )
+            order = None if order_column is None else np.asarray(batch.column(order_column))
+            for first, partition, bucket, group in groups.of(batch, conformed):
+                if task.partitions_max is not None and partition is not None:
+                    writer.allow(partition, task.partitions_max)
+                if order is not None and partition is not None:
+                    writer.reach(int(order[first]) >> GROUP_SHIFT, partition)
+                writer.write(bucket, group)
+        index_files = groups.write_index()
+        messages = writer.finish()
+        writer.odd_floats.mend(messages)
+        reach("attempt.written")
+    finally:
+        writer.close()
+    if running is not None and running.is_over():
+        writer.abort()
+        groups.abort(index_files)
+        raise ended_error()
+    return Written(messages, rows, index_files, frozenset(writer.odd_floats.found))
+
+
+class _Writer:
+    """One engine's writer, of which an open partition takes memory until it is finished.
+
+    Where partitions arrive group by group, it is finished and begun anew between two groups, after
+    so many partitions or so many bytes; a partition that is over never comes back.
+    """
+
+    def __init__(self, task: WriteTask, running: Attempt | None) -> None:
+        self._task = task
+        self._table = task.table
+        if running is not None:
+            self._table = self._table.with_file_prefix(f"{running.id}-")
+        self._writers: list[NativeWriter | PythonWriter] = []
+        self._group: int | None = None
+        self._open: set[Partition] = set()
+        self._open_bytes = 0
+        self.odd_floats = OddFloats(task.float_columns)
+        self._messages: list[bytes] = []
+
+    def begin(self, rows: pa.RecordBatch) -> None:
+        """Rows like these are coming; called before each batch, does something for the first."""
+        if self._writers:
+            return
+        if isinstance(self._table, NativeTable) and not repeats_values(rows):
+            self._table = self._table.without_dictionaries()
+        self._writers.append(self._begun())
+
+    def reach(self, group: int, partition: Partition) -> None:
+        """Rows of this partition come next, and none of any other group before it any more."""
+        if group != self._group:
+            if len(self._open) >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
+                self._messages += self._writers[-1].messages()
+                self._writers[-1].close()
+                self._writers.append(self._begun())
+                self._open.clear()
+                self._open_bytes = 0
+            self._group = group
+        self._open.add(partition)
+
+    def allow(self, partition: Partition, partitions_max: int) -> None:
+        """Raise TooManyPartitionsError if this is one partition more than so many."""
+        self._open.add(partition)
+        if len(self._open) > partitions_max:
+            raise TooManyPartitionsError
+
+    def write(self, bucket: int | None, rows: pa.RecordBatch) -> None:
+        """Take rows of one bucket of one partition, or of any (None: the writer finds it)."""
+        self._open_bytes += rows.nbytes
+        self.odd_floats.note(rows)
+        self._writers[-1].write(_unsliced(rows), bucket)
+
+    def finish(self) -> tuple[bytes, ...]:
+        """The messages of everything that was written."""
+        return (*self._messages, *(self._writers[-1].messages() if self._writers else ()))
+
+    def abort(self) -> None:
+        """After `finish`: delete all that was written."""
+        for writer in self._writers:
+            writer.abort()
+
+    def close(self) -> None:
+        """Delete what no message was taken for."""
+        if self._writers:
+            self._writers[-1].close()
+
+    def _begun(self) -> NativeWriter | PythonWriter:
+        return self._table.writer(self._task.commit_user, overwrite=self._task.overwrite)
+
+
+class _Groups:
+    """Takes batches apart by (partition, bucket), and keeps the index of dynamic buckets.
+
+    Notes every folder for the attempt before anything is written there.
+    """
+
+    def __init__(
+        self,
+        task: WriteTask,
+        running: Attempt | None,
+        bucket_column: str | None,
+        hash_column: str | None,
+    ) -> None:
+        self._task = task
+        self._running = running
+        self._bucket_column = bucket_column
+        self._hash_column = hash_column
+        dynamic = task.dynamic_buckets
+        self._index = IndexWriter(dynamic, running) if dynamic is not None else None
+        self._assign = dynamic.assigner() if dynamic is not None else None
+
+    def of(
+        self, batch: pa.RecordBatch, conformed: pa.RecordBatch
+    ) -> Iterator[tuple[int, Partition | None, int | None, pa.RecordBatch]]:
+        """The rows of each bucket of each partition, all in their order: the position of the first,
+        partition, bucket, rows.
+
+        Partition and bucket are None where the native writer is to find them.
+        """
+        task, dynamic = self._task, self._task.dynamic_buckets
+        keys = conformed.select(list(task.partition_keys))
+        hashes, buckets = None, None
+        if dynamic is not None:
+            if self._hash_column is not None:
+                hashes = np.asarray(batch.column(self._hash_column))
+            else:
+                hashes = dynamic.hashes(conformed)
+        if self._bucket_column is not None:
+            buckets = np.asarray(batch.column(self._bucket_column))
+        elif hashes is not None:
+            assert self._assign is not None
+            buckets = _assigned(conformed, task.partition_keys, hashes, self._assign)
+        elif task.bucket_rule is not None:
+            buckets = task.bucket_rule.owners(conformed, task.partition_keys)
+        owners = keys.columns if buckets is None else [pa.array(buckets), *keys.columns]
+        if task.single_writer_rows_max is not None or not owners:
+            self._note(keys, buckets)
+            yield 0, None, None, conformed
+            return
+        groups = sorted(row_groups(owners), key=lambda rows: int(rows[0]))
+        firsts = np.array([rows[0] for rows in groups], dtype=np.int64)
+        self._note(keys.take(pa.array(firsts)), None if buckets is None else buckets[firsts])
+        for rows in groups:
+            contiguous = rows[-1] - rows[0] + 1 == len(rows)
+            group = (
+                conformed.slice(rows[0], len(rows))
+                if contiguous
+                else conformed.take(pa.array(rows))
+            )
+            partition = values_at(keys.columns, rows[0])
+            bucket = None if buckets is None else int(buckets[rows[0]])
+            if self._index is not None and hashes is not None and bucket is not None:
+                self._index.add(partition, bucket, hashes[rows], keys.slice(rows[0], 1))
+            yield int(rows[0]), partition, bucket, group
+
+    def _note(self, keys: pa.RecordBatch, buckets: npt.NDArray[np.int32] | None) -> None:
+        """Say where files will be created; the rows name each folder at least once."""
+        if self._running is None:
+            return
+        # The files of a table without buckets lie in bucket 0.
+        where = np.zeros(len(keys), dtype=np.int32) if buckets is None else buckets
+        self._running.note(keys, pa.array(where))
+        reach("attempt.noted")
+
+    def write_index(self) -> tuple[IndexWritten, ...]:
+        """The index files of the buckets that got new keys."""
+        return () if self._index is None else self._index.write()
+
+    def abort(self, written: Sequence[IndexWritten]) -> None:
+        """Delete the index files."""
+        if self._index is not None:
+            self._index.abort(written)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in larger batches: each costs some milliseconds whatever it holds."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        if rows >= _BATCH_ROWS or size_bytes >= _BATCH_BYTES:
+            yield pa.concat_batches(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _assigned(
+    batch: pa.RecordBatch,
+    partition_keys: Sequence[str],
+    hashes: npt.NDArray[np.int32],
+    assign: Assign,
+) -> npt.NDArray[np.int32]:
+    """The bucket of each row."""
+    partitions = [batch.column(key) for key in partition_keys]
+    if not partitions:
+        return assign((), hashes)
+    buckets = np.empty(batch.num_rows, dtype=np.int32)
+    for rows in row_groups(partitions):
+        buckets[rows] = assign(values_at(partitions, rows[0]), hashes[rows])
+    return buckets
+
+
+def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, copied where nested columns begin in the middle of their buffers: the native
+    writer mistakes the offsets of structs inside structs."""
+    if any(pa.types.is_nested(column.type) and column.offset for column in batch.columns):
+        return batch.take(pa.array(np.arange(batch.num_rows)))
+    return batch
