@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics import errors
+from paimon_magics.version import __version__
 
 if TYPE_CHECKING:
     from paimon_magics.magics import load_ipython_extension, unload_ipython_extension
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from paimon_magics.session.opening import active_session, connect
     from paimon_magics.session.outcome import Outcome
     from paimon_magics.session.session import Session
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Outcome",

@@ -22,7 +22,6 @@ from pathlib import Path
 import uvicorn
 from starlette.routing import BaseRoute, WebSocketRoute
 
-from paimon_magics import __version__
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.http.authorisation import TokenFile
 from paimon_magics.coordinator.http.hub import HUB_CACHE_MS, hub_service
@@ -38,13 +37,14 @@ from paimon_magics.coordinator.ownership.catalog_options import catalog_options
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
-from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
 from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.insert_stream import InsertStream
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.idling import Idling
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.store import Store, open_store, store_address
 from paimon_magics.errors import PaimonMagicsError, SetupError
@@ -53,6 +53,7 @@ from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.s3 import ENVIRONMENT_KEYS, with_credentials
+from paimon_magics.version import __version__
 
 __all__ = ["main"]
 
@@ -118,14 +119,16 @@ def _serve(options: argparse.Namespace) -> int:
     if ownership is not None:
         group = _group_commit(options, folder, store, catalog, coordinator, ownership)
         coordinator.place = group.places.of_transaction
-    routes: Sequence[BaseRoute] = rest_catalog_routes(
-        catalog,
-        catalog.publish,
-        turn=coordinator.turns,
-        watch=coordinator.watching,
-        fence=None if ownership is None else ownership.fence,
-        order=group,
-        properties=store,
+    routes: Sequence[BaseRoute] = catalog_routes(
+        Context(
+            catalog,
+            catalog.publish,
+            coordinator.turns,
+            fence=None if ownership is None else ownership.fence,
+            watch=coordinator.watching,
+            order=group,
+            properties=store,
+        )
     )
     if group is not None:
         elsewhere = options.store or options.log == "warehouse"

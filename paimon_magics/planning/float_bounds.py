@@ -1,7 +1,8 @@
 """Which files are known to have bounds of floating-point columns that no reader prunes wrongly by.
 
 The names of files tell: of those that are written here the footers are mended where they have to be
-(`tables.writing.float_bounds`). Those of other writers, and those written here before, may leave NaN out of
+(`tables.writing.float_bounds`). Those of other writers, and those written here before, may leave
+NaN out of
 the bounds, so that conditions on such columns must not be judged by them.
 """
 

@@ -1,6 +1,7 @@
 """Which state or which changes of a table a read is about, from Paimon's read options.
 
-A `ReadPoint` says it in the reader's words; `tables.snapshots.time_travel` finds the snapshots. Rules:
+A `ReadPoint` says it in the reader's words; `tables.snapshots.time_travel` finds the
+snapshots. Rules:
 Paimon's `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` for batch reads.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from paimon_magics.coordinator.client.choosing import (
@@ -19,14 +18,12 @@ from paimon_magics.coordinator.client.choosing import (
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
+from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import StoreReport, probe_store
 from paimon_magics.tables.stores.s3 import with_region
 from paimon_magics.tables.stores.store import S3_SCHEMES
-
-if TYPE_CHECKING:
-    from paimon_magics.session.opening import PlaceWords
 
 __all__ = ["Place", "committer_of", "found_place"]
 

@@ -17,12 +17,12 @@ from paimon_magics.spark.stores import OpenedStores
 from paimon_magics.spark.time_zones import session_zone
 from paimon_magics.spark.views import Views
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import StoreReport
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+    from paimon_magics.spark.handles import DataFrame, SparkSession
     from paimon_magics.tables.manifests.live_files import ManifestFolder
     from paimon_magics.tables.reading.data_read import DataRead
 

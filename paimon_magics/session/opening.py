@@ -14,22 +14,21 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors, show_full_tracebacks
 from paimon_magics.errors import PaimonMagicsError, SetupError
+from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.spark.sessions import adopt, is_alive, is_started, slots, start
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from paimon_magics.session.session import Session
+    from paimon_magics.spark.handles import SparkSession
 
 __all__ = [
     "FailedConnect",
-    "PlaceWords",
     "active_session",
     "check_usable",
     "connect",
@@ -51,28 +50,6 @@ _lock = threading.Lock()
 _active: Session | None = None
 _active_words: PlaceWords | None = None
 _failed: FailedConnect | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceWords:
-    """What `connect` was told about the place, in its words."""
-
-    warehouse: str | os.PathLike[str] | None = None
-    catalog: Mapping[str, str] | None = field(default=None, repr=False)
-    coordinator: str | None = None
-    token: str | None = field(default=None, repr=False)
-
-    @property
-    def names_a_place(self) -> bool:
-        """Whether it says where, rather than leaving it to the environment."""
-        is_at_address = "://" in (self.coordinator or "")
-        return self.warehouse is not None or self.catalog is not None or is_at_address
-
-    @property
-    def shown(self) -> str:
-        """The place for a person, "" where none is named."""
-        warehouse = self.warehouse or (self.catalog or {}).get("warehouse") or ""
-        return os.fspath(warehouse) or self.coordinator or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import UTC, in_zone
 from paimon_magics.errors import StatementError
 from paimon_magics.session.pandas_frames import pandas_frame
-from paimon_magics.session.queries.planned_work import work_of
+from paimon_magics.session.planned_work import work_of
 from paimon_magics.session.rendering import render_html, render_text
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
+
+    from paimon_magics.spark.handles import DataFrame, SparkSession
 
 __all__ = ["Outcome"]
 

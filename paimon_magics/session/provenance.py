@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from paimon_magics.coordinator.protocol.origin import notebook_name, user_name
+from paimon_magics.origin import notebook_name, user_name
 from paimon_magics.tables.snapshots.provenance import PREFIX
 
 __all__ = ["engine_name", "provenance"]

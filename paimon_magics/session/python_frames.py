@@ -18,7 +18,8 @@ from paimon_magics.statements.data_types import RowField
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+
+    from paimon_magics.spark.handles import DataFrame, SparkSession
 
 __all__ = [
     "arrow_of",

@@ -25,18 +25,18 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import note_reads, reads_of
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
 from paimon_magics.session.queries.frames import frame_of_query, frame_of_table
-from paimon_magics.session.queries.planned_work import note_reads, reads_of
 from paimon_magics.session.queries.spark_calls import SparkCalls
 from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
+from paimon_magics.session.refusals import refused
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
 from paimon_magics.session.statements.ddl import run_definition
 from paimon_magics.session.statements.explain import dry_run_of, explain_statement, explanation_of
-from paimon_magics.session.statements.refusals import refused
 from paimon_magics.session.statements.tags_and_branches import run_version_statement
 from paimon_magics.session.table_names import named
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
@@ -71,9 +71,8 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.snapshots.provenance import history
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from paimon_magics.session.doctor import Diagnosis
+    from paimon_magics.spark.handles import DataFrame, SparkSession
     from paimon_magics.tables.stores.probes import StoreReport
 
 __all__ = ["Session"]

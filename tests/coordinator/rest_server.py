@@ -14,12 +14,14 @@ from starlette.types import ASGIApp
 
 from paimon_magics.coordinator.http.authorisation import Authoriser, TokenFile
 from paimon_magics.coordinator.http.guard import Guard, guarded
-from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.publishers import Publish
 from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.stores.store import Publish
 
 TOKEN = "a-token-of-the-test's"
 
@@ -48,12 +50,14 @@ def served(
     `coordinator` is one of the same warehouse, whose turns are taken and who is told, and `store`
     keeps the properties of databases.
     """
-    routes = rest_catalog_routes(
-        Catalog.open(options),
-        publish,
-        turn=None if coordinator is None else coordinator.turns,
-        watch=None if coordinator is None else coordinator.watching,
-        properties=store,
+    routes = catalog_routes(
+        Context(
+            Catalog.open(options),
+            publish,
+            Turns() if coordinator is None else coordinator.turns,
+            watch=None if coordinator is None else coordinator.watching,
+            properties=store,
+        )
     )
     guard = Guard(
         Starlette(routes=guarded(routes)),

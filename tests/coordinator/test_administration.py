@@ -17,8 +17,8 @@ from pypaimon import CatalogFactory
 from paimon_magics.coordinator.client.choosing import local_committer
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.core import Phase
-from paimon_magics.coordinator.protocol.origin import user_name
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
+from paimon_magics.origin import user_name
 from paimon_magics.planning.commits import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog

@@ -33,11 +33,12 @@ from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.log.registry import Witness
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
-from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
 from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.errors import SetupError
@@ -114,7 +115,7 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         routes=[
             *InsertRoutes(group, coordinator, Room(None, 0)).routes(),
             *StoreOptions(catalog, None, takes_new=True).routes(),
-            *rest_catalog_routes(catalog, catalog.publish, turn=coordinator.turns),
+            *catalog_routes(Context(catalog, catalog.publish, coordinator.turns)),
         ],
         root=ROOT,
     )

@@ -17,8 +17,9 @@ from paimon_magics.coordinator.core import Committed, Limits, Opened, Phase
 from paimon_magics.coordinator.http.authorisation import TokenFile
 from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
-from paimon_magics.coordinator.rest.catalog import rest_catalog_routes
+from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
@@ -202,8 +203,8 @@ def test_an_engine_that_commits_by_itself_comes_back_while_nothing_can_be_stored
 ) -> None:
     plan = catalog.load(TABLE).definition
     catalog.create_table(TableName("other", "default"), plan)
-    routes = rest_catalog_routes(
-        catalog, catalog.publish, turn=coordinator.turns, watch=coordinator.watching
+    routes = catalog_routes(
+        Context(catalog, catalog.publish, coordinator.turns, watch=coordinator.watching)
     )
     with serving(Guard(Starlette(routes=guarded(routes)), TokenFile(TOKEN), 1_000_000)) as url:
         table = CatalogFactory.create(client_options(url, Path(catalog.warehouse))).get_table(

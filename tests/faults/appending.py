@@ -18,8 +18,9 @@ from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
 from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.native_writer import native_table
 from paimon_magics.tables.writing.writer import WriteTask, write_batches
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from paimon_magics.coordinator.protocol.origin import user_name
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
+from paimon_magics.origin import user_name
 from paimon_magics.session.opening import active_session
 from tests.coordinator.process import TABLE, Process, create_table
 

@@ -12,10 +12,11 @@ import pytest
 
 from paimon_magics.planning.commits import Append, OverwriteTouched
 from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
 from paimon_magics.tables.snapshots.chain import create_tag
+from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
 from tests.tables.manifests import TABLE, create
 from tests.tables.reachability import files, missing, unreachable

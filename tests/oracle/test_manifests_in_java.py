@@ -10,7 +10,7 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
 from paimon_magics.planning.commits import Append, OverwriteTouched
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
 from tests.tables.manifests import create
 from tests.tables.test_committing import copy_of, ours, written

@@ -15,9 +15,10 @@ from pypaimon.table.row.generic_row import GenericRow, GenericRowSerializer
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
 from paimon_magics.tables.manifests.writing import ManifestWriter, Record
+from paimon_magics.tables.table import Table
 
 TABLE = TableName("t", database="default")
 _TOKENS = itertools.count()

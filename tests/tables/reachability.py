@@ -13,7 +13,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 
 _METADATA = ("snapshot", "schema", "tag", "changelog", "branch", "consumer")
 

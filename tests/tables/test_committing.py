@@ -33,10 +33,11 @@ from paimon_magics.planning.commits import (
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish, commit, remove_run
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.stores.local import publish_local_file
+from paimon_magics.tables.table import Table
 from tests.tables.manifests import TABLE, create, stored
 
 Rows = Sequence[dict[str, Any]]

@@ -15,7 +15,7 @@ from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.commits import Append, OverwritePartitions
 from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
 from paimon_magics.tables.expiry.expire_snapshots import Expiry, carry_out, decide
 from paimon_magics.tables.snapshots.branches import create_branch, forward_to_branch
@@ -26,6 +26,7 @@ from paimon_magics.tables.snapshots.chain import (
     roll_back,
 )
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+from paimon_magics.tables.table import Table
 from tests.tables.manifests import create
 from tests.tables.reachability import missing, unreachable
 from tests.tables.test_committing import keys, ours, rows_of, written

@@ -24,7 +24,8 @@ from paimon_magics.planning.float_bounds import has_true_bounds
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import ArrayType, AtomicType
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
 from paimon_magics.tables.writing.write_spec import completed, write_task
 from paimon_magics.tables.writing.writer import write_batches

@@ -15,9 +15,10 @@ from pypaimon import Schema
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization as late_values
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
+from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
     [

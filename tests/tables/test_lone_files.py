@@ -11,8 +11,9 @@ from pypaimon import Schema
 from paimon_magics.planning.splits import MergeSplit
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
     [pa.field("k", pa.int64(), nullable=False), ("op", pa.string()), ("v", pa.int64())]

@@ -16,10 +16,10 @@ from pypaimon.manifest.schema.manifest_entry import MANIFEST_ENTRY_SCHEMA
 
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.manifests.writing import ManifestReader, Record, widest_schema
+from paimon_magics.tables.table import Table
 from tests.tables.manifests import create, entries, entry, live, stored, write
 
 PLAIN = "CREATE TABLE t (k INT)"

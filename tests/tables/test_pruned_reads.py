@@ -13,8 +13,9 @@ import pytest
 from paimon_magics.planning.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.table import Table
 
 COMPARISONS = {
     "=": lambda value, wanted: value == wanted[0],

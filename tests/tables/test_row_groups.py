@@ -17,10 +17,11 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.predicates import ColumnPredicate
 from paimon_magics.planning.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization as late_values
 from paimon_magics.tables.reading.data_read import plan_data_read
 from paimon_magics.tables.reading.row_groups import RowGroups, StoredCondition, useful_row_groups
+from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
     [

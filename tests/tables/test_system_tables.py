@@ -14,7 +14,7 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.definitions import plan_create_table
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.system_tables.describe import (
@@ -25,6 +25,7 @@ from paimon_magics.tables.system_tables.describe import (
     partition_rows,
 )
 from paimon_magics.tables.system_tables.registry import METADATA_TABLES, metadata_table
+from paimon_magics.tables.table import Table
 
 ORDERS = (
     "CREATE TABLE orders (k INT COMMENT 'the key', dt DATE, p STRING, "

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.snapshots.branches import create_branch
 from paimon_magics.tables.snapshots.chain import create_tag
+from paimon_magics.tables.table import Table
 from tests.tables.manifests import create
 from tests.tables.reachability import files, missing, unreachable
 from tests.tables.test_committing import keys

@@ -14,11 +14,19 @@ from typing import Any, Protocol
 from paimon_magics.coordinator.client.queue_administration import QueueAdministration
 from paimon_magics.coordinator.core import Origin, Pause, Phase
 from paimon_magics.coordinator.protocol.documents import member, origin_of, table_document
-from paimon_magics.coordinator.protocol.origin import user_name
 from paimon_magics.errors import SetupError, UnknownNameError
+from paimon_magics.origin import user_name
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Administration", "Status", "StoppedTable", "Transactions", "UnfinishedTransaction"]
+__all__ = [
+    "Administration",
+    "Pause",
+    "Phase",
+    "Status",
+    "StoppedTable",
+    "Transactions",
+    "UnfinishedTransaction",
+]
 
 _LOOK_SECONDS = 0.1
 _LOOK_SECONDS_MAX = 1.0

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.lines import Lines
-from paimon_magics.coordinator.rest.endpoints import Context, Turns
 from paimon_magics.coordinator.service.opening import open_on
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.service.tags_and_branches import change_versions
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -31,10 +31,11 @@ from paimon_magics.planning.writes import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit, committed_files, find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.store import told
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
 
 __all__ = ["InProcessCommitter"]
@@ -51,7 +52,7 @@ class InProcessCommitter:
         self._settings = settings
         self._turn = threading.Lock()
         self._lines = Lines()
-        self._context = Context(catalog, catalog.publish, Turns(), prefix="")
+        self._context = Context(catalog, catalog.publish)
         # The commit users of which it is certain, without a look, that they have no snapshot.
         self._uncommitted: set[str] = set()
         self._tickets: dict[str, str] = {}

@@ -34,7 +34,6 @@ from paimon_magics.coordinator.protocol.documents import (
     transaction_document,
     transaction_of,
 )
-from paimon_magics.coordinator.protocol.origin import host_name, notebook_name, user_name
 from paimon_magics.coordinator.protocol.version_documents import change_document, version_receipt_of
 from paimon_magics.errors import (
     CommitConflictError,
@@ -48,6 +47,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
+from paimon_magics.origin import host_name, notebook_name, user_name
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.statements.statement import TableName
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = [
-    "LABEL_CHARACTERS_MAX",
     "InsertReceipt",
     "Send",
     "SmallInserts",
@@ -39,7 +39,6 @@ Send = Callable[[str, bytes, Mapping[str, str]], Any]
 """Posts a body with headers to a path, as often as it takes; the answer's document."""
 
 _ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
-LABEL_CHARACTERS_MAX = 128
 _ROWS_MAX = 50_000
 _BYTES_MAX = 8 * 2**20
 

@@ -23,12 +23,11 @@ from pathlib import Path
 
 import httpx
 
-import paimon_magics
 from paimon_magics.coordinator.client.finding import Place, is_loopback, living_lease
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder, token_of
-from paimon_magics.coordinator.routes.store_options import OPTIONS_PATH
+from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import redacted
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -192,7 +191,7 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
     """Start a process and wait until it answers; raises SetupError with what it said."""
     folder.retract()
     said_before = _cut(folder.log_file)
-    root = str(Path(paimon_magics.__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[3])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     with folder.log_file.open("ab") as log:
         process = subprocess.Popen(

@@ -8,7 +8,6 @@ way, 502 the store refuses, 503 come back later, 507 make room.
 
 from __future__ import annotations
 
-import datetime
 import logging
 
 from starlette.exceptions import HTTPException
@@ -28,7 +27,6 @@ from paimon_magics.coordinator.core import (
     Occupied,
     Opened,
     Overwritten,
-    Pause,
     Phase,
     Refusal,
     Suspended,
@@ -37,6 +35,13 @@ from paimon_magics.coordinator.core import (
     Unknown,
 )
 from paimon_magics.coordinator.protocol.documents import receipt_document
+from paimon_magics.coordinator.protocol.errors import (
+    RESUME_HINT,
+    RETRY_AFTER,
+    NotTheirsError,
+    PausedError,
+    TableHeldError,
+)
 from paimon_magics.errors import (
     CommitConflictError,
     PaimonMagicsError,
@@ -49,12 +54,6 @@ from paimon_magics.tables.stores.store import StoreRefusedError
 
 __all__ = [
     "NEW_CREDENTIALS",
-    "RESUME_HINT",
-    "RETRY_AFTER",
-    "NotTheirsError",
-    "PausedError",
-    "StoppedError",
-    "TableHeldError",
     "answer_response",
     "error_answer",
     "on_error",
@@ -63,10 +62,6 @@ __all__ = [
     "on_unexpected",
 ]
 
-RETRY_AFTER = "5"
-"""Seconds after which a client may ask again that was refused in a pause."""
-
-RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
 NEW_CREDENTIALS = (
     "A new connection with credentials that work (%paimon connect --close …) gives them to a "
@@ -78,35 +73,6 @@ _FAILURE = 500
 _REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
 
 _log = logging.getLogger(__name__)
-
-
-class StoppedError(SetupError):
-    """The coordinator answers nothing any more, until it is started again."""
-
-
-class TableHeldError(CommitConflictError):
-    """The table takes one transaction at a time, and `in_front` others come first."""
-
-    def __init__(self, message: str, in_front: int, *, hint: str) -> None:
-        super().__init__(message, hint=hint)
-        self.in_front = in_front
-
-
-class PausedError(SetupError):
-    """The coordinator takes nothing new until it is resumed."""
-
-    def __init__(self, pause: Pause) -> None:
-        when = datetime.datetime.fromtimestamp(pause.since_ms / 1000, tz=datetime.UTC)
-        super().__init__(
-            f"The coordinator is paused: {pause.by or 'somebody'} has let nothing new begin since "
-            f"{when:%Y-%m-%d %H:%M:%S} UTC.",
-            hint="What was begun before can still be committed. Run the statement when the "
-            "coordinator is resumed, which an administrator does by `%paimon coordinator resume`.",
-        )
-
-
-class NotTheirsError(PaimonMagicsError):
-    """What was asked for belongs to somebody else."""
 
 
 def error_answer(status: int, kind: str, message: str, hint: str, **facts: int) -> JSONResponse:

@@ -8,8 +8,7 @@ for says so by 501 and its name. Views and functions do not exist here: lists of
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -19,13 +18,10 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.rest.endpoints import (
     Call,
-    Context,
     Handler,
-    Order,
-    Turn,
-    Turns,
-    Watch,
     endpoint,
+    require_database,
+    table_of,
 )
 from paimon_magics.coordinator.rest.errors import (
     RestError,
@@ -44,9 +40,7 @@ from paimon_magics.coordinator.rest.requests import (
     table_name,
 )
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
-from paimon_magics.coordinator.routes.databases import database_routes
-from paimon_magics.coordinator.service.databases import PropertyStore
-from paimon_magics.coordinator.service.tags_and_branches import version_route
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.planning.definitions import TableDefinition
@@ -56,7 +50,6 @@ from paimon_magics.statements.statement import (
     TableChange,
     TableName,
 )
-from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.rest_documents import (
     changes_from_documents,
     definition_from_document,
@@ -66,8 +59,6 @@ from paimon_magics.tables.catalog.rest_documents import (
     text_of,
     texts_of,
 )
-from paimon_magics.tables.commits.fencing import Fence
-from paimon_magics.tables.commits.publishers import Publish
 from paimon_magics.tables.stores.paths import local_path
 
 __all__ = ["rest_catalog_routes"]
@@ -75,32 +66,13 @@ __all__ = ["rest_catalog_routes"]
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-def rest_catalog_routes(
-    catalog: Catalog,
-    publish: Publish,
-    *,
-    prefix: str = "paimon",
-    warehouse: str | None = None,
-    turn: Turn | None = None,
-    watch: Watch | None = None,
-    fence: Callable[[], Fence] | None = None,
-    order: Order | None = None,
-    properties: PropertyStore | None = None,
-) -> list[Route]:
-    """The routes that serve `catalog`, all of them below `/v1`.
+def rest_catalog_routes(context: Context, warehouse: str | None = None) -> list[Route]:
+    """The routes that serve a catalog to Paimon's REST clients, all of them below `/v1`.
 
     Clients must name the warehouse as `warehouse` says, as the catalog's own one is named, or not
-    at all. `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits
-    of one table apart (by default among these routes alone; it spares retries, nothing depends on
-    it but rolling back, dropping and renaming). `fence` is asked before and after each request that
-    changes something. `watch` is told of what is published and taken away, and remembers it.
-    `order` gives it its place among small inserts. `properties` keeps those of databases where the
-    catalog can't. Who may use a route is decided before it
-    (`guard`).
+    at all. Who may use a route is decided before it (`guard`).
     """
-    context = Context(catalog, publish, turn or Turns(), prefix, fence, watch)
-    context = replace(context, order=order, properties=properties)
-    root = f"/v1/{prefix}"
+    root = f"/v1/{context.prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
 
     def config(context: Context, call: Call) -> Any:
@@ -112,8 +84,6 @@ def rest_catalog_routes(
         *(endpoint(context, m, root + path, handler) for m, path, handler in _ENDPOINTS),
         *(endpoint(context, m, table + path, handler) for m, path, handler in VERSION_ENDPOINTS),
         _everything_else(context, f"{root}/{{rest:path}}"),
-        version_route(context),
-        *database_routes(context),
     ]
 
 
@@ -190,7 +160,7 @@ def _drop_database(context: Context, call: Call) -> Any:
 
 def _database(context: Context, call: Call) -> str:
     name = safe_name(call.names["database"], "database")
-    context.require_database(name)
+    require_database(context, name)
     return name
 
 
@@ -207,7 +177,7 @@ def _list_table_details(context: Context, call: Call) -> Any:
     details = []
     for name in found:
         try:
-            details.append(table_document(context.table(name)))
+            details.append(table_document(table_of(context, name)))
         except RestError as error:
             if error.code != 404:  # else it was dropped meanwhile
                 raise
@@ -256,12 +226,12 @@ def _create_table(context: Context, call: Call) -> Any:
 
 
 def _get_table(context: Context, call: Call) -> Any:
-    return table_document(context.table(table_name(call.names)))
+    return table_document(table_of(context, table_name(call.names)))
 
 
 def _alter_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
-    table = context.table(name)
+    table = table_of(context, name)
     definition = context.catalog.load(name).definition
     changes = changes_from_documents(call.body.get("changes"), definition)
     try:
@@ -301,7 +271,7 @@ def _drop_table(context: Context, call: Call) -> Any:
 
 
 def _drop(context: Context, name: TableName) -> None:
-    table = context.table(name)
+    table = table_of(context, name)
     with context.change_in_order(table, takes_away=True), context.turn(table.location):
         context.catalog.drop_table(name)
         context.recent.forget(table)
@@ -315,15 +285,15 @@ def _rename_table(context: Context, call: Call) -> Any:
     for name in (source, target):
         if name.branch is not None:
             raise bad_request(f"`{name}` is a branch: rename it as one.")
-    table = context.table(source)
-    context.require_database(target.database or "")
+    table = table_of(context, source)
+    require_database(context, target.database or "")
     if context.catalog.table_exists(target):
         raise already_exists("TABLE", str(target))
     with context.change_in_order(table, renamed_to=target), context.turn(table.location):
         context.catalog.rename_table(source, target)
         context.recent.forget(table)
         if context.watch is not None:
-            moved = context.table(target)
+            moved = table_of(context, target)
             context.watch.table_moved(table.location, moved.location, target)
 
 

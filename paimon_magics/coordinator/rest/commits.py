@@ -8,27 +8,25 @@ first moment. If the process dies in between, the next look at the table tells.
 from __future__ import annotations
 
 import contextlib
-import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
 
 from paimon_magics.coordinator.core import Halted, Suspended, Unchecked
-from paimon_magics.coordinator.http.answers import PausedError
-from paimon_magics.coordinator.rest.endpoints import Context, Watch
+from paimon_magics.coordinator.protocol.errors import PausedError
+from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
-from paimon_magics.planning.publications import Publication
+from paimon_magics.coordinator.service.served import Context, Document, Watch, publication_of
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.stored_tables import StoredTable
-from paimon_magics.tables.commits.publishers import publishes_itself
 from paimon_magics.tables.commits.rest_commit import check_snapshot, publish_prepared
-from paimon_magics.tables.snapshots.chain import latest_snapshot, load_snapshot
+from paimon_magics.tables.table import publishes_itself
 
-__all__ = ["commit_prepared", "publication_of", "require_looked_at", "watch_latest"]
+__all__ = [
+    "commit_prepared",
+    "require_looked_at",
+]
 
-Document = Mapping[str, Any]
 
 _KEEPS_ROWS = ("COMPACT", "ANALYZE")
 """Kinds of commits that change no row: small inserts need not be loaded before them."""
@@ -49,14 +47,14 @@ def commit_prepared(
     Raises RestError 404 for another table than the one that was written, 409 for one that takes no
     commits, 503 in a pause, and what `publish_prepared` raises.
     """
-    written = context.table(name)
+    written = table_of(context, name)
     location = written.location
     require_looked_at(context, name, location)
     place: AbstractContextManager[Callable[[], None]] = contextlib.nullcontext(lambda: None)
     if snapshot.get("commitKind") not in _KEEPS_ROWS:
         place = context.commit_in_order(written, str(snapshot.get("commitUser")))
     with place as is_published, context.turn(location):
-        table = context.table(name)
+        table = table_of(context, name)
         if table_id is not None and table_id != table.table_id:
             raise not_found(
                 "TABLE",
@@ -97,38 +95,6 @@ def require_looked_at(context: Context, name: TableName, location: str) -> None:
             raise RestError(503, reason)
         case _:
             pass
-
-
-def publication_of(table: StoredTable, snapshot: Document) -> Publication:
-    """What is to be remembered of a snapshot that was published outside transactions."""
-    return Publication(
-        id=uuid.uuid4().hex,
-        table=table.name,
-        location=table.location,
-        snapshot_id=snapshot["id"],
-        manifest_list=snapshot["deltaManifestList"],
-        commit_user=snapshot["commitUser"],
-        commit_identifier=snapshot["commitIdentifier"],
-        commit_kind=snapshot["commitKind"],
-        published_at_ms=int(time.time() * 1000),
-        is_transaction=False,
-        changelog_list=snapshot.get("changelogManifestList"),
-        properties=tuple((snapshot.get("properties") or {}).items()),
-        rows=snapshot.get("deltaRecordCount"),
-        base_list=snapshot["baseManifestList"],
-    )
-
-
-def watch_latest(watch: Watch, table: StoredTable) -> None:
-    """Watch a table's last snapshot, which came from a branch: it can be written over as that of
-    any commit can."""
-    latest = latest_snapshot(table)
-    if latest is not None:
-        before = load_snapshot(table, str(latest["id"] - 1)) or {}
-        changes_index = latest.get("indexManifest") != before.get("indexManifest")
-        publication = publication_of(table, latest)
-        rests_on = before.get("deltaManifestList")
-        watch.note(replace(publication, changes_index=changes_index, rests_on=rests_on))
 
 
 class _Ledger:

@@ -12,7 +12,7 @@ import logging
 
 from starlette.responses import JSONResponse
 
-from paimon_magics.coordinator.http.answers import RETRY_AFTER, PausedError, StoppedError
+from paimon_magics.coordinator.protocol.errors import RETRY_AFTER, PausedError, StoppedError
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.errors import (
     CommitConflictError,

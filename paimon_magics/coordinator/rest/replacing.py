@@ -11,13 +11,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from paimon_magics.coordinator.http.answers import PausedError
+from paimon_magics.coordinator.protocol.errors import PausedError
 from paimon_magics.coordinator.rest.commits import require_looked_at
-from paimon_magics.coordinator.rest.endpoints import Call, Context
+from paimon_magics.coordinator.rest.endpoints import Call, table_of
 from paimon_magics.coordinator.rest.errors import bad_request, not_offered
 from paimon_magics.coordinator.rest.requests import table_name
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.planning.commits import CommitRequest, OverwritePartitions
 from paimon_magics.planning.definition_rules import check_definition
 from paimon_magics.statements.statement import TableName
@@ -34,7 +35,7 @@ def replace_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: replace its table.")
-    table = context.table(name)
+    table = table_of(context, name)
     definition = definition_from_document(call.body.get("schema"))
     check_definition(definition)
     if context.catalog.metastore != "filesystem":

@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
-from paimon_magics.coordinator.http.bodies import json_value
+from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.coordinator.rest.errors import bad_request
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.rest_documents import mapping_of, text_of

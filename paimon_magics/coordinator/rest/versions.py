@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from paimon_magics.coordinator.rest.commits import commit_prepared, watch_latest
-from paimon_magics.coordinator.rest.endpoints import Call, Context, Handler
+from paimon_magics.coordinator.rest.commits import commit_prepared
+from paimon_magics.coordinator.rest.endpoints import Call, Handler, table_of
 from paimon_magics.coordinator.rest.errors import (
     already_exists,
     bad_request,
@@ -14,6 +14,7 @@ from paimon_magics.coordinator.rest.errors import (
 )
 from paimon_magics.coordinator.rest.replacing import replace_table
 from paimon_magics.coordinator.rest.requests import like_filter, page, safe_name, table_name
+from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.rest_documents import (
@@ -54,7 +55,7 @@ _NOT_MEASURED = -1
 
 
 def _table(context: Context, call: Call) -> StoredTable:
-    return context.table(table_name(call.names))
+    return table_of(context, table_name(call.names))
 
 
 # ---- snapshots ----
@@ -144,9 +145,9 @@ def _roll_back(context: Context, call: Call) -> Any:
     if call.body.get("fromSnapshot") is not None:
         expected = integer_of(call.body, "fromSnapshot", _BODY)
     name = table_name(call.names)
-    before = context.table(name)
+    before = table_of(context, name)
     with context.change_in_order(before), context.turn(before.location):
-        table = context.table(name)
+        table = table_of(context, name)
         latest = latest_snapshot(table)
         if expected is not None and (latest is None or latest["id"] != expected):
             shown = "none" if latest is None else latest["id"]
@@ -281,7 +282,7 @@ def _forward_branch(context: Context, call: Call) -> Any:
     with context.change_in_order(table), context.turn(table.location):
         if not branch_exists(table, name):
             raise not_found("BRANCH", name)
-        branch = context.table(TableName(table.name.table, table.name.database, branch=name))
+        branch = table_of(context, TableName(table.name.table, table.name.database, branch=name))
         forward_to_branch(table, branch, context.publish)
         if context.watch is not None:
             context.watch.chain_cut(table.location, None, 0)
@@ -292,7 +293,7 @@ def _main_table(context: Context, call: Call) -> StoredTable:
     name = table_name(call.names)
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: branches are kept by its table.")
-    return context.table(name)
+    return table_of(context, name)
 
 
 def _branch_name(name: str) -> str:

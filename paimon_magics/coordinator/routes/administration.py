@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics import __version__
 from paimon_magics.coordinator.core import (
     Done,
     Pause,
@@ -27,9 +26,10 @@ from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
-from paimon_magics.coordinator.protocol.origin import host_name, user_name
 from paimon_magics.coordinator.routes.tables import stopped_document
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.origin import host_name, user_name
+from paimon_magics.version import __version__
 
 __all__ = ["about", "administration_routes", "pause_document"]
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.protocol.documents import member
-from paimon_magics.coordinator.rest.endpoints import Context
+from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidValueError, StatementError
 
 __all__ = ["database_routes"]

@@ -14,7 +14,6 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
-from paimon_magics.coordinator.client.small_inserts import LABEL_CHARACTERS_MAX
 from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
 from paimon_magics.coordinator.inserts.admission.validator import Admitted
 from paimon_magics.coordinator.inserts.log.records import Format
@@ -27,6 +26,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
     Reason,
     Refused,
 )
+from paimon_magics.coordinator.protocol.labels import LABEL_CHARACTERS_MAX
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.statements.statement import TableName
 

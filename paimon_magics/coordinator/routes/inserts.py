@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.http.answers import RESUME_HINT, PausedError, error_answer
+from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import Facts, mode_of
@@ -23,6 +23,7 @@ from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.log.records import Format, read_segment
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode, backlog
+from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,
     Named,

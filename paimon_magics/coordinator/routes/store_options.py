@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease
+from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -29,9 +30,8 @@ from paimon_magics.tables.stores.probes import probe_store
 from paimon_magics.tables.stores.s3 import s3_access
 from paimon_magics.tables.stores.store import open_store
 
-__all__ = ["OPTIONS_PATH", "StoreOptions"]
+__all__ = ["StoreOptions"]
 
-OPTIONS_PATH = "/v1/coordinator/options"
 _SAME = ("metastore", "uri", "warehouse")
 
 _log = logging.getLogger(__name__)

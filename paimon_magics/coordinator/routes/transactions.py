@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from paimon_magics.coordinator.core import Answer, Held, Mismatch, Unknown
-from paimon_magics.coordinator.http.answers import NotTheirsError, answer_response
+from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.authorisation import Principal, Scope
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.http.guard import principal_of
@@ -30,6 +30,7 @@ from paimon_magics.coordinator.protocol.documents import (
     table_of,
     transaction_document,
 )
+from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator

@@ -25,9 +25,9 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.ownership.claims import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
-from paimon_magics.coordinator.rest.endpoints import Turns
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
 from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
     CommitConflictError,
     OutdatedPlanError,
@@ -41,7 +41,7 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.planning.publications import Verdict
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import (
     check_files,
     check_names,
@@ -53,6 +53,7 @@ from paimon_magics.tables.commits.fenced_commits import commit_fenced, is_fenced
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
 from paimon_magics.tables.stores.store import UnreachableError
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
 
 __all__ = ["Worker"]

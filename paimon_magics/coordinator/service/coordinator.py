@@ -56,14 +56,13 @@ from paimon_magics.coordinator.core import (
     Unknown,
     UnpauseAsked,
 )
-from paimon_magics.coordinator.http.answers import RESUME_HINT, PausedError, TableHeldError
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.documents import (
     digest_of,
     request_of,
     transaction_of,
 )
-from paimon_magics.coordinator.rest.endpoints import Turns
+from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
 from paimon_magics.coordinator.service.adopting import adopted_transaction, check_adopted_id
 from paimon_magics.coordinator.service.commit_worker import Worker
 from paimon_magics.coordinator.service.expiry import Upkeep
@@ -75,6 +74,7 @@ from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import Asked, Decider
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -88,11 +88,12 @@ from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.planning.writes import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_names, find_commit
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.stores.probes import store_facts
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
 
 __all__ = ["Coordinator"]

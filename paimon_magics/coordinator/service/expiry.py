@@ -6,7 +6,8 @@ seconds after a commit: no commit waits for it. What must stay is asked for righ
 decision: the bases of open transactions, read leases, and publications that have not been looked
 at since. A failure is told, and tried again after the next commit.
 
-If the process dies here: see `tables.expiry.expire_snapshots` and `overwritten`. The tables that it knew of are
+If the process dies here: see `tables.expiry.expire_snapshots` and `overwritten_cleanup`. The
+tables that it knew of are
 known again after their next commit.
 """
 
@@ -19,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from paimon_magics.coordinator.rest.endpoints import Turns
 from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.snapshot_leases import Leases
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.expiry import ExpiryRules
 from paimon_magics.statements.statement import TableName

@@ -7,9 +7,10 @@ import uuid
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits import Transaction
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish, latest_snapshot_id
 from paimon_magics.tables.stores.store import told
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import open_attempts
 from paimon_magics.tables.writing.cleanup import attempts_of
 

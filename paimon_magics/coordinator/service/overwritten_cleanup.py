@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from paimon_magics.coordinator.rest.endpoints import Turns
 from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.publications import Publication
 from paimon_magics.tables.catalog.catalog import Catalog

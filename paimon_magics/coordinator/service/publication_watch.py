@@ -30,8 +30,8 @@ from paimon_magics.coordinator.core import (
     TableDropped,
     TableMoved,
 )
-from paimon_magics.coordinator.rest.endpoints import Turns
 from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
@@ -42,14 +42,14 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.commits.lineage import Changed
 from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
-from paimon_magics.tables.commits.publishers import publishes_itself
 from paimon_magics.tables.commits.republishing import changed_by_request, repetition
 from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
+from paimon_magics.tables.table import Table, publishes_itself
 
 __all__ = ["Watching", "publication_of"]
 

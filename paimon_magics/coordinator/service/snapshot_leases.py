@@ -12,13 +12,14 @@ import threading
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from paimon_magics.coordinator.rest.endpoints import Turns
+from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.planning.expiry import NO_FLOOR
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
+from paimon_magics.tables.table import Table
 
 __all__ = ["Leased", "Leases"]
 

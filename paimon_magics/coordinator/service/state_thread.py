@@ -51,8 +51,8 @@ from paimon_magics.coordinator.core import (
     Ticked,
     step,
 )
-from paimon_magics.coordinator.http.answers import StoppedError
 from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
+from paimon_magics.coordinator.protocol.errors import StoppedError
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.errors import SetupError

@@ -11,19 +11,9 @@ receipt. A client whose first request got no answer sends it again with `repeate
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
-
-from paimon_magics.coordinator.http.bodies import json_body
-from paimon_magics.coordinator.protocol.documents import member, table_of
-from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
-from paimon_magics.coordinator.rest.commits import watch_latest
-from paimon_magics.coordinator.rest.endpoints import Context
+from paimon_magics.coordinator.service.served import Context, watch_latest
 from paimon_magics.errors import UnknownOutcomeError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
@@ -41,7 +31,9 @@ from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.snapshots.rest_tags_and_branches import change_version_by_server
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
 
-__all__ = ["change_versions", "version_route"]
+__all__ = [
+    "change_versions",
+]
 
 _CUTS = (
     FastForward,
@@ -50,22 +42,6 @@ _CUTS = (
     RollBackToTimestamp,
     RollBackToWatermark,
 )
-
-
-def version_route(context: Context) -> Route:
-    """The route that makes changes."""
-
-    async def change(request: Request) -> Response:
-        body = await json_body(request)
-        name = table_of(member(body, "table", Mapping))
-        asked = change_of(member(body, "change", Mapping))
-        repeated = member(body, "repeated", bool)
-        receipt = await run_in_threadpool(
-            lambda: change_versions(context, name, asked, repeated=repeated)
-        )
-        return JSONResponse({"receipt": version_receipt_document(receipt)})
-
-    return Route("/v1/tables/versions", change, methods=["POST"])
 
 
 def change_versions(

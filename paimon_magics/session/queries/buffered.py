@@ -11,20 +11,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paimon_magics.coordinator.inserts.log.records import DamagedError, Record, read_segments
-from paimon_magics.errors import CommitConflictError, InvalidValueError
+from paimon_magics.coordinator.client.buffered_rows import buffered_rows
+from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.writes import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.spark.combining import rows_with_keys, with_rows, without_keys
-from paimon_magics.tables.catalog.catalog import Table
-from paimon_magics.tables.schema.identity import Definitions
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from paimon_magics.session.queries.frames import Relation
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["frame_with_buffer"]
 
@@ -54,14 +53,7 @@ def frame_with_buffer(
     found = connection.committer.administration().queues.buffer(name)
     if found.acknowledged == found.published:
         return read(replace(relation, snapshot_id=found.snapshot_id))
-    try:
-        records, _ = read_segments(found.segments, found.published, upto=found.acknowledged)
-    except DamagedError as error:
-        raise CommitConflictError(
-            f"What is acknowledged of `{name}` can't be read: {error}.",
-            hint="`%paimon queue` says more.",
-        ) from error
-    rows = _rows(table, records)
+    rows = buffered_rows(found, table)
     keys = table.definition.primary_keys
     names = None if relation.names is None else relation.names | {key.lower() for key in keys}
     below = read(replace(relation, snapshot_id=found.snapshot_id, names=names))
@@ -69,15 +61,6 @@ def frame_with_buffer(
         return with_rows(connection.spark, below, rows)
     whole = replace(relation, snapshot_id=found.snapshot_id, names=None, filters=())
     return _upserted(connection, table, below, rows, lambda: read(whole))
-
-
-def _rows(table: Table, records: list[Record]) -> pa.Table:
-    import pyarrow as pa
-
-    from paimon_magics.coordinator.inserts.loading.rows import batches_of
-
-    batches, _ = batches_of(records, Definitions().of(table), table.definition)
-    return pa.Table.from_batches(batches, arrow_schema(table.definition))
 
 
 def _upserted(

@@ -29,7 +29,7 @@ from paimon_magics.spark.sessions import runs_here
 from paimon_magics.statements.statement import TableName, TableReference
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["FileRelation", "file_meant", "file_relation", "frame_of_files"]
 

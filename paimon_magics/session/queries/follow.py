@@ -19,12 +19,12 @@ from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.consumers import keep_progress, progress_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["SnapshotChanges", "follow"]
 

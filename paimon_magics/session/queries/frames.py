@@ -17,11 +17,11 @@ from paimon_magics.planning.reads import ReadPlan, plan_read
 from paimon_magics.planning.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import Reads, note_reads
 from paimon_magics.session.python_frames import spark_frame
 from paimon_magics.session.queries.buffered import frame_with_buffer
 from paimon_magics.session.queries.file_relations import FileRelation, frame_of_files
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
-from paimon_magics.session.queries.planned_work import Reads, note_reads
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn, resolve
 from paimon_magics.session.queries.time_travel import travel_options
 from paimon_magics.spark.queries import query_frame
@@ -35,14 +35,14 @@ from paimon_magics.statements.statement import (
     TableReference,
 )
 from paimon_magics.statements.used_columns import used_names
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.manifests.live_files import ManifestFolder
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
 from paimon_magics.tables.snapshots.time_travel import Resolved, State, find_target, snapshot_ids
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
     "Relation",

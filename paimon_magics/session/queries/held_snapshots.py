@@ -14,8 +14,7 @@ from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.statements.statement import TableName
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from paimon_magics.spark.handles import DataFrame
     from paimon_magics.tables.splits.planning import PlannedSplits
 
 __all__ = ["HeldSnapshots"]

@@ -39,7 +39,7 @@ from paimon_magics.statements.statement import (
 from paimon_magics.statements.subjects import only_tells, table_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from paimon_magics.spark.handles import DataFrame, SparkSession
 
 __all__ = ["SparkCalls"]
 

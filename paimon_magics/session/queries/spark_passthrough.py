@@ -12,7 +12,7 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.queries.frames import frame_of_views
 from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.resolution import is_paimon_table
-from paimon_magics.session.statements.refusals import instead_of
+from paimon_magics.session.refusals import instead_of
 from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
 from paimon_magics.statements.statement import (
     AlterTable,

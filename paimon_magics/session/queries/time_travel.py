@@ -10,7 +10,7 @@ from paimon_magics.statements.queries import with_markers_apart
 from paimon_magics.statements.statement import TimeTravel
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from paimon_magics.spark.handles import SparkSession
 
 __all__ = ["travel_options"]
 

@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.time_zones import rules_of
-from paimon_magics.coordinator.client.administration import Status, Transactions
+from paimon_magics.coordinator.client.administration import Pause, Phase, Status, Transactions
 from paimon_magics.coordinator.client.queue_administration import WaitingInserts
-from paimon_magics.coordinator.core import Pause, Phase
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.table_names import named

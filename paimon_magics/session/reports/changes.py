@@ -17,10 +17,10 @@ from paimon_magics.session.reports.difference import overwritten_rows, rows_of_q
 from paimon_magics.session.reports.report import Report, Section
 from paimon_magics.statements.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.chain import snapshot_ids
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.table import Table
 
 __all__ = ["changes_of", "latest_range"]
 

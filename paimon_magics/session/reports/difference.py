@@ -35,12 +35,12 @@ from paimon_magics.statements.names import quoted, table_text, text_literal
 from paimon_magics.statements.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.type_text import to_spark_sql
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.time_travel import State, find_target
 from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
 from paimon_magics.tables.system_tables.registry import table_view
+from paimon_magics.tables.table import Table
 
 __all__ = ["difference_of", "overwritten_rows", "rows_of_query"]
 

@@ -18,9 +18,9 @@ from paimon_magics.statements.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from paimon_magics.session.outcome import Outcome
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["ArrowRows", "Page", "QueryRows", "Rows", "rows_of"]
 

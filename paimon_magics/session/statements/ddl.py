@@ -23,9 +23,9 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
-from paimon_magics.session.statements.type_changes import harm_told
 from paimon_magics.session.writes.first_rows import filled
 from paimon_magics.session.writes.insert import partition_specs, remove_partitions, run_insert
+from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.spark.types import columns_of
 from paimon_magics.spark.views import temporary_views
@@ -51,7 +51,6 @@ from paimon_magics.statements.statement import (
     TableName,
     UseDatabase,
 )
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.catalog.database_marks import database_mark
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,
@@ -62,6 +61,7 @@ from paimon_magics.tables.schema.types import from_arrow_type
 from paimon_magics.tables.system_tables import describe as descriptions
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     import pyarrow

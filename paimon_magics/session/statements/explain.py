@@ -23,7 +23,7 @@ from paimon_magics.session.python_frames import frame_text
 from paimon_magics.session.queries.file_relations import FileRelation
 from paimon_magics.session.queries.frames import Relation, frame_of_query, read_plan, relation_of
 from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
-from paimon_magics.session.statements.refusals import refused
+from paimon_magics.session.refusals import refused
 from paimon_magics.session.statements.tags_and_branches import planned_call
 from paimon_magics.session.writes.insert import PreparedInsert, distribution, prepare_insert
 from paimon_magics.spark.types import columns_of

@@ -18,7 +18,7 @@ from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.type_text import to_spark_sql
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from paimon_magics.spark.handles import DataFrame, SparkSession
 
 __all__ = ["check_exact", "check_policy"]
 

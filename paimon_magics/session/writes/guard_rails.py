@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from paimon_magics.errors import PaimonMagicsError, UnconfirmedError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.spark_passthrough import is_for_spark
-from paimon_magics.session.statements.type_changes import HarmTold, harm_told
 from paimon_magics.session.writes.insert import partition_specs, truncate_specs
 from paimon_magics.session.writes.preview import rows_taken
+from paimon_magics.session.writes.type_changes import HarmTold, harm_told
 from paimon_magics.statements.statement import (
     AlterTable,
     DropDatabase,

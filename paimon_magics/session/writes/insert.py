@@ -5,7 +5,7 @@ published then, so it is planned and run again (`run_prepared`). One that replac
 again, it would replace those that came meanwhile.
 
 If this process dies before the commit, the table is unchanged and unreferenced files stay; during
-the commit, it is the committer's matter (`coordinator.client.interface`); after it, the statement happened.
+the commit, it is the committer's matter (`coordinator.client`); after it, the statement happened.
 Any other failure before the commit removes the statement's files.
 """
 
@@ -51,9 +51,9 @@ from paimon_magics.planning.written_options import options_not_applied
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.planned_work import note_reads, reads_of, work_of
 from paimon_magics.session.provenance import engine_name, provenance
 from paimon_magics.session.queries.frames import frame_of_query
-from paimon_magics.session.queries.planned_work import note_reads, reads_of, work_of
 from paimon_magics.session.writes.exactness import check_exact, check_policy
 from paimon_magics.session.writes.reruns import Attempts
 from paimon_magics.spark.casting import partition_values, project
@@ -68,9 +68,9 @@ from paimon_magics.statements.cursor import Cursor
 from paimon_magics.statements.queries import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TableName, TruncateTable
 from paimon_magics.statements.tokens import tokenize
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.commit import committed_bytes, committed_files, latest_snapshot_id
 from paimon_magics.tables.manifests.partition_counts import partitions_max
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import (
     check_cross_partition_size,
 )
@@ -79,7 +79,8 @@ from paimon_magics.tables.writing.writer import WriteTask, write_batches
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame
+
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = [
     "PreparedInsert",

@@ -21,12 +21,12 @@ from paimon_magics.statements.statement import (
     Statement,
     TruncateTable,
 )
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
 from paimon_magics.tables.manifests.partitions import partition_name
+from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from paimon_magics.spark.handles import DataFrame
 
 __all__ = ["preview_of", "rows_taken"]
 

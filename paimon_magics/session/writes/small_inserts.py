@@ -31,9 +31,9 @@ from paimon_magics.statements.statement import (
     TableName,
     TruncateTable,
 )
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.schema.identity import identity_of, version_of
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.table import Table
 
 __all__ = [
     "PendingInsert",

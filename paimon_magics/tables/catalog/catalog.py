@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,9 +49,14 @@ from paimon_magics.tables.stores.corruption import damaged, misread
 from paimon_magics.tables.stores.s3 import s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
 from paimon_magics.tables.stores.s3_file_io import use_s3_file_io
-from paimon_magics.tables.stores.store import S3_SCHEMES, Store, Stores, failure
+from paimon_magics.tables.stores.store import S3_SCHEMES, Stores, failure
+from paimon_magics.tables.table import Table
 
-__all__ = ["DEFAULT_DATABASE", "REST_ADDS", "Catalog", "Table"]
+__all__ = [
+    "DEFAULT_DATABASE",
+    "REST_ADDS",
+    "Catalog",
+]
 
 DEFAULT_DATABASE = "default"
 REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
@@ -74,21 +79,6 @@ _NOT_OFFERED = {
 _REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table as loaded: its newest schema and where it lives.
-
-    `name` has its database, and its branch where one was asked for. `store` is the store of its
-    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
-    """
-
-    name: TableName
-    definition: TableDefinition
-    location: str
-    paimon: FileStoreTable
-    store: Store
 
 
 class Catalog:

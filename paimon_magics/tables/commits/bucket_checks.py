@@ -14,9 +14,9 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.commits import Append, CommitRequest
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import described
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import newer_bucket_counts
 from paimon_magics.tables.writing.dynamic_buckets import IndexFile, hash_index_in
 

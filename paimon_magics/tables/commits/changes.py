@@ -31,7 +31,7 @@ from paimon_magics.planning.commits import (
     OverwritePartitions,
     OverwriteTouched,
 )
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 
 __all__ = ["Changes", "PlanChanges", "plan_changes", "typed_partition"]
 

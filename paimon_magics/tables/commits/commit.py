@@ -35,22 +35,18 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
 from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
-from paimon_magics.tables.commits.publishers import (
-    Publish,
-    publisher_for,
-    publishes_itself,
-)
+from paimon_magics.tables.commits.publishers import publisher_for
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
-from paimon_magics.tables.stores.store import failure, told
+from paimon_magics.tables.stores.store import Publish, failure, told
 from paimon_magics.tables.stores.syncing import begin_sync, sync_files
+from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import own_bucket_counts
 from paimon_magics.tables.writing.commit_messages import read_messages
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.commit import commit, find_commit
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
-from paimon_magics.tables.commits.publishers import Publish
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import Table
 
 __all__ = ["commit_fenced", "is_fenced"]
 

@@ -16,8 +16,8 @@ from pypaimon.write.commit.conflict_detection import ConflictDetection
 from pypaimon.write.commit.fixed_bucket_commit_check import FixedBucketCommitCheck
 from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.changes import Changes
+from paimon_magics.tables.table import Table
 
 __all__ = ["FileConflicts"]
 

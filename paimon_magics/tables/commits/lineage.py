@@ -15,8 +15,8 @@ from typing import Any
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+from paimon_magics.tables.table import Table
 
 __all__ = ["Changed", "Lineage"]
 

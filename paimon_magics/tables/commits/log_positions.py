@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.planning.commits import CommitRequest
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.table import Table
 
 __all__ = ["LogPosition", "log_check", "log_position", "log_properties"]
 

@@ -18,10 +18,10 @@ from paimon_magics.planning.commits import (
     OverwritePartitions,
     OverwriteTouched,
 )
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.changes import typed_partition
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import described
+from paimon_magics.tables.table import Table
 
 __all__ = ["overwrite_check"]
 

@@ -24,12 +24,12 @@ from pypaimon.snapshot.snapshot import Snapshot
 
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits import Transaction
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
 from paimon_magics.tables.manifests.writing import ManifestWriter
+from paimon_magics.tables.table import Table
 
 __all__ = ["Prepared", "SnapshotPreparation"]
 

@@ -18,12 +18,12 @@ from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.planning.commits import CommitReceipt, CommitRequest
 from paimon_magics.planning.publications import Finding, Publication, Verdict
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.commit import receipt_of
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
-from paimon_magics.tables.expiry.changelogs import kept_as_changelog
+from paimon_magics.tables.snapshots.changelogs import kept_as_changelog
 from paimon_magics.tables.snapshots.provenance import made_by
+from paimon_magics.tables.table import Table
 
 __all__ = ["examine", "made_since", "moved", "republished_as", "unnamed_receipt"]
 

@@ -5,33 +5,25 @@ Whoever publishes has put what the snapshot rests on onto the disk before (`sync
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pypaimon.common.json_util import JSON
 
-from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.faults import reach
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.prepare import Prepared
 from paimon_magics.tables.manifests.partition_statistics import partition_statistics
+from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.stores.store import Store
+from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import Table, publishes_itself
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.catalog.stored_tables import StoredTable
+    pass
 
 __all__ = [
-    "Publish",
     "Publisher",
     "publisher_for",
-    "publishes_itself",
-    "write_hint",
 ]
-
-Publish = Callable[[str, bytes], bool]
-"""Create a file with content if it does not exist; False when it did, with certainty."""
 
 
 class Publisher(Protocol):
@@ -79,19 +71,7 @@ class _CatalogPublisher:
         return bool(self._inner.commit(prepared.base_uuid, prepared.snapshot, statistics))
 
 
-def publishes_itself(table: Table | StoredTable) -> bool:
-    """Whether the table's catalog publishes snapshots (a REST catalog) rather than we."""
-    return bool(table.paimon.catalog_environment.supports_version_management)
-
-
 def publisher_for(table: Table, publish: Publish) -> Publisher:
     """The publisher of the table's snapshots; `publish` creates files where the catalog does not
     publish itself."""
     return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)
-
-
-def write_hint(store: Store, path: str, snapshot_id: int) -> None:
-    """A LATEST or EARLIEST file: a hint only, readers that find it stale or missing list the
-    folder."""
-    with contextlib.suppress(OSError, PaimonMagicsError):
-        store.write(path, str(snapshot_id).encode())

@@ -9,8 +9,8 @@ from typing import Any
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.changes import typed_partition
+from paimon_magics.tables.table import Table
 
 __all__ = ["PartitionSize", "sizes_of_replaced"]
 

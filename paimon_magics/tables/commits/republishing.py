@@ -18,10 +18,10 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits import Append, CommitRequest, Transaction
 from paimon_magics.planning.publications import Publication
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
 from paimon_magics.tables.snapshots.provenance import PREFIX
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
 __all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition"]

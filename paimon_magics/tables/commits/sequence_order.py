@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyarrow import orc, parquet
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 
 __all__ = ["Bucket", "Later", "order_problem"]
 

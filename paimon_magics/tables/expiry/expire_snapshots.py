@@ -22,8 +22,6 @@ from typing import Any
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
 from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules, snapshots_end
-from paimon_magics.tables.catalog.catalog import Table
-from paimon_magics.tables.commits.publishers import publishes_itself, write_hint
 from paimon_magics.tables.expiry.changelogs import expire_changelogs, keep_changelog
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
 from paimon_magics.tables.expiry.protected_files import KeptFiles
@@ -31,7 +29,9 @@ from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
     read_snapshot,
+    write_hint,
 )
+from paimon_magics.tables.table import Table, publishes_itself
 
 __all__ = ["Expiry", "can_expire", "carry_out", "decide"]
 

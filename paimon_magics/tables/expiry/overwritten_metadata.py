@@ -16,9 +16,9 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from paimon_magics.planning.expiry import NO_FLOOR
 from paimon_magics.planning.publications import Publication
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.expiry.changelogs import kept_changelogs
 from paimon_magics.tables.expiry.protected_files import KeptFiles
 from paimon_magics.tables.manifests.names import manifest_folder, remove_metadata, token_of
+from paimon_magics.tables.snapshots.changelogs import kept_changelogs
 from paimon_magics.tables.snapshots.latest import usable_snapshots
 
 __all__ = ["remove_overwritten", "repetition_token"]

@@ -18,8 +18,8 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.tag.tag_manager import TagManager
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.latest import usable_snapshots
+from paimon_magics.tables.table import Table
 
 __all__ = ["DataFile", "KeptFiles", "data_file", "snapshot_of_tag"]
 

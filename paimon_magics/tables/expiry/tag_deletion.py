@@ -16,7 +16,6 @@ import logging
 from typing import Any
 
 from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
 from paimon_magics.tables.expiry.protected_files import KeptFiles, snapshot_of_tag
@@ -25,6 +24,7 @@ from paimon_magics.tables.snapshots.latest import (
     latest_snapshot,
     usable_snapshots,
 )
+from paimon_magics.tables.table import Table
 
 __all__ = ["remove_tag"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
+from paimon_magics.tables.table import Table
 
 __all__ = ["partitions_max"]
 

@@ -17,7 +17,7 @@ from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.partition_names import escaped
 from paimon_magics.statements.data_types import AtomicType, DataType
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 
 __all__ = ["list_partitions", "partition_name", "partition_value_text"]
 

@@ -12,25 +12,23 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.fields import Field, can_evolve
-from paimon_magics.columnar.folding import MergeRule, SequenceGroup
-from paimon_magics.columnar.merging import KIND, SEQUENCE, RunOrder
+from paimon_magics.columnar.folding import MergeRule
+from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.definitions import TableDefinition, column_list
-from paimon_magics.planning.merge_rules import field_option_keys
+from paimon_magics.planning.definitions import TableDefinition
 from paimon_magics.planning.predicates import ColumnPredicate, column_predicates
 from paimon_magics.planning.read_points import read_options, read_point
 from paimon_magics.planning.splits import PlainSplit, StoredFile, TaskSplit
 from paimon_magics.planning.views import KIND_NAMES, ROW_ID, RowView, ViewKind
 from paimon_magics.statements.names import table_text
 from paimon_magics.statements.statement import ColumnFilter
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.manifests.live_files import ManifestFolder
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.reading.split_reader import SplitReader
 from paimon_magics.tables.schema.alterations import definition_of
 from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.snapshots.time_travel import (
     Difference,
@@ -40,8 +38,9 @@ from paimon_magics.tables.snapshots.time_travel import (
 )
 from paimon_magics.tables.splits.planning import PlannedSplits, plan_splits
 from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.table import Table
 
-__all__ = ["DataRead", "merge_rule", "plan_data_read", "row_view", "shown_schema"]
+__all__ = ["DataRead", "plan_data_read", "row_view", "shown_schema"]
 
 
 _LOCAL = "file"
@@ -243,63 +242,6 @@ def shown_schema(read: DataRead) -> pa.Schema:
     if read.view.kind is ViewKind.ROW_TRACKING:
         columns += [pa.field(ROW_ID, pa.int64()), pa.field(SEQUENCE, pa.int64())]
     return pa.schema([*system, *columns])
-
-
-def merge_rule(definition: TableDefinition) -> MergeRule:
-    """How the rows of a primary-key table are merged, from its options."""
-    engine = definition.merge_engine
-    if engine not in ("deduplicate", "first-row", "partial-update", "aggregation"):
-        raise UnsupportedStatementError(
-            f"The merge engine '{engine}' is not offered for reading.",
-            hint="These are: deduplicate, partial-update, aggregation, first-row.",
-        )
-    order = RunOrder(
-        keys=definition.trimmed_primary_keys,
-        sequence_fields=definition.sequence_fields,
-        descending=(definition.option("sequence.field.sort-order") or "").lower() == "descending",
-    )
-    groups, functions = _field_rules(definition)
-    removing = column_list(
-        definition.stored_option("partial-update.remove-record-on-sequence-group")
-    )
-    return MergeRule(
-        engine=engine,
-        order=order,
-        ignore_deletes=definition.flag("ignore-delete"),
-        removes_on_delete=definition.flag(f"{engine}.remove-record-on-delete")
-        if engine in ("partial-update", "aggregation")
-        else False,
-        functions=functions,
-        groups=groups,
-        removing_groups=frozenset(removing),
-        looks_up=engine in ("partial-update", "aggregation") and definition.looks_up,
-    )
-
-
-def _field_rules(
-    definition: TableDefinition,
-) -> tuple[tuple[SequenceGroup, ...], Mapping[str, ColumnFunction]]:
-    if definition.merge_engine not in ("partial-update", "aggregation"):
-        return (), {}
-    groups = []
-    options: dict[str, dict[str, str]] = {}
-    for key, columns, suffix in field_option_keys(definition):
-        value = definition.stored_option(key) or ""
-        if suffix == "sequence-group":
-            if definition.merge_engine == "partial-update":
-                groups.append(SequenceGroup(columns, column_list(value)))
-        else:
-            for name in columns:
-                options.setdefault(name, {})[suffix] = value
-    default = definition.stored_option("fields.default-aggregate-function")
-    ordering = {name for group in groups for name in group.columns}
-    functions = {}
-    for name in definition.column_names:
-        function = options.get(name, {}).get("aggregate-function") or default
-        if function is None or name in definition.primary_keys or name in ordering:
-            continue
-        functions[name] = ColumnFunction(function, options.get(name, {}))
-    return tuple(groups), functions
 
 
 def _needed(rule: MergeRule) -> set[str]:

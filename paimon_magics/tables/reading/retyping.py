@@ -27,7 +27,6 @@ from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.planning.splits import StoredFile
 from paimon_magics.statements.names import table_text
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
@@ -38,6 +37,7 @@ from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.splits.stored_files import stored_files
 from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.table import Table
 
 __all__ = ["Harm", "StoredValue", "harm_of"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.tables.table import Table
 
 __all__ = ["Definitions", "identity_of", "version_of"]
 

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from paimon_magics.errors import InvalidValueError, TableDamagedError
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 
 __all__ = ["keep_progress", "progress_of"]
 

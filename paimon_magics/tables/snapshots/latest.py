@@ -6,11 +6,13 @@ by one. Only where it names none that exists, or lags far behind, is the folder 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from pypaimon.common.json_util import JSON
 from pypaimon.snapshot.snapshot import Snapshot
 
+from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.corruption import damaged, parsing
 from paimon_magics.tables.stores.store import Store
 
@@ -19,6 +21,7 @@ __all__ = [
     "latest_snapshot",
     "read_snapshot",
     "usable_snapshots",
+    "write_hint",
 ]
 
 _STEPS_MAX = 100
@@ -112,3 +115,10 @@ def _hinted(paimon: Any, manager: Any) -> Any:
     except FileNotFoundError:
         return None
     return _read(paimon, manager, int(text)) if text.isdigit() else None
+
+
+def write_hint(store: Store, path: str, snapshot_id: int) -> None:
+    """A LATEST or EARLIEST file: a hint only, readers that find it stale or missing list the
+    folder."""
+    with contextlib.suppress(OSError, PaimonMagicsError):
+        store.write(path, str(snapshot_id).encode())

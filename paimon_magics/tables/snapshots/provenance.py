@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
 
 __all__ = [
     "HISTORY_SCHEMA",

@@ -32,7 +32,6 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 from paimon_magics.tables.catalog.stored_tables import StoredTable
-from paimon_magics.tables.commits.publishers import Publish
 from paimon_magics.tables.snapshots.branches import (
     branch_exists,
     create_branch,
@@ -52,6 +51,7 @@ from paimon_magics.tables.snapshots.chain import (
     replace_tag,
     roll_back,
 )
+from paimon_magics.tables.stores.store import Publish
 
 __all__ = [
     "VersionReceipt",

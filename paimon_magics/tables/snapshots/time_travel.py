@@ -31,8 +31,8 @@ from paimon_magics.planning.read_points import (
     ToAutoTag,
 )
 from paimon_magics.statements.names import table_text
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.table import Table
 
 __all__ = [
     "Changes",

@@ -31,7 +31,6 @@ from paimon_magics.planning.splits import (
     TaskSplit,
 )
 from paimon_magics.planning.views import RowView, ViewKind
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestFolder, added_files, live_files
 from paimon_magics.tables.schema.history import TableSchemas
@@ -51,6 +50,7 @@ from paimon_magics.tables.splits.stored_files import (
     stored_files,
     stores_elsewhere,
 )
+from paimon_magics.tables.table import Table
 
 __all__ = ["PlannedSplits", "plan_splits"]
 

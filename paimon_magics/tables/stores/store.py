@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from paimon_magics.tables.stores.paths import local_path
 __all__ = [
     "S3_SCHEMES",
     "LocalStore",
+    "Publish",
     "Store",
     "StoreRefusedError",
     "Stores",
@@ -42,6 +43,10 @@ _REASONS = {
     "gs": "This version has not learnt to create files there only if they are absent",
     "viewfs": "Which cluster is behind it, and so whether a rename is one step, can't be told",
 }
+
+
+Publish = Callable[[str, bytes], bool]
+"""Create a file with content if it does not exist; False when it did, with certainty."""
 
 
 class UnreachableError(SetupError):

@@ -16,8 +16,8 @@ from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
 from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
 __all__ = [

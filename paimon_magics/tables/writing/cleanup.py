@@ -16,9 +16,8 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.commits import Transaction
-from paimon_magics.tables.catalog.catalog import Table
-from paimon_magics.tables.commits.publishers import publishes_itself
 from paimon_magics.tables.stores.paths import local_path
+from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.attempts import (
     attempt_of_file,
     attempts_stem,

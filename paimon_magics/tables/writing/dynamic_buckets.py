@@ -32,7 +32,7 @@ from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.catalog.catalog import Table
+    from paimon_magics.tables.table import Table
 
 __all__ = [
     "INDEX_FOLDER",

@@ -30,7 +30,7 @@ from paimon_magics.columnar.parquet_footers import (
 from paimon_magics.tables.stores.paths import local_path
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.catalog.catalog import Table
+    from paimon_magics.tables.table import Table
 
 __all__ = ["FloatColumns", "OddFloats", "float_columns", "mended"]
 

@@ -22,7 +22,7 @@ from paimon_magics.tables.stores.store import S3_SCHEMES
 from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.catalog.catalog import Table
+    from paimon_magics.tables.table import Table
 
 __all__ = [
     "NativeTable",

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.catalog.catalog import Table
+    from paimon_magics.tables.table import Table
 
 __all__ = ["PythonTable", "python_table"]
 

@@ -14,9 +14,9 @@ from paimon_magics.planning.float_bounds import (
     is_floating,
 )
 from paimon_magics.settings import Settings
-from paimon_magics.tables.catalog.catalog import Table
-from paimon_magics.tables.reading.data_read import merge_rule
+from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
     check_bucket_counts,

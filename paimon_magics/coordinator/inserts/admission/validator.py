@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paimon_magics.coordinator.http.bodies import json_value
 from paimon_magics.coordinator.inserts.admission.json_values import (
     ColumnReader,
     column_reader,
     default_value,
 )
 from paimon_magics.coordinator.inserts.log.records import Format
+from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.errors import InvalidValueError, nearest
 from paimon_magics.planning.definitions import Column, TableDefinition
 from paimon_magics.statements.data_types import as_nullable

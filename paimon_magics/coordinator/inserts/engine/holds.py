@@ -25,7 +25,7 @@ from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refu
 from paimon_magics.coordinator.protocol.clock import Clock
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Table
+from paimon_magics.tables.table import Table
 
 __all__ = ["Ask", "Places"]
 

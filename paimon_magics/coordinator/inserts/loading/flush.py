@@ -51,13 +51,14 @@ from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest,
 from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.catalog import Catalog, Table
+from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import committed_files, find_commit, latest_snapshot_id
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.log_positions import log_position, log_properties
 from paimon_magics.tables.schema.identity import Definitions, identity_of
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.store import StoreRefusedError, failure
+from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.write_spec import completed, write_task
 
 __all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]

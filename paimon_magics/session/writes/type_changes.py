@@ -15,8 +15,8 @@ from paimon_magics.statements.data_types import as_nullable
 from paimon_magics.statements.names import quoted, table_text
 from paimon_magics.statements.statement import RetypeColumn, SetColumnNullability, TableChange
 from paimon_magics.statements.type_text import to_spark_sql
-from paimon_magics.tables.catalog.catalog import Table
 from paimon_magics.tables.reading.retyping import Harm, harm_of
+from paimon_magics.tables.table import Table
 
 __all__ = ["HarmTold", "harm_told"]
 

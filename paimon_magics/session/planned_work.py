@@ -21,8 +21,7 @@ from paimon_magics.planning.progress import Work
 from paimon_magics.spark.sizes import estimated_sources
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from paimon_magics.spark.handles import DataFrame
     from paimon_magics.tables.splits.planning import PlannedSplits
 
 __all__ = ["Reads", "note_reads", "reads_of", "work_of"]

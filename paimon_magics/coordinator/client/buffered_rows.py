@@ -1,0 +1,42 @@
+"""The rows of small inserts that are acknowledged and not loaded yet, as a table will have them.
+
+Records of older schemas are mapped as they will be when they are loaded; what can't be loaded (a
+dead letter to be) is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
+from paimon_magics.errors import CommitConflictError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from paimon_magics.coordinator.client.queue_administration import BufferedInserts
+    from paimon_magics.tables.table import Table
+
+__all__ = ["buffered_rows"]
+
+
+def buffered_rows(buffered: BufferedInserts, table: Table) -> pa.Table:
+    """The rows of `buffered`, in the columns that `table` has now. Raises CommitConflictError where
+    they can't be read."""
+    import pyarrow as pa
+
+    from paimon_magics.coordinator.inserts.loading.rows import batches_of
+    from paimon_magics.tables.schema.identity import Definitions
+    from paimon_magics.tables.schema.types import arrow_schema
+
+    try:
+        records, _ = read_segments(
+            buffered.segments, buffered.published, upto=buffered.acknowledged
+        )
+    except DamagedError as error:
+        raise CommitConflictError(
+            f"What is acknowledged of `{table.name}` can't be read: {error}.",
+            hint="`%paimon queue` says more.",
+        ) from error
+    batches, _ = batches_of(records, Definitions().of(table), table.definition)
+    return pa.Table.from_batches(batches, arrow_schema(table.definition))

@@ -1,0 +1,58 @@
+"""Errors that a coordinator answers with, and what they advise."""
+
+from __future__ import annotations
+
+import datetime
+
+from paimon_magics.coordinator.core import (
+    Pause,
+)
+from paimon_magics.errors import (
+    CommitConflictError,
+    PaimonMagicsError,
+    SetupError,
+)
+
+__all__ = [
+    "RESUME_HINT",
+    "RETRY_AFTER",
+    "NotTheirsError",
+    "PausedError",
+    "StoppedError",
+    "TableHeldError",
+]
+
+RETRY_AFTER = "5"
+"""Seconds after which a client may ask again that was refused in a pause."""
+
+
+RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
+
+
+class StoppedError(SetupError):
+    """The coordinator answers nothing any more, until it is started again."""
+
+
+class TableHeldError(CommitConflictError):
+    """The table takes one transaction at a time, and `in_front` others come first."""
+
+    def __init__(self, message: str, in_front: int, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.in_front = in_front
+
+
+class PausedError(SetupError):
+    """The coordinator takes nothing new until it is resumed."""
+
+    def __init__(self, pause: Pause) -> None:
+        when = datetime.datetime.fromtimestamp(pause.since_ms / 1000, tz=datetime.UTC)
+        super().__init__(
+            f"The coordinator is paused: {pause.by or 'somebody'} has let nothing new begin since "
+            f"{when:%Y-%m-%d %H:%M:%S} UTC.",
+            hint="What was begun before can still be committed. Run the statement when the "
+            "coordinator is resumed, which an administrator does by `%paimon coordinator resume`.",
+        )
+
+
+class NotTheirsError(PaimonMagicsError):
+    """What was asked for belongs to somebody else."""

@@ -1,0 +1,33 @@
+"""JSON in UTF-8, as it comes over the wire."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+__all__ = ["json_value"]
+
+_MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def json_value(body: bytes) -> Any:
+    """The value of a JSON text in UTF-8.
+
+    Raises ValueError for anything else, and for texts with halves of characters, which can't be
+    written to any file.
+    """
+    try:
+        value = _DECODER.decode(body.decode())
+        if _MAY_BE_HALF.search(body):
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # to make one costs more than it does

@@ -1,0 +1,12 @@
+"""Labels of small inserts, by which a repeated one is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["LABEL_CHARACTERS_MAX"]
+
+LABEL_CHARACTERS_MAX = 128

@@ -1,0 +1,7 @@
+"""Paths that both sides name."""
+
+from __future__ import annotations
+
+__all__ = ["OPTIONS_PATH"]
+
+OPTIONS_PATH = "/v1/coordinator/options"

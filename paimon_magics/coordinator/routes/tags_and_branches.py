@@ -1,0 +1,37 @@
+"""`POST /v1/tables/versions` with `{table, change, repeated}` changes tags or branches, or rolls
+back; the answer is its receipt.
+
+A client whose first request got no answer sends it again with `repeated`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from paimon_magics.coordinator.http.bodies import json_body
+from paimon_magics.coordinator.protocol.documents import member, table_of
+from paimon_magics.coordinator.protocol.version_documents import change_of, version_receipt_document
+from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.service.tags_and_branches import change_versions
+
+__all__ = ["version_route"]
+
+
+def version_route(context: Context) -> Route:
+    """The route that makes changes."""
+
+    async def change(request: Request) -> Response:
+        body = await json_body(request)
+        name = table_of(member(body, "table", Mapping))
+        asked = change_of(member(body, "change", Mapping))
+        repeated = member(body, "repeated", bool)
+        receipt = await run_in_threadpool(
+            lambda: change_versions(context, name, asked, repeated=repeated)
+        )
+        return JSONResponse({"receipt": version_receipt_document(receipt)})
+
+    return Route("/v1/tables/versions", change, methods=["POST"])

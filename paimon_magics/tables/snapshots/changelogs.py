@@ -1,0 +1,40 @@
+"""The files of changelogs that outlived their snapshots (Paimon's `ChangelogManager`): a changelog
+is the snapshot's file, under another name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pypaimon.common.json_util import JSON
+from pypaimon.snapshot.snapshot import Snapshot
+
+from paimon_magics.tables.table import Table
+
+__all__ = ["changelog_folder", "kept_as_changelog", "kept_changelogs", "read_changelog"]
+
+
+def kept_changelogs(table: Table) -> list[Any]:
+    """All changelogs that are stored, the oldest first."""
+    names = table.store.names(changelog_folder(table), "changelog-")
+    ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
+    found = (read_changelog(table, changelog_id) for changelog_id in ids)
+    return [changelog for changelog in found if changelog is not None]
+
+
+def kept_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> bool:
+    """Whether the snapshot whose own changes are in `manifest_list` has expired, and its changelog
+    is kept."""
+    changelog = read_changelog(table, snapshot_id)
+    return changelog is not None and changelog.delta_manifest_list == manifest_list
+
+
+def changelog_folder(table: Table) -> str:
+    """Where the changelogs of a table lie."""
+    snapshots = str(table.paimon.snapshot_manager().snapshot_dir)
+    return f"{snapshots.rpartition('/')[0]}/changelog"
+
+
+def read_changelog(table: Table, changelog_id: int) -> Any:
+    """A changelog as pypaimon's Snapshot; None where it is not there."""
+    content = table.store.read(f"{changelog_folder(table)}/changelog-{changelog_id}")
+    return None if content is None else JSON.from_json(content.decode(), Snapshot)
