@@ -1,6 +1,6 @@
 """The database that a coordinator's store is kept in, as the store sees it: one interface.
 
-Two stand behind it, SQLite (`sqlite_database`) and PostgreSQL (`postgres_database`). Both promise:
+Two stand behind it, SQLite (`sqlite`) and PostgreSQL (`postgres`). Both promise:
 what `write` was given is durable, all of it or nothing, before it returns; there is one owner at a
 time; and an error says whether anything may have been written.
 """

@@ -3,7 +3,7 @@ options of their own (`changelog.num-retained.*`, `changelog.time-retained`): Pa
 `ChangelogManager` and `ExpireChangelogImpl`.
 
 A changelog is the snapshot's file, under another name. Hints and order of removal are as for
-snapshots (module `expiring`).
+snapshots (module `expire_snapshots`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ entry decoded. Where entries must be looked at, or where another writer used oth
 compression, they are decoded and encoded again, with the fields of whoever used most: nothing that
 a newer Paimon stored is dropped.
 
-A process that dies here leaves files that no snapshot names; see `metadata_files`.
+A process that dies here leaves files that no snapshot names; see `names`.
 """
 
 from __future__ import annotations

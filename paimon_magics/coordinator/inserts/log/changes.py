@@ -1,6 +1,6 @@
 """The changes of a log in a store: as documents with parts, and what they do to one in a database.
 
-A change is written as an entry (`log_objects`), and done again by whoever reads it.
+A change is written as an entry (`object_codec`), and done again by whoever reads it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The log as objects in the warehouse's own store, created one after the other if they are absent.
 
-See `logs.Log` for what it promises, `log_objects` for the form of the objects. What they say
+See `logs.Log` for what it promises, `object_codec` for the form of the objects. What they say
 together is kept in memory, as the same database that other logs are on a disk; it is written as a
 checkpoint now and then, and what the checkpoint stands for goes.
 
