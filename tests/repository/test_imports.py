@@ -12,14 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = os.pathsep.join([str(ROOT), str(ROOT / "widgets")])
 HEAVY = ("numpy", "pandas", "polars", "pyarrow", "pypaimon", "pypaimon_rust", "pyspark", "sqlglot")
-PURE_IN_GROUP = (
-    "arriving",
-    "log_objects",
-    "queue_events",
-    "queue_values",
-    "queueing",
-    "records",
-)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -71,23 +63,25 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
         ("columnar", "import paimon_magics.tables"),
         ("magics", "import sqlglot"),
         ("tables", "from IPython import display"),
+        ("tables/stores", "import paimon_magics.tables.catalog.catalog"),
+        ("tables/reading", "import paimon_magics.tables.writing.attempts"),
+        ("coordinator/service", "import paimon_magics.coordinator.http.answers"),
+        ("coordinator/client", "import starlette"),
+        ("session", "import paimon_magics.coordinator.core"),
+        (
+            "session/queries",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+            "    import paimon_magics.session.writes.insert",
+        ),
     ],
 )
 def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text: str) -> None:
-    # The contracts, over packages that are empty but for the one wrong import.
-    packages = [p.parent for p in (ROOT / "paimon_magics").glob("*/__init__.py")]
-    for package in packages:
-        (tmp_path / "paimon_magics" / package.name).mkdir(parents=True)
-        (tmp_path / "paimon_magics" / package.name / "__init__.py").touch()
-    (tmp_path / "paimon_magics/coordinator/core").mkdir()
-    (tmp_path / "paimon_magics/coordinator/core/__init__.py").touch()
-    (tmp_path / "paimon_magics/coordinator/group").mkdir()
-    for name in ("__init__", *PURE_IN_GROUP):
-        (tmp_path / f"paimon_magics/coordinator/group/{name}.py").touch()
-    for name in ("__init__", "errors", "faults", "redaction", "settings"):
-        (tmp_path / "paimon_magics" / f"{name}.py").touch()
-    (tmp_path / "paimon_widgets").mkdir()
-    (tmp_path / "paimon_widgets" / "__init__.py").touch()
+    # The contracts, over the tree with empty modules, but for the one wrong import.
+    for source, name in ((ROOT, "paimon_magics"), (ROOT / "widgets", "paimon_widgets")):
+        for module in (source / name).rglob("*.py"):
+            empty = tmp_path / module.relative_to(source)
+            empty.parent.mkdir(parents=True, exist_ok=True)
+            empty.touch()
     config = tmp_path / "pyproject.toml"
     config.write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
     program = "from importlinter.cli import lint_imports_command as run; run()"
