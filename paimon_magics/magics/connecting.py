@@ -59,12 +59,12 @@ def print_place(session: Session) -> None:
 
 def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     from paimon_magics.session.opening import (
-        PlaceWords,
         active_session,
         check_usable,
         connect,
         failed_connect,
     )
+    from paimon_magics.session.place_words import PlaceWords
 
     variables = Variables(magics.namespace_shell)
     words = split_words(argument)

@@ -1,7 +1,8 @@
 """What views call a partition, `day=2026-11-20/region=eu`, in SQL.
 
-Pure. Views read the names from manifests (`tables.system_tables.layout`); the SQL beside them makes them of
-a table's `$files` or of its rows. Instants are told in the zone of the session that runs it.
+Pure. Views read the names from manifests (`tables.system_tables.layout`); the SQL beside them makes
+them of a table's `$files` or of its rows. Instants are told in the zone of the session that runs
+it.
 
 `$files` is no place to read values from: `{a, b}` does not tell where a text ends, and instants are
 wall clocks of the process there. The folder in `file_path` tells each value

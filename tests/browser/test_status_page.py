@@ -10,7 +10,7 @@ import pytest
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable
 from tests.browser.lab import browser_page
-from tests.coordinator.group.serving import SLOW, Served, table_sql
+from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.coordinator.group.serving import QUICK, Served, table_sql
+from tests.coordinator.inserts.serving import QUICK, Served, table_sql
 from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import wait_until
 

@@ -28,8 +28,8 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.settings import Settings
-from tests.coordinator.group.kept import group_commit
-from tests.coordinator.group.serving import TABLE
+from tests.coordinator.inserts.kept import group_commit
+from tests.coordinator.inserts.serving import TABLE
 from tests.coordinator.process import create_table
 from tests.faults.test_small_insert_crashes import Lived
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from paimon_magics.errors import CommitConflictError
-from tests.coordinator.group.serving import SLOW, TABLE, Served, table_sql
+from tests.coordinator.inserts.serving import SLOW, TABLE, Served, table_sql
 from tests.coordinator.process import Process, read, wait_until
 
 LEASE = "--ownership-lease-ms=2000"

@@ -18,9 +18,9 @@ from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
 from paimon_magics.tables.snapshots.chain import create_tag
 from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
-from tests.tables.manifests import TABLE, create
+from tests.tables.commits.test_commit import copy_of, ours, written
+from tests.tables.manifest_files import TABLE, create
 from tests.tables.reachability import files, missing, unreachable
-from tests.tables.test_committing import copy_of, ours, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 

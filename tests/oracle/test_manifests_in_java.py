@@ -12,8 +12,8 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from paimon_magics.planning.commits import Append, OverwriteTouched
 from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
-from tests.tables.manifests import create
-from tests.tables.test_committing import copy_of, ours, written
+from tests.tables.commits.test_commit import copy_of, ours, written
+from tests.tables.manifest_files import create
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 

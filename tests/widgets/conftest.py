@@ -9,8 +9,8 @@ import pytest
 from paimon_magics.planning.commits import Append
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.tables.manifests import TABLE, create
-from tests.tables.test_committing import ours, written
+from tests.tables.commits.test_commit import ours, written
+from tests.tables.manifest_files import TABLE, create
 
 SQL = (
     "CREATE TABLE t (day STRING NOT NULL, k INT NOT NULL, v STRING) PARTITIONED BY (day) "

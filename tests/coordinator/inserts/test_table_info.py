@@ -11,7 +11,7 @@ from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, 
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.definitions import TableDefinition
-from tests.coordinator.group.serving import table_sql
+from tests.coordinator.inserts.serving import table_sql
 from tests.coordinator.process import create_table
 
 

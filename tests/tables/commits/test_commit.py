@@ -38,7 +38,7 @@ from paimon_magics.tables.commits.commit import check_can_publish, commit, remov
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.table import Table
-from tests.tables.manifests import TABLE, create, stored
+from tests.tables.manifest_files import TABLE, create, stored
 
 Rows = Sequence[dict[str, Any]]
 

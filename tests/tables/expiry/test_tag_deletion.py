@@ -11,10 +11,10 @@ from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.snapshots.branches import create_branch
 from paimon_magics.tables.snapshots.chain import create_tag
 from paimon_magics.tables.table import Table
-from tests.tables.manifests import create
+from tests.tables.commits.test_commit import keys
+from tests.tables.expiry.test_expire_snapshots import CHANGELOGS, SQL, expire, filled, stored
+from tests.tables.manifest_files import create
 from tests.tables.reachability import files, missing, unreachable
-from tests.tables.test_committing import keys
-from tests.tables.test_expiring import CHANGELOGS, SQL, expire, filled, stored
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from paimon_magics import Session
 from paimon_magics.errors import UnconfirmedError, UnknownNameError
 from paimon_magics.session.opening import connect
 from paimon_widgets.layout_view import LayoutView
-from tests.session.test_view_queries import check
+from tests.session.reports.test_view_queries import check
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

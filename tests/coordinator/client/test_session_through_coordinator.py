@@ -33,7 +33,7 @@ from paimon_magics.spark.listening import listen
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files
 from tests.coordinator.rest_server import client_options
-from tests.session.held_writes import write_while
+from tests.session.writes.held_writes import write_while
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from tests.backends.s3 import Bucket, s3_server
-from tests.coordinator.group.serving import SLOW, TABLE, table_sql
+from tests.coordinator.inserts.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import Process, create_table, read
 
 LEASE = "--ownership-lease-ms=2000"

@@ -13,7 +13,7 @@ from paimon_magics.coordinator.inserts.queue.values import Accepted, Mode
 from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
-from tests.coordinator.group.kept import Kept
+from tests.coordinator.inserts.kept import Kept
 
 
 class Troubled(DatabaseLog):

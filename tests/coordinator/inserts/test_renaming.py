@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.statements.statement import TableName
-from tests.coordinator.group.serving import SLOW, Served, table_sql
-from tests.coordinator.group.test_order import rest_catalog
+from tests.coordinator.inserts.serving import SLOW, Served, table_sql
+from tests.coordinator.inserts.test_order import rest_catalog
 from tests.coordinator.postgres import PostgresServer
 from tests.coordinator.process import create_table
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-SCENARIOS = json.loads(Path(__file__).parents[1].joinpath("data", "statements.json").read_text())
+SCENARIOS = json.loads(Path(__file__).parents[2].joinpath("data", "statements.json").read_text())
 SETTINGS = ("spark.sql.sources.partitionOverwriteMode", "spark.sql.storeAssignmentPolicy")
 
 

@@ -14,7 +14,7 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError
 from tests.oracle.java_reader import JavaPaimon
-from tests.session.test_types import ATOMIC, NESTED, by_key, new_york, rows_of
+from tests.session.writes.test_types import ATOMIC, NESTED, by_key, new_york, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 

@@ -17,7 +17,14 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from tests.oracle.java_reader import JavaPaimon
-from tests.session.test_types import ATOMIC, NESTED, by_key, new_york, read_by_everyone, rows_of
+from tests.session.writes.test_types import (
+    ATOMIC,
+    NESTED,
+    by_key,
+    new_york,
+    read_by_everyone,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from paimon_magics.coordinator.store.database import Change
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import LocalStore
-from tests.coordinator.group.kept import Kept
+from tests.coordinator.inserts.kept import Kept
 from tests.coordinator.postgres import PostgresServer
 
 _TABLES = ("log_tables", "log_segments", "log_keys")

@@ -23,7 +23,7 @@ from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.store import LocalStore
-from tests.coordinator.group.serving import SLOW, TABLE, table_sql
+from tests.coordinator.inserts.serving import SLOW, TABLE, table_sql
 from tests.coordinator.process import create_table, read, wait_until
 
 

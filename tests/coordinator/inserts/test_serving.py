@@ -20,7 +20,7 @@ from paimon_magics.coordinator.inserts.loading.dead_letter_table import NAME
 from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable
-from tests.coordinator.group.serving import QUICK, SLOW, Served, table_sql
+from tests.coordinator.inserts.serving import QUICK, SLOW, Served, table_sql
 from tests.coordinator.process import read, wait_until, write
 
 

@@ -16,7 +16,7 @@ from paimon_magics import Session
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError
 from tests.oracle.java_reader import JavaPaimon
-from tests.session.held_writes import write_while
+from tests.session.writes.held_writes import write_while
 
 Meanwhile = Callable[..., Any]
 

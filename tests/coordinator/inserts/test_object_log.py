@@ -25,7 +25,7 @@ from paimon_magics.coordinator.store.database import StoreLostError, StoreUnavai
 from paimon_magics.errors import SetupError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.stores.store import LocalStore
-from tests.coordinator.group.test_logs import OTHER, PLACE, fill, lsns, segment
+from tests.coordinator.inserts.test_logs import OTHER, PLACE, fill, lsns, segment
 
 NAME = stored_name(TableName("t", "default"))
 

@@ -10,7 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.coordinator.group.serving import SLOW, Served, table_sql
+from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 
 
 @pytest.fixture(scope="module")

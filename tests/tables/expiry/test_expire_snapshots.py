@@ -27,9 +27,9 @@ from paimon_magics.tables.snapshots.chain import (
 )
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
 from paimon_magics.tables.table import Table
-from tests.tables.manifests import create
+from tests.tables.commits.test_commit import keys, ours, rows_of, written
+from tests.tables.manifest_files import create
 from tests.tables.reachability import missing, unreachable
-from tests.tables.test_committing import keys, ours, rows_of, written
 
 SQL = "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('manifest.merge-min-count' = '3')"
 ONE = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 ms"}

@@ -23,7 +23,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import RollBackToSnapshot
 from paimon_magics.tables.commits.log_positions import log_properties
 from paimon_magics.tables.schema.identity import identity_of
-from tests.coordinator.group.serving import SLOW, Served, table_sql
+from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 from tests.coordinator.process import wait_until, write
 
 KEYED = "id BIGINT NOT NULL, name STRING"

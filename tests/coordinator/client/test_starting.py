@@ -27,7 +27,7 @@ from tests.backends.s3 import s3_server
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

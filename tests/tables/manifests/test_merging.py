@@ -20,7 +20,7 @@ from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.manifests.writing import ManifestReader, Record, widest_schema
 from paimon_magics.tables.table import Table
-from tests.tables.manifests import create, entries, entry, live, stored, write
+from tests.tables.manifest_files import create, entries, entry, live, stored, write
 
 PLAIN = "CREATE TABLE t (k INT)"
 BY_DAY = "CREATE TABLE t (k INT, dt STRING, n INT) PARTITIONED BY (dt, n)"
