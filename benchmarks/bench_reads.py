@@ -68,7 +68,7 @@ def raw(session: paimon_magics.Session) -> None:
         ("all columns", ALL),
     ):
         compare(session, f"raw scan, {what}, {rows:,} rows", "append", query)
-        alone(session, "Spark's own scan of the same files", query.format("plain"))
+        alone(session, "Spark alone over the same files", query.format("plain"))
 
 
 def merge(session: paimon_magics.Session) -> None:

@@ -1,9 +1,9 @@
-"""Which road each part of a read takes.
+"""Which files of a read a raw scan has, and which a merge read.
 
-Raw road: files that need no merge become one native scan of Spark's per (schema, format), where
-Catalyst prunes columns and pushes predicates. Arrow road: everything else goes split by split
-through the native reader in Python tasks: overlapping runs, deletion vectors, stored deletes,
-formats or types that Spark would read differently, changes of schema that need Paimon's casts.
+Raw scan: Spark's own file source reads files that need no merge, a scan for each schema and format;
+Catalyst prunes columns and pushes predicates. Merge read: Python tasks read everything else, split
+by split: overlapping runs, deletion vectors, stored deletes, formats or types that Spark would read
+differently, changes of schema that need Paimon's casts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RawColumn:
 
 @dataclass(frozen=True, slots=True)
 class RawScan:
-    """Files that one native scan of Spark's reads. With `true_bounds` they have bounds by which
+    """Files that one raw scan reads. With `true_bounds` they have bounds by which
     conditions on floating-point columns can be judged."""
 
     format: str
@@ -60,16 +60,16 @@ class ReadPlan:
     raw_scans: tuple[RawScan, ...]
     tasks: tuple[tuple[TaskSplit, ...], ...]
     unscanned: tuple[tuple[str, int], ...] = ()
-    """Why Spark's own scan does not read files that need no merge, and how many."""
+    """Why a raw scan does not read files that need no merge, and how many."""
 
     @property
     def raw_file_count(self) -> int:
-        """How many files the raw road reads."""
+        """How many files raw scans read."""
         return sum(len(scan.paths) for scan in self.raw_scans)
 
     @property
     def merge_file_count(self) -> int:
-        """How many files the Arrow road reads."""
+        """How many files the merge read has."""
         return sum(len(split.files) for task in self.tasks for split in task)
 
 
@@ -83,12 +83,12 @@ def plan_read(
     slots: int,
     spark_opens_store: bool,
 ) -> ReadPlan:
-    """The roads for reading `columns` out of raw files and splits.
+    """The raw scans and the merge read that give `columns` of raw files and splits.
 
     `schemas` gives the columns of every schema id that raw files have; `changed` are the (schema
     id, column id) whose nested fields are others than today's. `slots` is the number of tasks that
     can run at once. `spark_opens_store` is false where the JVM has no file system for the table's
-    store, so that everything goes the Arrow road.
+    store, so that a merge read has every file.
     """
     scans: list[RawScan] = []
     in_tasks: list[TaskSplit] = list(splits)
@@ -151,7 +151,7 @@ _SMALL_FILES_MIN = 64
 def _are_small(files: RawFiles) -> bool:
     """Whether reading the files takes less time than Spark takes to list and open them.
 
-    Five thousand files of a thousand bytes took Spark's scan 6.5 s and the native reader 2.2 s.
+    Five thousand files of a thousand bytes took a raw scan 6.5 s and a merge read 2.2 s.
     Rows that come by way of Python cost more the larger the files are; and Python tasks take
     tenths of a second to begin.
     """
@@ -165,7 +165,7 @@ def _unreadable(
     files: RawFiles,
     changed: Collection[tuple[int, int]],
 ) -> str | None:
-    """Why Spark's own scan would not read files of another schema as Paimon does."""
+    """Why a raw scan would not read files of another schema as Paimon does."""
     by_id = {column.id: column for column in stored}
     for column in columns:
         found = by_id.get(column.id)
@@ -201,7 +201,7 @@ _MICROSECOND_DIGITS = 6
 
 
 def _readable(data_type: DataType, file_format: str) -> bool:
-    """Whether Spark's own scan of `file_format` reads the type exactly as Paimon stores it."""
+    """Whether a raw scan of `file_format` reads the type exactly as Paimon stores it."""
     if file_format not in ("parquet", "orc"):
         return False
     atomic = (part for part in parts_of(data_type) if isinstance(part, AtomicType))

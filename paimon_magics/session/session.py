@@ -219,7 +219,7 @@ class Session:
         *,
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
-        """How the statements of `text` would run: snapshots, files, roads, writers."""
+        """How the statements of `text` would run: snapshots, files, how they are read, writers."""
         self._check_open()
         statements = parse_cell(text)
         if not statements:

@@ -84,7 +84,7 @@ def spark_type(data_type: DataType) -> spark_types.DataType:
 
 
 def spark_schema(columns: Sequence[Column]) -> spark_types.StructType:
-    """The schema of a frame with `columns`; every column is nullable, as in Spark's own scans."""
+    """The schema of a frame with `columns`; every column is nullable, as Spark makes them."""
     return spark_types.StructType(
         [spark_types.StructField(column.name, spark_type(column.type)) for column in columns]
     )

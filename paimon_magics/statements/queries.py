@@ -1,6 +1,6 @@
 """A query inside a statement → QueryText: its relations, bind parameters and extent.
 
-Two roads find the relations: sqlglot's tree, and a scan of the tokens where sqlglot can't read
+Two readings find the relations: sqlglot's tree, and a scan of the tokens where sqlglot can't read
 the query or is known to misread it (TABLE as a query, `|>` pipes). What neither can read is a
 StatementSyntaxError only where the scan is sure; everything else is left for Spark to judge.
 """

@@ -1,6 +1,6 @@
 """Where relations stand in a query, found from its tokens alone.
 
-The road for queries that sqlglot can't read: it needs no knowledge of expressions, only of the
+The reading of queries that sqlglot can't parse: it needs no knowledge of expressions, only of the
 places where Spark's grammar has a relation (behind FROM, JOIN, TABLE and a comma of a FROM list),
 of brackets, and of WITH. It refuses only what can't be Spark SQL at those places.
 """

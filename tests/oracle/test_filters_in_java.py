@@ -151,7 +151,7 @@ def test_a_query_gives_what_its_condition_leaves_of_all_rows(
         changes = f"{log} WITH ('incremental-between' = '{window['incremental-between']}')"
         found = session.run(f"SELECT rowkind, {shown} FROM {changes} WHERE {condition}")
         assert exact(found) == exact(expected)
-        # Rows of an aggregate need not stay together: they go another road.
+        # Rows of an aggregate need not stay together: a raw scan may have them.
         counts = "SELECT rowkind, count(*), sum(k), max(s) FROM {} WHERE {} GROUP BY rowkind"
         found = session.run(counts.format(changes, condition))
         assert exact(found) == exact(session.run(counts.format("everything", condition)))

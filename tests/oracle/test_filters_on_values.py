@@ -1,5 +1,5 @@
 """Conditions leave the same rows however much of files is left out by them: every type, NaN, -0.0,
-infinities and NULL, in files of every writer and format, on both roads.
+infinities and NULL, in files of every writer and format, by raw scan and merge read.
 
 What is expected Spark computes over the rows in memory. PAIMON_MAGICS_EXAMPLES makes it try more
 conditions on each table, which the seed that is printed chooses.

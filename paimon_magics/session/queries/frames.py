@@ -296,7 +296,7 @@ def _narrowed(
     read: DataRead, names: frozenset[str] | None
 ) -> tuple[DataRead, tuple[str, ...] | None]:
     """The read without columns that no name in the query can mean: tasks read them in vain, and a
-    type of theirs may keep files from Spark's own scan."""
+    type of theirs may keep files from a raw scan."""
     if names is None:
         return read, None
     columns = tuple(name for name in read.reader.columns if name.lower() in names)

@@ -85,7 +85,7 @@ def _section(read: TableRead) -> Section:
     ]
     bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.funnel)
     charts = (Chart("Files left after each step", bars),) if bars else ()
-    note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.road, *read.conditions))
+    note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.how, *read.conditions))
     found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
     return Section(read.name, found, "", charts=charts, note=note)
 

@@ -237,7 +237,7 @@ def _query_lines(
     bound = bind(query.parameters, parameters, statement, connection.zone)
     lines = [f"With {bindings_text(bound)}"] if bound else []
     for found in table_reads(connection, statement, query, bound):
-        lines.append(f"{found.name}: {found.road}")
+        lines.append(f"{found.name}: {found.how}")
         shown = " → ".join(
             f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
             + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
@@ -251,11 +251,11 @@ def _query_lines(
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """How a query reads one table: its road, what was left after each step of leaving files out,
-    and by which conditions."""
+    """How a query reads one table: by raw scan or merge read, what was left after each step of
+    leaving files out, and by which conditions."""
 
     name: str
-    road: str
+    how: str
     funnel: tuple[FunnelStep, ...] = ()
     conditions: tuple[str, ...] = ()
 
@@ -277,7 +277,7 @@ def table_reads(
             found.append(
                 TableRead(
                     str(relation.name),
-                    _roads(plan, read),
+                    _scans_text(plan, read),
                     read.planned.funnel,
                     tuple(_conditions(read, relation, reference.other_conditions)),
                 )
@@ -295,16 +295,16 @@ def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
             return f"Python's variable, {frame_text(frame)}"
 
 
-def _roads(plan: ReadPlan, read: DataRead) -> str:
+def _scans_text(plan: ReadPlan, read: DataRead) -> str:
     ids = snapshot_ids(read.target)
     if not ids:
         return "no snapshot yet, no rows" if isinstance(read.target, State) else "no changes"
     parts = [_snapshots(read.target, ids)]
     if plan.raw_file_count:
-        parts.append(f"{_files(plan.raw_file_count)} by Spark's own scan")
+        parts.append(f"{_files(plan.raw_file_count)} by raw scan")
     if plan.merge_file_count:
         parts.append(
-            f"{_files(plan.merge_file_count)} by the native reader in "
+            f"{_files(plan.merge_file_count)} by merge read in "
             f"{count_text(len(plan.tasks), 'task')} ({_reasons(plan)})"
         )
     if not plan.raw_file_count and not plan.merge_file_count:
@@ -313,7 +313,7 @@ def _roads(plan: ReadPlan, read: DataRead) -> str:
 
 
 def _reasons(plan: ReadPlan) -> str:
-    """Why files go to the native reader."""
+    """Why a merge read has the files."""
     counts = dict(plan.unscanned)
     for task in plan.tasks:
         for split in task:

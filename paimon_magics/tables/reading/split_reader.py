@@ -1,4 +1,4 @@
-"""What a Spark task does on the Arrow road: splits in, rows of the table or of its changes out.
+"""What a Spark task of a merge read does: splits in, rows of the table or of its changes out.
 
 A split is merged by key, read plainly, or compared with an earlier state; then its rows become the
 table's, `$audit_log`'s or `$binlog`'s. Memory is bounded by `batch_rows` and the number of sorted

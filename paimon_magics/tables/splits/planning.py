@@ -264,7 +264,7 @@ class _Planner:
     ) -> npt.NDArray[np.bool_]:
         """For each bucket, whether rows that need no merge must be read in tasks all the same."""
         if self._shows_kinds and self._definition.is_primary_key_table:
-            # Spark's own scan cuts files anywhere, also between the two rows of an update.
+            # A raw scan cuts files anywhere, also between the two rows of an update.
             cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
             return np.full(len(groups), cut)
         if self._of_tasks or not deletions:

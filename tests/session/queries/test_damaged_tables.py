@@ -1,4 +1,4 @@
-"""Files of a table that are gone, cut short or empty are told by name, on both roads."""
+"""Files of a table that are gone, cut short or empty are named by raw scan and merge read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paimon_magics.errors import TableDamagedError
 
 pytestmark = pytest.mark.spark
 
-APPEND, MERGED = "a1.s01", "a2.s15"  # Spark's own scan reads the first, tasks merge the second
+APPEND, MERGED = "a1.s01", "a2.s15"  # a raw scan reads the first, a merge read the second
 DELETIONS = "a2.s16"  # deletion vectors
 CHANGES = "a1.s05 WITH ('incremental-between' = '0,4')"
 

@@ -1,4 +1,4 @@
-"""The two roads of a read give the same rows, through every change of schema, in one Spark job."""
+"""Raw scan and merge read give the same rows, through every change of schema, in one Spark job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Both roads on S3: Spark's own scan where the session has jars for S3, the native reader where it
-has none."""
+"""Reads on S3: a raw scan where the session has jars for S3, a merge read where it has none."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def test_both_roads_read_tables_on_s3(spark: SparkSession, tmp_path: Path) -> No
     assert [row["last"] for row in native[0][1]] == [98, 99]
     for query, (before, _), (after, _) in zip(QUERIES, native, scanned, strict=True):
         if " b " in query:  # overlapping runs are merged in any case
-            assert "native reader" in before and "native reader" in after
+            assert "merge read" in before and "merge read" in after
             continue
         assert "(Spark does not open their store)" in before
-        assert "by Spark's own scan" in after and "s3a://" in after
+        assert "by raw scan" in after and "s3a://" in after

@@ -1,4 +1,4 @@
-"""Rows that Java wrote in each format are read right in any zone, on both roads.
+"""Rows that Java wrote in each format are read right in any zone, by raw scan and merge read.
 
 The session, the JVM and this process are in three zones, none of them UTC; see `new_york`.
 """

@@ -59,7 +59,7 @@ def test_a_format_holds_a_type_so_that_everyone_reads_it_or_refuses_it(
         name = f"t{number}"
         # Fractions of seconds before 1970 are refused value by value.
         rows = rows_of({text: [c for c in cases if not _odd(c[1], file_format, text)]})
-        if file_format == "orc":  # the native reader counts nanoseconds there, up to 2262
+        if file_format == "orc":  # a merge read counts nanoseconds there, up to 2262
             rows = [row for row in rows if 1678 < getattr(row[1][1], "year", 2000) < 2262]
         values = ", ".join(f"({', '.join(sql for sql, _ in row)})" for row in rows)
         try:

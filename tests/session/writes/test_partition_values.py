@@ -1,4 +1,4 @@
-"""Partitions of odd values: written by either road, they lie where Java puts them, and it reads
+"""Partitions of odd values: written by either writer, they lie where Java puts them, and it reads
 them."""
 
 from __future__ import annotations
