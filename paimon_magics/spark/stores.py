@@ -1,8 +1,8 @@
 """Whether a Spark session opens a store, by trying it: nothing else tells.
 
 Which file systems a session has depends on its jars, and which of a store's places it may read on
-its configuration, credentials and network. Where the try fails or takes too long, the native
-reader does without Spark's.
+its configuration, credentials and network. Where the try fails or takes too long, a merge
+read does without Spark's.
 """
 
 from __future__ import annotations
