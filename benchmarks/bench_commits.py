@@ -26,8 +26,8 @@ from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.planning.commits import Append, CommitRequest, Transaction
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName

@@ -14,7 +14,7 @@ import tempfile
 from bench_system_tables import FILES, NAME, fill
 from measure import median_ms, report, resident_mb
 
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestFolder

@@ -55,7 +55,7 @@ def write(folder: str, rows: int) -> None:
 
 def read(source: str) -> str:
     """The peak of this process after reading all rows, and how long that took."""
-    from paimon_magics.planning.views import view_named
+    from paimon_magics.planning.reads.views import view_named
     from paimon_magics.settings import Settings
     from paimon_magics.statements.statement import TableName
     from paimon_magics.tables.catalog.catalog import Catalog

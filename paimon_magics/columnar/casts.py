@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.java_text import cast_text, java_float
 from paimon_magics.errors import JobError
 from paimon_magics.planning.short_texts import shortened
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.names import quoted
 
 __all__ = ["UnreadableValueError", "can_cast", "cast_values"]
 
@@ -49,7 +49,7 @@ class UnreadableValueError(JobError):
 
     def of_file(self, path: str, table: str) -> JobError:
         """The same, which says where the value lies; `table` is the table's name in SQL."""
-        from paimon_magics.statements.type_text import to_spark_sql
+        from paimon_magics.statements.types.type_text import to_spark_sql
 
         stored, wanted = to_spark_sql(self.stored), to_spark_sql(self.wanted)
         return JobError(

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.float_order import in_java_order
-from paimon_magics.planning.views import SEQUENCE_NUMBER
+from paimon_magics.planning.reads.views import SEQUENCE_NUMBER
 
 __all__ = [
     "KIND",

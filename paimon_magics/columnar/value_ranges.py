@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 
 __all__ = ["may_match"]
 

@@ -1,8 +1,8 @@
 """Completion of `%%paimon` cells and `%paimon` lines in the kernel, for every frontend.
 
-What may come is told by `statements.completing`; names come from the session's memory, which is
-filled in the background, and from the notebook's own variables. Nothing here waits for a catalog,
-a store or Spark; without an open session there are keywords, options and verbs.
+What may come is told by `statements.completion.completing`; names come from the session's memory,
+which is filled in the background, and from the notebook's own variables. Nothing here waits for a
+catalog, a store or Spark; without an open session there are keywords, options and verbs.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from IPython.core.completer import (
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
 from paimon_magics.planning.short_texts import shortened
-from paimon_magics.statements.completion_words import FUNCTIONS, TIME_FUNCTIONS
-from paimon_magics.statements.names import quoted, text_literal
+from paimon_magics.statements.clauses.names import quoted, text_literal
+from paimon_magics.statements.completion.words import FUNCTIONS, TIME_FUNCTIONS
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.session.name_cache import KnownNames
     from paimon_magics.session.session import Session
-    from paimon_magics.statements.completing import Expected, Want
-    from paimon_magics.statements.scopes import Seen
+    from paimon_magics.statements.completion.completing import Expected, Want
+    from paimon_magics.statements.completion.scopes import Seen
     from paimon_magics.statements.statement import TableName
 
 __all__ = ["Completer", "Offer"]
@@ -164,7 +164,7 @@ class Completer:
     # ---- statements ----
 
     def _of_statements(self, text: str, cursor: int) -> tuple[str, list[Offer]]:
-        from paimon_magics.statements.completing import expected_at
+        from paimon_magics.statements.completion.completing import expected_at
 
         expected = expected_at(text, cursor)
         return expected.typed, self._known(expected)
@@ -207,7 +207,7 @@ class _Names:
         return list(found.values())
 
     def _offered(self, want: Want) -> Iterable[Offer]:
-        from paimon_magics.statements import completing as wants
+        from paimon_magics.statements.completion import completing as wants
 
         typed = self._expected.typed
         match want:
@@ -374,8 +374,8 @@ class _Names:
         return Offer(self._literal(text, is_text=True), about)
 
     def _options(self, of_reads: bool) -> Iterator[Offer]:
-        from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
-        from paimon_magics.planning.read_points import READ_OPTIONS
+        from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
+        from paimon_magics.planning.reads.read_points import READ_OPTIONS
 
         if of_reads:
             keys: Iterable[str] = READ_OPTIONS
@@ -385,7 +385,7 @@ class _Names:
             yield Offer(self._literal(key, is_text=True), _about_option(key))
 
     def _option_values(self, key: str) -> Iterator[Offer]:
-        from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
+        from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
 
         option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
         if option is None:
@@ -427,7 +427,7 @@ def _struct_fields(kind: str) -> dict[str, str]:
     """The fields of a struct, or of an array of them, with their types; none of another type."""
     from paimon_magics.errors import PaimonMagicsError
     from paimon_magics.statements.data_types import ArrayType, RowType
-    from paimon_magics.statements.type_text import from_sql, to_spark_sql
+    from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
 
     try:
         found = from_sql(kind)
@@ -487,7 +487,7 @@ def _open_session() -> Session | None:
 
 
 def _system_tables() -> list[str]:
-    from paimon_magics.planning.views import ViewKind
+    from paimon_magics.planning.reads.views import ViewKind
 
     if _open_session() is None:
         return []
@@ -501,8 +501,8 @@ def _system_table(name: str) -> Offer:
 
 
 def _about_option(key: str) -> str:
-    from paimon_magics.planning.option_purposes import OPTION_PURPOSES
-    from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
+    from paimon_magics.planning.options.purposes import OPTION_PURPOSES
+    from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
 
     option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
     if option is None:
@@ -513,7 +513,7 @@ def _about_option(key: str) -> str:
 
 
 def _procedures(is_qualified: bool) -> Iterator[Offer]:
-    from paimon_magics.planning.procedures import PROCEDURES
+    from paimon_magics.planning.commits.procedures import PROCEDURES
 
     for procedure in PROCEDURES.values():
         name = procedure.name if is_qualified else f"sys.{procedure.name}"
@@ -521,7 +521,7 @@ def _procedures(is_qualified: bool) -> Iterator[Offer]:
 
 
 def _parameters(procedure: str) -> Iterator[Offer]:
-    from paimon_magics.planning.procedures import PROCEDURES
+    from paimon_magics.planning.commits.procedures import PROCEDURES
 
     found = PROCEDURES.get(procedure.lower())
     for parameter in found.parameters if found is not None else ():

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from paimon_magics.errors import UnknownNameError, likely_meant, nearest
 from paimon_magics.magics.line import VERBS
 from paimon_magics.magics.options import CELL_OPTIONS
-from paimon_magics.planning.alternatives import COMING
-from paimon_magics.planning.option_purposes import OPTION_PURPOSES
-from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
-from paimon_magics.planning.procedures import PROCEDURES
+from paimon_magics.planning.commits.procedures import PROCEDURES
+from paimon_magics.planning.options.purposes import OPTION_PURPOSES
+from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS, OptionDefinition
+from paimon_magics.planning.schemas.alternatives import COMING
 
 __all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text", "topics"]
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping
 
 from paimon_magics.planning.short_texts import shortened
-from paimon_magics.statements.names import text_literal
-from paimon_magics.statements.queries import parameter_ranges
+from paimon_magics.statements.clauses.names import text_literal
+from paimon_magics.statements.queries.query_text import parameter_ranges
 
 __all__ = ["bindings_text", "literal", "with_values"]
 

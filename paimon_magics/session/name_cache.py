@@ -174,8 +174,8 @@ def _plain(name: TableName) -> TableName:
 
 
 def _table(catalog: Catalog, name: TableName) -> KnownTable:
-    from paimon_magics.planning.views import RowView, shown_columns, view_named
-    from paimon_magics.statements.type_text import to_spark_sql
+    from paimon_magics.planning.reads.views import RowView, shown_columns, view_named
+    from paimon_magics.statements.types.type_text import to_spark_sql
     from paimon_magics.tables.system_tables.registry import METADATA_COLUMNS
 
     definition = catalog.load(_plain(name)).definition
@@ -211,7 +211,7 @@ def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ..
 
 
 def _partition_text(value: object, type: DataType) -> str:
-    from paimon_magics.planning.partition_names import KeyKind, key_kind
+    from paimon_magics.planning.reports.partition_names import KeyKind, key_kind
     from paimon_magics.tables.manifests.partitions import partition_value_text
 
     text = partition_value_text(value, type)

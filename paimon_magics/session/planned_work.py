@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paimon_magics.planning.distributions import (
+from paimon_magics.planning.jobs.progress import Work
+from paimon_magics.planning.writes.distributions import (
     ByAssigner,
     ByBucket,
     Distribution,
     Gathered,
     OneWriter,
 )
-from paimon_magics.planning.progress import Work
 from paimon_magics.spark.sizes import estimated_sources
 
 if TYPE_CHECKING:

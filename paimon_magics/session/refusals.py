@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.alternatives import INSTEAD, alternative
+from paimon_magics.planning.schemas.alternatives import INSTEAD, alternative
 from paimon_magics.session.connection import Connection
-from paimon_magics.statements.row_changes import read_row_change
+from paimon_magics.statements.grammar.row_changes import read_row_change
 from paimon_magics.statements.statement import Refused
 
 __all__ = ["instead_of", "refused"]

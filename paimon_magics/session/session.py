@@ -18,8 +18,8 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     SetupError,
 )
-from paimon_magics.planning.looks import limited_sql
-from paimon_magics.planning.view_queries import HISTORY_IN_SQL, history_sql
+from paimon_magics.planning.reads.row_filters import limited_sql
+from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
 from paimon_magics.session.bound_values import with_values
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.name_cache import KnownNames
@@ -55,8 +55,8 @@ from paimon_magics.settings import Settings, Wait
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.spark.sessions import is_alive
-from paimon_magics.statements.names import table_text
-from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
     Explain,

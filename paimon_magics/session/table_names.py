@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.statements.names import table_name_of
+from paimon_magics.statements.clauses.names import table_name_of
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["named"]

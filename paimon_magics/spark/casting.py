@@ -17,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.definitions import Column
-from paimon_magics.planning.writes import Constant, FromInput, Missing, Source
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.planning.writes.inserts import Constant, FromInput, Missing, Source
 from paimon_magics.spark.losses import first_loss, reason
 from paimon_magics.spark.types import spark_type
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -29,8 +30,7 @@ from paimon_magics.statements.data_types import (
     RowType,
     as_nullable,
 )
-from paimon_magics.statements.names import quoted
-from paimon_magics.statements.queries import with_markers_apart
+from paimon_magics.statements.queries.query_text import with_markers_apart
 
 __all__ = ["CHECK_FAILED", "partition_values", "project", "type_text"]
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from paimon_magics.spark.rows import frame_of_rows
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from paimon_magics.planning.progress import Progress
+from paimon_magics.planning.jobs.progress import Progress
 
 __all__ = ["Listener", "listen", "listener"]
 

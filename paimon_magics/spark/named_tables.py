@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from paimon_magics.spark.progress import is_connect
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.clauses.names import quoted
 
 __all__ = ["Answers", "answer_by", "answer_no_longer"]
 

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from paimon_magics.planning.progress import Pace, Progress, StageProgress, Work
-from paimon_magics.planning.stage_rows import RowCounts, StageRows
+from paimon_magics.planning.jobs.progress import Pace, Progress, StageProgress, Work
+from paimon_magics.planning.jobs.stage_rows import RowCounts, StageRows
 from paimon_magics.spark.listening import Listener, listen, listener
 from paimon_magics.spark.running_rows import RunningRows
 from paimon_magics.spark.task_reports import TaskCounts, heard, is_alone, read_reports

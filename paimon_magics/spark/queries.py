@@ -22,9 +22,9 @@ from paimon_magics.errors import JobError
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.progress import WorkKnown, is_connect, watched
 from paimon_magics.spark.time_zones import session_zone
-from paimon_magics.statements.names import quoted
-from paimon_magics.statements.queries import merging_places, parameter_ranges
-from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.queries.query_text import merging_places, parameter_ranges
+from paimon_magics.statements.queries.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
 _CANCEL_SECONDS = 0.2

@@ -15,16 +15,16 @@ from pyspark.sql import functions as F
 
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.planning.definitions import Column
-from paimon_magics.planning.float_bounds import is_floating, judged_by_bounds
-from paimon_magics.planning.reads import RawColumn, RawScan, ReadPlan
-from paimon_magics.planning.splits import TaskSplit
-from paimon_magics.planning.views import KIND_NAMES, RowView, ViewKind, shown_columns
+from paimon_magics.planning.reads.float_bounds import is_floating, judged_by_bounds
+from paimon_magics.planning.reads.scans import RawColumn, RawScan, ReadPlan
+from paimon_magics.planning.reads.splits import TaskSplit
+from paimon_magics.planning.reads.views import KIND_NAMES, RowView, ViewKind, shown_columns
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.types import spark_schema, spark_type
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType, contains_type
-from paimon_magics.statements.names import quoted
 from paimon_magics.tables.reading.split_reader import SplitReader
 from paimon_magics.tables.stores.corruption import check_stored
 

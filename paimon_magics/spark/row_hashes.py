@@ -24,7 +24,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from paimon_magics.columnar.bucket_hash import SEED
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.clauses.names import quoted
 
 __all__ = ["row_hash"]
 

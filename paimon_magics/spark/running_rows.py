@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from paimon_magics.planning.stage_rows import RowCounts
+from paimon_magics.planning.jobs.stage_rows import RowCounts
 
 __all__ = ["RunningRows"]
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
-from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.spark.types import spark_type
 from paimon_magics.statements.data_types import ArrayType, DataType, MapType, RowType
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,

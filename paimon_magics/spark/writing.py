@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
 from paimon_magics.errors import sent_to_driver
-from paimon_magics.planning.distributions import Distribution, Gathered, InPlace, OneWriter
+from paimon_magics.planning.writes.distributions import Distribution, Gathered, InPlace, OneWriter
 from paimon_magics.spark.arrow_stages import map_in_arrow
 from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
-from paimon_magics.statements.names import quoted
+from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ def test_a_saved_view_is_its_static_page(lab: Lab) -> None:
 
 # What is shown while a job runs, without the job; then the kernel is killed.
 KILLED = """import os, time
-from paimon_magics.planning.progress import Progress, StageProgress
+from paimon_magics.planning.jobs.progress import Progress, StageProgress
 from paimon_magics.spark.listening import listener
 listener()(Progress(2.0, (StageProgress(4, 1, 2, rows_read=1234),)))
 while not os.path.exists("seen"):

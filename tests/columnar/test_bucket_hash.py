@@ -16,9 +16,9 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.columnar.bucket_hash import binary_row_hash, default_bucket, mod_bucket
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.schema.types import arrow_schema
 from tests.oracle.java_reader import JavaPaimon
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.planning.commits import Transaction
-from paimon_magics.planning.definitions import plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema

@@ -22,7 +22,7 @@ from paimon_magics.errors import (
     SetupError,
     UnknownNameError,
 )
-from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
+from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit

@@ -15,7 +15,12 @@ from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
-from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+)
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

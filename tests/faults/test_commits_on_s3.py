@@ -20,8 +20,8 @@ import pytest
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
 from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.commits import Append, CommitRequest
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import Bucket, S3Server, new_bucket, s3_server

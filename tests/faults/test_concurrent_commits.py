@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.stores.local import publish_local_file

@@ -18,7 +18,7 @@ import pytest
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError, SetupError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     CommitRequest,

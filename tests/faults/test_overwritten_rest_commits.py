@@ -17,8 +17,8 @@ from pypaimon import CatalogFactory
 from pypaimon.schema.data_types import PyarrowFieldParser
 
 from paimon_magics.coordinator.core import Done, Halted
-from paimon_magics.planning.commits import OverwritePartitions
-from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules, Retention
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, Retention
+from paimon_magics.planning.commits.requests import OverwritePartitions
 from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide
 from tests.coordinator.process import TABLE, Process, create_table, read
 from tests.coordinator.rest_server import TOKEN, client_options, served

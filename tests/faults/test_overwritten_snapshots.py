@@ -14,7 +14,7 @@ import pytest
 
 from paimon_magics.coordinator.core import Committed, Done, Halted, Limits, Overwritten
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
     OverwritePartitions,

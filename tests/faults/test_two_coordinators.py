@@ -13,7 +13,7 @@ import pytest
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     CommitReceipt,
     CommitRequest,

@@ -13,7 +13,7 @@ import pytest
 
 from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write
 from tests.tables.reachability import missing

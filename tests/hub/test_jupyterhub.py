@@ -20,7 +20,7 @@ COMMIT_TEN = """
 import os
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, write
 

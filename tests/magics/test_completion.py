@@ -12,9 +12,9 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.options import CELL_OPTIONS
-from paimon_magics.planning.option_purposes import OPTION_PURPOSES
-from paimon_magics.planning.options import CORE_OPTIONS, OWN_OPTIONS
-from paimon_magics.planning.read_points import READ_OPTIONS
+from paimon_magics.planning.options.purposes import OPTION_PURPOSES
+from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
+from paimon_magics.planning.reads.read_points import READ_OPTIONS
 from paimon_magics.session.opening import active_session
 from tests.magics.conftest import Run
 

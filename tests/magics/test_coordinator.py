@@ -120,7 +120,7 @@ def test_a_session_that_commits_by_itself_says_that_it_has_no_coordinator(
 
 
 def test_what_is_committed_can_not_be_ended(shared: InteractiveShell, process: Process) -> None:
-    from paimon_magics.planning.commits import Append, CommitRequest
+    from paimon_magics.planning.commits.requests import Append, CommitRequest
 
     client = process.client()
     transaction = client.begin(TABLE)

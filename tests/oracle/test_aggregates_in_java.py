@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from paimon_magics import Session
 from paimon_magics.columnar.long_bitmaps import long_bitmap, numbers_of
 from paimon_magics.errors import JobError
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import plan_data_read

@@ -14,9 +14,9 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.columnar.casts import can_cast
 from paimon_magics.errors import JobError, UnsupportedStatementError
-from paimon_magics.planning.type_changes import can_retype
+from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
 from tests.oracle.java_reader import JavaPaimon
 

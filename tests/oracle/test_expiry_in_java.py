@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.planning.commits import Append, OverwriteTouched
-from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.planning.commits.requests import Append, OverwriteTouched
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.expire_snapshots import carry_out, decide

@@ -9,7 +9,7 @@ import pytest
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.planning.commits import Append, OverwriteTouched
+from paimon_magics.planning.commits.requests import Append, OverwriteTouched
 from paimon_magics.tables.table import Table
 from tests.oracle.java_reader import JavaPaimon
 from tests.tables.commits.test_commit import copy_of, ours, written

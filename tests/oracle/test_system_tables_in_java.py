@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.statements.names import table_name_of
+from paimon_magics.statements.clauses.names import table_name_of
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.registry import METADATA_TABLES, metadata_table
 from tests.oracle.java_reader import JavaPaimon

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.alterations import Alteration, plan_alteration
-from paimon_magics.planning.definitions import TableDefinition, plan_create_table
-from paimon_magics.planning.type_changes import can_retype
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.alterations import Alteration, plan_alteration
+from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.type_changes import can_retype
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, CreateTable
-from paimon_magics.statements.type_text import from_sql
+from paimon_magics.statements.types.type_text import from_sql
 
 BASE = (
     "CREATE TABLE t (k INT, v STRING COMMENT 'c', n BIGINT DEFAULT 7, "

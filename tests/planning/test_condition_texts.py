@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from paimon_magics.planning.condition_texts import condition_text
-from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.planning.reads.predicate_texts import condition_text
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 
 from paimon_magics.errors import InvalidTableError, StatementError, UnknownNameError
-from paimon_magics.planning.definition_rules import check_definition
-from paimon_magics.planning.definitions import TableDefinition, plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.rules import check_definition
+from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
 
 OURS = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.definitions import Column, TableDefinition, plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition, plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
-from paimon_magics.statements.type_text import from_sql
+from paimon_magics.statements.types.type_text import from_sql
 
 
 def planned(text: str) -> TableDefinition:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.distributions import (
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.writes.distributions import (
     ByAssigner,
     ByBucket,
     Distribution,

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.definitions import Column, TableDefinition
-from paimon_magics.planning.expiry import (
+from paimon_magics.planning.commits.expiry import (
     NO_FLOOR,
     ExpiryRules,
     Retention,
     changelogs_end,
     snapshots_end,
 )
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 
 TABLE = TableDefinition((Column(0, "k", AtomicType("INT")),))

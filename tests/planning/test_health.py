@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.definitions import TableDefinition, plan_create_table
-from paimon_magics.planning.health import (
+from paimon_magics.planning.reports.health import (
     Figures,
     LayoutRules,
     Severity,
     findings,
     worst,
 )
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 
 MB = 1024 * 1024

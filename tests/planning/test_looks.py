@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, UnknownNameError
-from paimon_magics.planning.looks import (
+from paimon_magics.planning.reads.row_filters import (
     ColumnKind,
     Condition,
     Kind,

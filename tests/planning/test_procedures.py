@@ -10,8 +10,8 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.procedures import PROCEDURES, PlannedCall, plan_call
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.commits.procedures import PROCEDURES, PlannedCall, plan_call
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.version_changes import (
     Call,
     CreateBranch,

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.definitions import Column
-from paimon_magics.planning.reads import plan_read
-from paimon_magics.planning.splits import RawFiles
+from paimon_magics.planning.reads.scans import plan_read
+from paimon_magics.planning.reads.splits import RawFiles
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, RowField, RowType
 
 COLUMN = Column(0, "id", AtomicType("BIGINT"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.definitions import Column, TableDefinition
-from paimon_magics.planning.writes import check_writable
-from paimon_magics.planning.written_options import options_not_applied
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.written_options import options_not_applied
+from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 

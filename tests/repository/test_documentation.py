@@ -18,8 +18,8 @@ from paimon_magics.magics.line import VERBS, Verb
 from paimon_magics.magics.options import CELL_OPTIONS, CellOption
 from paimon_magics.settings import Settings
 from paimon_magics.statements import statement as values
-from paimon_magics.statements.parsing import parse_cell, parse_statement
-from paimon_magics.statements.splitting import split_cell
+from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
+from paimon_magics.statements.lexing.splitting import split_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -209,7 +209,7 @@ def test_the_examples_of_own_data_run(
 
 
 def test_every_read_option_is_documented() -> None:
-    from paimon_magics.planning.read_points import READ_OPTIONS
+    from paimon_magics.planning.reads.read_points import READ_OPTIONS
 
     assert [key for key in READ_OPTIONS if f"`{key}`" not in read("reading.md")] == []
 

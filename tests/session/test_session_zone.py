@@ -13,7 +13,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.looks import Condition, Look, Order
+from paimon_magics.planning.reads.row_filters import Condition, Look, Order
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.paging import QueryRows, rows_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import SparkSession
 
-from paimon_magics.planning.progress import Progress
+from paimon_magics.planning.jobs.progress import Progress
 from paimon_magics.spark.listening import listen
 from paimon_magics.spark.progress import watched
 

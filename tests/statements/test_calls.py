@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import StatementSyntaxError
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import PassThrough, TableName
 from paimon_magics.statements.version_changes import (
     AlterTags,

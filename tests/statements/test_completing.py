@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.statements.completing import (
+from paimon_magics.statements.completion.completing import (
     BindNames,
     Columns,
     Databases,
@@ -23,7 +23,7 @@ from paimon_magics.statements.completing import (
     Want,
     expected_at,
 )
-from paimon_magics.statements.scopes import Seen
+from paimon_magics.statements.completion.scopes import Seen
 from paimon_magics.statements.statement import TableName
 
 T = TableName("t")

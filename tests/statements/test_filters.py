@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Query
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.statements.idioms import IDIOMS
-from paimon_magics.statements.misreadings import misread
-from paimon_magics.statements.parsing import parse_cell
-from paimon_magics.statements.row_changes import Delete, Merge, Update, read_row_change
+from paimon_magics.statements.dialects.idioms import IDIOMS
+from paimon_magics.statements.dialects.misreadings import misread
+from paimon_magics.statements.grammar.parsing import parse_cell
+from paimon_magics.statements.grammar.row_changes import Delete, Merge, Update, read_row_change
 
 # Where Spark stopped to read is marked with `|`.
 STOPPED = [

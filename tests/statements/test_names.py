@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from paimon_magics.statements.names import spelled, table_text
-from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.clauses.names import spelled, table_text
+from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
 
 

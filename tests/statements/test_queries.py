@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import StatementSyntaxError
-from paimon_magics.statements.cursor import Cursor
-from paimon_magics.statements.parsing import parse_statement
-from paimon_magics.statements.queries import read_query
-from paimon_magics.statements.scanning import scan_relations
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.queries.query_text import read_query
+from paimon_magics.statements.queries.scanning import scan_relations
 from paimon_magics.statements.statement import (
     Query,
     QueryText,
@@ -17,7 +18,6 @@ from paimon_magics.statements.statement import (
     TextRange,
     TimeTravel,
 )
-from paimon_magics.statements.tokens import tokenize
 
 
 def query_of(text: str) -> QueryText:

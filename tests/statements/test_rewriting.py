@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paimon_magics.statements.parsing import parse_statement
-from paimon_magics.statements.rewriting import cuts_of, replacements_for, rewrite
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.queries.rewriting import cuts_of, replacements_for, rewrite
 from paimon_magics.statements.statement import Insert, Query, TextRange
 
 

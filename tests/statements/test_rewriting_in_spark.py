@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from paimon_magics.statements.parsing import parse_statement
-from paimon_magics.statements.rewriting import replacements_for, rewrite
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.queries.rewriting import replacements_for, rewrite
 from paimon_magics.statements.statement import Query
 
 if TYPE_CHECKING:

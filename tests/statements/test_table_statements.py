@@ -8,7 +8,7 @@ import pytest
 
 from paimon_magics.errors import InvalidTableError, StatementSyntaxError
 from paimon_magics.statements.data_types import ArrayType, AtomicType, RowField, RowType
-from paimon_magics.statements.parsing import parse_cell, parse_statement
+from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.statement import (
     AddColumn,
     AlterTable,

@@ -13,7 +13,7 @@ from paimon_magics.statements.data_types import (
     RowType,
     as_nullable,
 )
-from paimon_magics.statements.type_text import from_paimon, from_sql, to_paimon, to_spark_sql
+from paimon_magics.statements.types.type_text import from_paimon, from_sql, to_paimon, to_spark_sql
 
 INT = AtomicType("INT")
 STRING = AtomicType("STRING")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.grammar.parsing import parse_cell
+from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.statement import Query
-from paimon_magics.statements.used_columns import used_names
 
 
 def names(text: str) -> frozenset[str] | None:

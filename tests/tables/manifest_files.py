@@ -12,8 +12,8 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.manifest.schema.file_entry import FileEntry
 from pypaimon.table.row.generic_row import GenericRow, GenericRowSerializer
 
-from paimon_magics.planning.definitions import plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder

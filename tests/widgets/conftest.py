@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.planning.commits import Append
+from paimon_magics.planning.commits.requests import Append
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.tables.commits.test_commit import ours, written

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paimon_magics.planning.health import Figures
+from paimon_magics.planning.reports.health import Figures
 from paimon_magics.session.reports.health import Health, sizes_of, worst_partitions
 from paimon_magics.session.reports.layout import Layout
 from paimon_magics.statements.statement import TableName

@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paimon_magics.planning.health import Finding, Severity
+from paimon_magics.planning.reports.health import Finding, Severity
 from paimon_magics.session.reports.health import rules_text, sizes_chart, worst_partitions
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.static_pages import amount, code, paragraph, table

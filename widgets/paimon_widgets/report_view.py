@@ -16,7 +16,7 @@ import traitlets
 
 from paimon_magics.columnar.time_zones import zones_of
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.looks import Condition, Kind, Look, Order
+from paimon_magics.planning.reads.row_filters import Condition, Kind, Look, Order
 from paimon_magics.session.rendering import shown_value, shown_values, type_text
 from paimon_magics.session.reports.paging import ArrowRows, Page, Rows, rows_of
 from paimon_magics.session.reports.report import Action, Report, Section

@@ -26,8 +26,13 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
-from paimon_magics.planning.writes import takes_one_at_a_time
+from paimon_magics.planning.commits.requests import (
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+    Waiting,
+)
+from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange

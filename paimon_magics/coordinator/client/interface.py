@@ -7,7 +7,12 @@ from typing import Protocol
 
 from paimon_magics.coordinator.client.administration import Administration
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
+from paimon_magics.planning.commits.requests import (
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+    Waiting,
+)
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt

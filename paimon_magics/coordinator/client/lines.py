@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.commits import Waiting
+from paimon_magics.planning.commits.requests import Waiting
 
 __all__ = ["Lines"]
 

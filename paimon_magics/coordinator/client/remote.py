@@ -48,7 +48,12 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.origin import host_name, notebook_name, user_name
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction, Waiting
+from paimon_magics.planning.commits.requests import (
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+    Waiting,
+)
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt

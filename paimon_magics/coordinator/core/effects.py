@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.core.values import Answer, Held, Pause, Stopped
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
 
 __all__ = [
     "CheckTable",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.core.values import NOWHERE, Cause, Held, Origin, Pause, Stopped
-from paimon_magics.planning.commits import CommitReceipt
-from paimon_magics.planning.publications import Finding, Publication
+from paimon_magics.planning.commits.publications import Finding, Publication
+from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
 __all__ = [

@@ -55,7 +55,7 @@ from paimon_magics.coordinator.core.values import (
     Suspended,
     Unchecked,
 )
-from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
 from paimon_magics.statements.statement import TableName
 
 __all__ = [

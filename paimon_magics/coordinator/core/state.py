@@ -22,7 +22,7 @@ from paimon_magics.coordinator.core.values import (
     Stopped,
     Waiter,
 )
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
 
 __all__ = [
     "CHECKING",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.commits.requests import CommitReceipt
 
 __all__ = [
     "FINISHED",

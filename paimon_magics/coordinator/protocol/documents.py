@@ -16,7 +16,7 @@ from typing import Any
 
 from paimon_magics.coordinator.core import Origin
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     CommitReceipt,

@@ -42,8 +42,8 @@ from paimon_magics.coordinator.rest.requests import (
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.definition_rules import check_definition
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.rules import check_definition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.statements.statement import (
     AddColumn,
     RenameColumn,

@@ -19,8 +19,8 @@ from paimon_magics.coordinator.rest.requests import table_name
 from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
 from paimon_magics.coordinator.service.served import Context
-from paimon_magics.planning.commits import CommitRequest, OverwritePartitions
-from paimon_magics.planning.definition_rules import check_definition
+from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
+from paimon_magics.planning.schemas.rules import check_definition
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.rest_documents import definition_from_document
 from paimon_magics.tables.commits.fenced_commits import commit_fenced

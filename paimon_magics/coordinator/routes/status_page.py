@@ -19,7 +19,7 @@ from paimon_magics.coordinator.routes.administration import about
 from paimon_magics.coordinator.routes.dead_letter_forms import LETTER_COLUMNS
 from paimon_magics.coordinator.routes.insert_metrics import QUEUE_COLUMNS, queue_rows
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.snapshots.provenance import noted
 
 __all__ = ["status_page"]

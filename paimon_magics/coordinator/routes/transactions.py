@@ -34,7 +34,7 @@ from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.planning.commits import CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.snapshots.provenance import USER
 
 __all__ = ["all_transactions", "shown_transaction", "transaction_routes"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.commits import BATCH_COMMIT_IDENTIFIER, Transaction
+from paimon_magics.planning.commits.requests import BATCH_COMMIT_IDENTIFIER, Transaction
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import latest_snapshot_id
 from paimon_magics.tables.table import Table

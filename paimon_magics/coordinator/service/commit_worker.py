@@ -38,8 +38,8 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
-from paimon_magics.planning.publications import Verdict
+from paimon_magics.planning.commits.publications import Verdict
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import (

@@ -82,10 +82,10 @@ from paimon_magics.errors import (
     PaimonMagicsError,
 )
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.commits import CommitRequest, Transaction
-from paimon_magics.planning.expiry import NO_FLOOR
-from paimon_magics.planning.publications import Finding, Publication, Verdict
-from paimon_magics.planning.writes import takes_one_at_a_time
+from paimon_magics.planning.commits.expiry import NO_FLOOR
+from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

@@ -24,7 +24,7 @@ from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.expiry import ExpiryRules
+from paimon_magics.planning.commits.expiry import ExpiryRules
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, decide

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.commits import Transaction
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish, latest_snapshot_id

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.overwritten_metadata import remove_overwritten
 

@@ -39,8 +39,8 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest
-from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fenced_commits import commit_fenced

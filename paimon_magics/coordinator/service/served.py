@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from paimon_magics.coordinator.core import Answer, Pause
 from paimon_magics.coordinator.service.databases import Databases, PropertyStore
 from paimon_magics.coordinator.turns import Turn, Turns
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import StoredTable

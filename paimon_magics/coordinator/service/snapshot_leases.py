@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import InvalidValueError, SetupError
-from paimon_magics.planning.expiry import NO_FLOOR
+from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire

@@ -57,7 +57,7 @@ from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.errors import SetupError
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits import CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.commits.fencing import DeposedError
 
 __all__ = ["Asked", "Decider"]

@@ -20,8 +20,8 @@ from paimon_magics.coordinator.core import FINISHED, Held, Origin, Pause, Phase,
 from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.commits import CommitReceipt
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
+from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Store", "open_store", "store_address"]

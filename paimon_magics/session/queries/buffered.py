@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.buffered_rows import buffered_rows
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.writes import takes_small_inserts
+from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.spark.combining import rows_with_keys, with_rows, without_keys
 from paimon_magics.tables.schema.types import arrow_schema

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError, UnknownNameError
-from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.statements.statement import TableName

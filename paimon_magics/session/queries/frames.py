@@ -12,9 +12,9 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.read_points import AtSnapshot, Latest, read_options, read_point
-from paimon_magics.planning.reads import ReadPlan, plan_read
-from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.planning.reads.read_points import AtSnapshot, Latest, read_options, read_point
+from paimon_magics.planning.reads.scans import ReadPlan, plan_read
+from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import Reads, note_reads
@@ -28,13 +28,13 @@ from paimon_magics.spark.queries import query_frame
 from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.stores import spelled
+from paimon_magics.statements.queries.used_columns import used_names
 from paimon_magics.statements.statement import (
     ColumnFilter,
     QueryText,
     TableName,
     TableReference,
 )
-from paimon_magics.statements.used_columns import used_names
 from paimon_magics.tables.manifests.live_files import ManifestFolder
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
 from paimon_magics.tables.snapshots.time_travel import Resolved, State, find_target, snapshot_ids

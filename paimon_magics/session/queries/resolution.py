@@ -2,7 +2,7 @@
 
 The order is Spark's temporary views, Paimon's tables, tables of Spark's own catalog, files (a name
 as ``csv.`my.csv` ``), and frames: a variable of Python's never hides a table. Common table
-expressions come before all of them, and are no references (`statements.queries`).
+expressions come before all of them, and are no references (`statements.queries.query_text`).
 """
 
 from __future__ import annotations

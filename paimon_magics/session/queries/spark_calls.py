@@ -21,8 +21,8 @@ from paimon_magics.session.table_names import named
 from paimon_magics.spark.queries import has_own_catalog, is_temporary_view
 from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
-from paimon_magics.statements.parsing import parse_cell
-from paimon_magics.statements.passing import names_in
+from paimon_magics.statements.grammar.parsing import parse_cell
+from paimon_magics.statements.grammar.spark_passthrough import names_in
 from paimon_magics.statements.statement import (
     AlterTable,
     CreateTable,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.statements.queries import with_markers_apart
+from paimon_magics.statements.queries.query_text import with_markers_apart
 from paimon_magics.statements.statement import TimeTravel
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.change_queries import single_changes_sql
-from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.planning.reads.views import ViewKind, view_named
+from paimon_magics.planning.reports.change_queries import single_changes_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.session.reports.difference import overwritten_rows, rows_of_query
 from paimon_magics.session.reports.report import Report, Section
-from paimon_magics.statements.names import table_text, text_literal
+from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshots.chain import snapshot_ids
 from paimon_magics.tables.snapshots.latest import read_snapshot

@@ -17,24 +17,24 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.change_queries import (
+from paimon_magics.planning.reads.read_points import AtTimestamp, AtVersion
+from paimon_magics.planning.reports.change_queries import (
     CHANGES,
     counts_sql,
     grown_sql,
     kinds_sql,
 )
-from paimon_magics.planning.definitions import Column, TableDefinition
-from paimon_magics.planning.partition_names import KeyKind, PartitionNames, key_kind
-from paimon_magics.planning.read_points import AtTimestamp, AtVersion
-from paimon_magics.planning.view_queries import changed_files_sql
+from paimon_magics.planning.reports.partition_names import KeyKind, PartitionNames, key_kind
+from paimon_magics.planning.reports.view_queries import changed_files_sql
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.reports.report import Report, Section
-from paimon_magics.statements.names import quoted, table_text, text_literal
-from paimon_magics.statements.parsing import parse_cell
+from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
+from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Query, TableName
-from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.time_travel import State, find_target
@@ -116,8 +116,8 @@ def _side(connection: Connection, table: Table, text: str) -> _Side:
 def changed_rows(
     table: Table, before: _Side, after: _Side, gone: pa.Table, new: pa.Table
 ) -> tuple[str, list[str]]:
-    """The query for the rows that differ, as `planning.change_queries` takes it, and the columns
-    that it has; `gone` and `new` are the files that only one of the two states has."""
+    """The query for the rows that differ, as `planning.reports.change_queries` takes it, and the
+    columns that it has; `gone` and `new` are the files that only one of the two states has."""
     shared = _shared(before.columns, after.columns)
     touched = {*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()}
     text = _query(table.name, before, after, table.definition, shared, sorted(touched))

@@ -13,15 +13,15 @@ from paimon_magics.columnar.layouts import size_histogram
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.amounts import count_text, size_text
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.health import LayoutRules
-from paimon_magics.planning.partition_names import PartitionNames
-from paimon_magics.planning.view_queries import files_sql
+from paimon_magics.planning.reports.health import LayoutRules
+from paimon_magics.planning.reports.partition_names import PartitionNames
+from paimon_magics.planning.reports.view_queries import files_sql
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.health import sizes_of, sizes_sql
 from paimon_magics.session.reports.layout import histogram_chart, layout_of
 from paimon_magics.session.reports.report import Action, Bar, Chart, Report, Section
-from paimon_magics.statements.names import table_text, text_literal
+from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.system_tables.layout import named_files
 from paimon_magics.tables.system_tables.registry import table_view

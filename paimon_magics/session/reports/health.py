@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.layouts import partition_sizes
 from paimon_magics.planning.amounts import count_text, size_text
-from paimon_magics.planning.health import Finding, Severity, worst
-from paimon_magics.planning.view_queries import partitions_sql
+from paimon_magics.planning.reports.health import Finding, Severity, worst
+from paimon_magics.planning.reports.view_queries import partitions_sql
 from paimon_magics.session.rendering import render_text
 from paimon_magics.session.reports.layout import Layout, step_texts
 from paimon_magics.session.reports.report import Bar, Chart, bar_lines
-from paimon_magics.statements.names import spelled, table_text, text_literal
+from paimon_magics.statements.clauses.names import spelled, table_text, text_literal
 from paimon_magics.tables.catalog.catalog import Catalog
 
 __all__ = [

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from paimon_magics.columnar.looking import kinds_of, looked_at
+from paimon_magics.columnar.row_filters import kinds_of, looked_at
 from paimon_magics.errors import StatementError
-from paimon_magics.planning.looks import ColumnKind, Look, condition_sql, look_sql
-from paimon_magics.statements.names import quoted
+from paimon_magics.planning.reads.row_filters import ColumnKind, Look, condition_sql, look_sql
+from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

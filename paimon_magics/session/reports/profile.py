@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import Relation, frame_of_table, read_plan
 from paimon_magics.session.rendering import shown_value
 from paimon_magics.session.reports.report import Report, Section
+from paimon_magics.statements.clauses.names import quoted, table_text, text_literal
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.names import quoted, table_text, text_literal
 from paimon_magics.statements.statement import TableName
-from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
 from paimon_magics.tables.schema.history import TableSchemas

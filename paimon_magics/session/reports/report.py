@@ -13,9 +13,9 @@ from enum import Enum
 import pyarrow as pa
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.columnar.looking import kinds_of
+from paimon_magics.columnar.row_filters import kinds_of
 from paimon_magics.columnar.time_zones import in_zone
-from paimon_magics.planning.looks import Look, look_sql
+from paimon_magics.planning.reads.row_filters import Look, look_sql
 from paimon_magics.session.rendering import render_text
 
 __all__ = ["Action", "Bar", "Chart", "Report", "Section", "Shape", "bar_lines", "told_in_zone"]

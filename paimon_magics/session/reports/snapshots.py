@@ -6,12 +6,12 @@ from collections import Counter
 
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.view_queries import snapshots_sql
+from paimon_magics.planning.reports.view_queries import snapshots_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.changes import changes_of
 from paimon_magics.session.reports.difference import difference_of
 from paimon_magics.session.reports.report import Action, Bar, Chart, Report, Section, Shape
-from paimon_magics.statements.names import table_text
+from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.system_tables.timeline import TIMELINE, timeline

@@ -16,9 +16,9 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.planning.definition_rules import check_stated
-from paimon_magics.planning.definitions import plan_create_table
-from paimon_magics.planning.writes import check_writable
+from paimon_magics.planning.schemas.rules import check_stated
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query

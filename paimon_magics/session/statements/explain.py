@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.alterations import plan_alter_table
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.commits import Append, Change, OverwritePartitions, OverwriteTouched
-from paimon_magics.planning.condition_texts import condition_text
-from paimon_magics.planning.definition_rules import check_stated
-from paimon_magics.planning.definitions import TableDefinition, plan_create_table
-from paimon_magics.planning.reads import ReadPlan
-from paimon_magics.planning.splits import ColumnsSplit, DifferenceSplit, MergeSplit
+from paimon_magics.planning.commits.requests import (
+    Append,
+    Change,
+    OverwritePartitions,
+    OverwriteTouched,
+)
+from paimon_magics.planning.reads.predicate_texts import condition_text
+from paimon_magics.planning.reads.scans import ReadPlan
+from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
+from paimon_magics.planning.schemas.alterations import plan_alter_table
+from paimon_magics.planning.schemas.rules import check_stated
+from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
 from paimon_magics.session.bound_values import bindings_text
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome

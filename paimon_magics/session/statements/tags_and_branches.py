@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.procedures import PlannedCall, plan_call
+from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind

@@ -26,7 +26,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     CommitReceipt,
@@ -35,9 +35,10 @@ from paimon_magics.planning.commits import (
     OverwriteTouched,
     Transaction,
 )
-from paimon_magics.planning.definitions import Column, TableDefinition
-from paimon_magics.planning.distributions import Distribution, distribution_of
-from paimon_magics.planning.writes import (
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.written_options import options_not_applied
+from paimon_magics.planning.writes.distributions import Distribution, distribution_of
+from paimon_magics.planning.writes.inserts import (
     Constant,
     FromInput,
     Source,
@@ -47,7 +48,6 @@ from paimon_magics.planning.writes import (
     static_partition_columns,
     takes_one_at_a_time,
 )
-from paimon_magics.planning.written_options import options_not_applied
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
@@ -64,10 +64,10 @@ from paimon_magics.spark.queries import cancellable
 from paimon_magics.spark.sizes import estimated_bytes
 from paimon_magics.spark.struct_names import with_fields_by_name
 from paimon_magics.spark.writing import JobWritten, write_frame
-from paimon_magics.statements.cursor import Cursor
-from paimon_magics.statements.queries import bind_parameters
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.queries.query_text import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TableName, TruncateTable
-from paimon_magics.statements.tokens import tokenize
 from paimon_magics.tables.commits.commit import committed_bytes, committed_files, latest_snapshot_id
 from paimon_magics.tables.manifests.partition_counts import partitions_max
 from paimon_magics.tables.table import Table

@@ -13,7 +13,7 @@ from typing import Any
 
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.session.given_times import columns_in_zone, value_in_zone
 from paimon_magics.statements.data_types import (
@@ -23,7 +23,7 @@ from paimon_magics.statements.data_types import (
     MapType,
     RowType,
 )
-from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.types import arrow_schema
 
 __all__ = ["given_table"]

@@ -12,9 +12,9 @@ from paimon_magics.errors import (
     StatementError,
     value_text,
 )
-from paimon_magics.planning.definition_rules import check_definition
-from paimon_magics.planning.definitions import TableDefinition, plan_create_table
-from paimon_magics.planning.writes import check_writable
+from paimon_magics.planning.schemas.rules import check_definition
+from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.python_frames import (

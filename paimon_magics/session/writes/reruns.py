@@ -11,7 +11,7 @@ import time
 
 from paimon_magics.errors import OutdatedPlanError
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.commits import Waiting
+from paimon_magics.planning.commits.requests import Waiting
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Attempts"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
-from paimon_magics.planning.writes import takes_small_inserts
+from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.frames import write_frame_to

@@ -7,14 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.alterations import plan_alteration
 from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.type_changes import can_retype
+from paimon_magics.planning.schemas.alterations import plan_alteration
+from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.session.connection import Connection
+from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import as_nullable
-from paimon_magics.statements.names import quoted, table_text
 from paimon_magics.statements.statement import RetypeColumn, SetColumnNullability, TableChange
-from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.reading.retyping import Harm, harm_of
 from paimon_magics.tables.table import Table
 

@@ -38,8 +38,8 @@ from paimon_magics.errors import (
     likely_meant,
     nearest,
 )
-from paimon_magics.planning.alterations import plan_alteration
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.alterations import plan_alteration
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import TableChange, TableName
 from paimon_magics.tables.schema.alterations import altered_schema, definition_of, schema_changes

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
-from paimon_magics.planning.definitions import Column, TableDefinition, nested_field_count
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition, nested_field_count
 from paimon_magics.statements.data_types import DataType, as_nullable
 from paimon_magics.statements.statement import (
     AddColumn,
@@ -26,7 +26,7 @@ from paimon_magics.statements.statement import (
     TableChange,
     UnsetOptions,
 )
-from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.catalog.catalog import REST_ADDS
 from paimon_magics.tables.catalog.stored_tables import StoredTable
 

@@ -13,7 +13,7 @@ from typing import Any
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import OutdatedPlanError
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import described
 from paimon_magics.tables.table import Table

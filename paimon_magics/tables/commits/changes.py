@@ -25,7 +25,7 @@ from pypaimon.write.commit.overwrite_changes_provider import OverwriteChangesPro
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import InvalidValueError, TableDamagedError, UnsupportedStatementError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     OverwritePartitions,

@@ -34,7 +34,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
 from paimon_magics.tables.commits.file_conflicts import FileConflicts

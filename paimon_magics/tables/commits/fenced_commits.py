@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.tables.commits.commit import commit, find_commit
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot

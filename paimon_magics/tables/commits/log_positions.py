@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import CommitRequest
+from paimon_magics.planning.commits.requests import CommitRequest
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table

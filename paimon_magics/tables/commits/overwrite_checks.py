@@ -12,7 +12,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     CommitRequest,
     OverwritePartitions,

@@ -23,7 +23,7 @@ from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.snapshot.snapshot import Snapshot
 
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits import Transaction
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests

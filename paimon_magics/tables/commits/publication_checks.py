@@ -16,8 +16,8 @@ from typing import Any
 
 from pypaimon.schema.schema_manager import SchemaManager
 
-from paimon_magics.planning.commits import CommitReceipt, CommitRequest
-from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.tables.commits.commit import receipt_of
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle

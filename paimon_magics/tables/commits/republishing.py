@@ -16,8 +16,8 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.commits import Append, CommitRequest, Transaction
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
 from paimon_magics.tables.snapshots.provenance import PREFIX

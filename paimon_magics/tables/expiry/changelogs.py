@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from paimon_magics.faults import reach
-from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules, changelogs_end
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, changelogs_end
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
 from paimon_magics.tables.expiry.protected_files import KeptFiles
 from paimon_magics.tables.snapshots.changelogs import changelog_folder, read_changelog

@@ -21,7 +21,7 @@ from typing import Any
 
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.faults import reach
-from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules, snapshots_end
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules, snapshots_end
 from paimon_magics.tables.expiry.changelogs import expire_changelogs, keep_changelog
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
 from paimon_magics.tables.expiry.protected_files import KeptFiles

@@ -15,7 +15,7 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-from paimon_magics.planning.expiry import ExpiryRules
+from paimon_magics.planning.commits.expiry import ExpiryRules
 from paimon_magics.tables.expiry.protected_files import DataFile, KeptFiles, data_file
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.stores.paths import local_path

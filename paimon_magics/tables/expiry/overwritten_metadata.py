@@ -13,8 +13,8 @@ from typing import Any
 
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.planning.expiry import NO_FLOOR
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.expiry import NO_FLOOR
+from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.protected_files import KeptFiles
 from paimon_magics.tables.manifests.names import manifest_folder, remove_metadata, token_of

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules
 from paimon_magics.tables.expiry.expire_snapshots import can_expire
 from paimon_magics.tables.expiry.expired_files import ExpiredFiles
 from paimon_magics.tables.expiry.protected_files import KeptFiles, snapshot_of_tag

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.tables.schema.types import arrow_type
 
 __all__ = ["Bounds", "column_bounds"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.splits import Deletions
+from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
 from paimon_magics.tables.stores.corruption import damaged
 

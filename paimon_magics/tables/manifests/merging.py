@@ -22,8 +22,8 @@ from typing import Any
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.option_values import integer_value, memory_size_bytes
+from paimon_magics.planning.options.values import integer_value, memory_size_bytes
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import (
     ManifestReader,

@@ -15,7 +15,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.partition_names import escaped
+from paimon_magics.planning.reports.partition_names import escaped
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.tables.table import Table
 

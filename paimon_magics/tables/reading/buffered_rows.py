@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.folding import merge_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE, group_rows, is_retract
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.schema.merge_options import merge_rule
 
 __all__ = ["merged_on_top", "needs_rows_below"]

@@ -20,9 +20,9 @@ from paimon_magics.columnar.deletion_vectors import deleted_rows
 from paimon_magics.columnar.fields import Field, evolved
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
-from paimon_magics.planning.predicates import ColumnPredicate
-from paimon_magics.planning.splits import Deletions, StoredFile
-from paimon_magics.planning.views import ROW_ID
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.splits import Deletions, StoredFile
+from paimon_magics.planning.reads.views import ROW_ID
 from paimon_magics.tables.reading.file_formats import FORMATS, StoredColumns
 from paimon_magics.tables.reading.row_groups import StoredCondition
 from paimon_magics.tables.reading.variants import whole_variants

@@ -1,6 +1,6 @@
 """A read of a table's data, or of a system table that shows it: planned, and its splits readable.
 
-The same plan serves the table and `$audit_log`, `$binlog` and `$ro`; see `planning.views`.
+The same plan serves the table and `$audit_log`, `$binlog` and `$ro`; see `planning.reads.views`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.columnar.folding import MergeRule
 from paimon_magics.columnar.merging import KIND, SEQUENCE
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.predicates import ColumnPredicate, column_predicates
-from paimon_magics.planning.read_points import read_options, read_point
-from paimon_magics.planning.splits import PlainSplit, StoredFile, TaskSplit
-from paimon_magics.planning.views import KIND_NAMES, ROW_ID, RowView, ViewKind
-from paimon_magics.statements.names import table_text
+from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
+from paimon_magics.planning.reads.read_points import read_options, read_point
+from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
+from paimon_magics.planning.reads.views import KIND_NAMES, ROW_ID, RowView, ViewKind
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import ColumnFilter
 from paimon_magics.tables.manifests.live_files import ManifestFolder
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, PLACE, SEQUENCE, merge_runs
-from paimon_magics.planning.splits import Section, StoredFile
+from paimon_magics.planning.reads.splits import Section, StoredFile
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.file_formats import parquet_file
 

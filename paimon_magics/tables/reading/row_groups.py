@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_magics.columnar.value_ranges import may_match
-from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.planning.reads.predicates import ColumnPredicate
 
 __all__ = ["RowGroups", "StoredCondition", "useful_row_groups"]
 

@@ -22,7 +22,7 @@ from paimon_magics.columnar.differences import same_rows
 from paimon_magics.columnar.fields import Field
 from paimon_magics.columnar.folding import MergeRule, merge_rows
 from paimon_magics.columnar.merging import KIND, LEVEL, SEQUENCE, Groups, is_retract, merge_runs
-from paimon_magics.planning.splits import (
+from paimon_magics.planning.reads.splits import (
     ColumnsSplit,
     DifferenceSplit,
     MergeSplit,
@@ -31,7 +31,7 @@ from paimon_magics.planning.splits import (
     StoredFile,
     TaskSplit,
 )
-from paimon_magics.planning.views import ROW_ID, RowView, ViewKind
+from paimon_magics.planning.reads.views import ROW_ID, RowView, ViewKind
 from paimon_magics.tables.reading.data_files import FileReader
 from paimon_magics.tables.reading.late_materialization import block_rows, merged_late, takes_late
 

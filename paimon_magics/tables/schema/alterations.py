@@ -17,8 +17,8 @@ from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema
 
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
-from paimon_magics.planning.alterations import Alteration
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.alterations import Alteration
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import (
     AddColumn,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paimon_magics.columnar.fields import Field
-from paimon_magics.planning.definitions import Column
+from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.tables.schema.alterations import definition_of
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.corruption import damaged, parsing

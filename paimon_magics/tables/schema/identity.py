@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.schema.alterations import definition_of
 from paimon_magics.tables.table import Table
 

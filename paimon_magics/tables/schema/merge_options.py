@@ -8,8 +8,8 @@ from paimon_magics.columnar.aggregators import ColumnFunction
 from paimon_magics.columnar.folding import MergeRule, SequenceGroup
 from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.definitions import TableDefinition, column_list
-from paimon_magics.planning.merge_rules import field_option_keys
+from paimon_magics.planning.schemas.merge_rules import field_option_keys
+from paimon_magics.planning.schemas.table_schema import TableDefinition, column_list
 
 __all__ = ["merge_rule"]
 

@@ -15,7 +15,7 @@ from pypaimon.schema import data_types as paimon_types
 
 from paimon_magics.columnar.fields import Field
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -25,7 +25,7 @@ from paimon_magics.statements.data_types import (
     RowType,
     as_nullable,
 )
-from paimon_magics.statements.type_text import from_paimon, to_paimon
+from paimon_magics.statements.types.type_text import from_paimon, to_paimon
 
 __all__ = [
     "arrow_schema",

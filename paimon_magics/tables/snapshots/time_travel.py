@@ -15,7 +15,7 @@ from typing import Any
 
 from paimon_magics.columnar.time_zones import rules_of
 from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
-from paimon_magics.planning.read_points import (
+from paimon_magics.planning.reads.read_points import (
     AtSnapshot,
     AtTag,
     AtTimestamp,
@@ -30,7 +30,7 @@ from paimon_magics.planning.read_points import (
     ScanMode,
     ToAutoTag,
 )
-from paimon_magics.statements.names import table_text
+from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 

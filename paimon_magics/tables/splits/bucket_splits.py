@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.float_order import in_java_order
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.option_values import memory_size_bytes
-from paimon_magics.planning.splits import (
+from paimon_magics.planning.options.values import memory_size_bytes
+from paimon_magics.planning.reads.splits import (
     ColumnsSplit,
     KeyRange,
     MergeSplit,
@@ -29,6 +28,7 @@ from paimon_magics.planning.splits import (
     row_groups,
     sections,
 )
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.schema.types import arrow_type
 
 __all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_lone_files"]

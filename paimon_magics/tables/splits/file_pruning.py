@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.predicates import ColumnPredicate
-from paimon_magics.planning.views import RowView, ViewKind
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.views import RowView, ViewKind
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.pruning import (
     in_buckets,

@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.predicates import ColumnPredicate
-from paimon_magics.planning.read_points import ScanMode
-from paimon_magics.planning.splits import (
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.reads.read_points import ScanMode
+from paimon_magics.planning.reads.splits import (
     Deletions,
     DifferenceSplit,
     RawFiles,
@@ -30,7 +29,8 @@ from paimon_magics.planning.splits import (
     StoredFile,
     TaskSplit,
 )
-from paimon_magics.planning.views import RowView, ViewKind
+from paimon_magics.planning.reads.views import RowView, ViewKind
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestFolder, added_files, live_files
 from paimon_magics.tables.schema.history import TableSchemas

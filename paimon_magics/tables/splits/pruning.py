@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.bucket_hash import default_bucket
 from paimon_magics.columnar.value_ranges import may_match
-from paimon_magics.planning.definitions import Column, TableDefinition
-from paimon_magics.planning.predicates import ColumnPredicate
+from paimon_magics.planning.reads.predicates import ColumnPredicate
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.tables.schema.types import arrow_type
 
 __all__ = ["in_buckets", "in_key_ranges", "in_partitions", "in_value_ranges"]

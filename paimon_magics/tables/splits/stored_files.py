@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.planning.splits import Deletions, RawFiles, StoredFile
+from paimon_magics.planning.reads.splits import Deletions, RawFiles, StoredFile
 
 __all__ = ["by_bucket", "raw_files", "schema_ids", "stored_files", "stores_elsewhere"]
 

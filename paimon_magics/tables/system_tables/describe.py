@@ -7,10 +7,10 @@ can declare.
 
 from __future__ import annotations
 
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
-from paimon_magics.statements.names import quoted, text_literal
-from paimon_magics.statements.type_text import to_spark_sql
+from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.partitions import list_partitions, partition_name
 from paimon_magics.tables.table import Table
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from paimon_magics.planning.option_values import boolean_value
+from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.entries import entries
 from paimon_magics.tables.system_tables.table_view import TableView, rows_of

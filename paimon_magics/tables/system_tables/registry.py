@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.errors import UnknownNameError, nearest
-from paimon_magics.planning.views import ViewKind, view_named
+from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError, nearest
-from paimon_magics.planning.option_values import boolean_value
+from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored

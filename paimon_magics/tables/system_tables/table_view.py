@@ -19,7 +19,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import braced, cast_text, stored_type, told_text
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.statements.data_types import AtomicType, DataType
-from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.manifests.live_files import ManifestFolder
 

@@ -15,7 +15,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.schema.alterations import definition_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.commits import Transaction
+from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.attempts import (

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.option_values import memory_size_bytes
-from paimon_magics.planning.written_options import SHREDDING_OPTIONS
+from paimon_magics.planning.options.values import memory_size_bytes
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.stores.s3 import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES
 from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION

@@ -2,7 +2,7 @@
 
 For append tables only. pypaimon is loaded in the task, which takes a second once a worker. Values
 that it would store so that other engines read something else are refused; which types a format can
-hold at all is decided before (`planning.format_rules`).
+hold at all is decided before (`planning.schemas.format_rules`).
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ the process that loads small inserts.
 
 from __future__ import annotations
 
-from paimon_magics.planning.commits import Transaction
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.float_bounds import (
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.float_bounds import (
     MENDED_PREFIXES,
     floating_columns,
     is_floating,
 )
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.settings import Settings
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema

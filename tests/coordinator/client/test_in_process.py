@@ -10,8 +10,8 @@ import pytest
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import JobError, UnknownNameError, UnknownOutcomeError
-from paimon_magics.planning.commits import Append, CommitRequest, Waiting
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Waiting
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

@@ -27,8 +27,8 @@ from paimon_magics.errors import (
     StatementError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits import Waiting
-from paimon_magics.planning.progress import Progress
+from paimon_magics.planning.commits.requests import Waiting
+from paimon_magics.planning.jobs.progress import Progress
 from paimon_magics.spark.listening import listen
 from paimon_magics.statements.statement import TableName
 from tests.coordinator.process import TABLE, Process, data_files

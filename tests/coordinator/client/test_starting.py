@@ -21,7 +21,7 @@ from paimon_magics.coordinator.ownership.state_folder import (
     network_file_system,
 )
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import s3_server
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write

@@ -59,8 +59,8 @@ from paimon_magics.coordinator.core import (
     UnpauseAsked,
     step,
 )
-from paimon_magics.planning.commits import CommitReceipt
-from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
 LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=400_000, watch_every_ms=300)

@@ -52,8 +52,8 @@ from paimon_magics.coordinator.core import (
     pending_commits,
     step,
 )
-from paimon_magics.planning.commits import CommitReceipt
-from paimon_magics.planning.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
 LIMITS = Limits(receipt_retention_ms=10_000, watch_every_ms=1000)

@@ -52,7 +52,7 @@ from paimon_magics.coordinator.core import (
     pending_transactions,
     step,
 )
-from paimon_magics.planning.commits import CommitReceipt
+from paimon_magics.planning.commits.requests import CommitReceipt
 
 LIMITS = Limits(lease_ms=100, cleanup_grace_ms=50, receipt_retention_ms=1000)
 FINISHED = (Phase.COMMITTED, Phase.ABORTED)

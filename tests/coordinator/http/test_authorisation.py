@@ -42,7 +42,7 @@ from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.store import open_store
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.snapshots.provenance import history

@@ -18,10 +18,10 @@ from paimon_magics.coordinator.inserts.admission.validator import Admitted, Door
 from paimon_magics.coordinator.inserts.loading.rows import batches_of, conformed_stream
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, StatementError
-from paimon_magics.planning.definitions import Column, TableDefinition, plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition, plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
-from paimon_magics.statements.type_text import from_paimon
+from paimon_magics.statements.types.type_text import from_paimon
 
 NAME = TableName("events", "shop")
 

@@ -17,7 +17,7 @@ from pypaimon import CatalogFactory
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.inserts.log.records import read_segments
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
+from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import RollBackToSnapshot

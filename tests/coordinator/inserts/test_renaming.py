@@ -158,7 +158,7 @@ def test_there_and_back_again(served: Served) -> None:
 
 
 def test_dead_letters_go_along(served: Served) -> None:
-    from paimon_magics.statements.parsing import parse_statement
+    from paimon_magics.statements.grammar.parsing import parse_statement
     from paimon_magics.statements.statement import AlterTable
 
     def alter(change: str) -> None:

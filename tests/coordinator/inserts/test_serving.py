@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import NAME
-from paimon_magics.planning.commits import Append, CommitRequest, OverwritePartitions
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable
 from tests.coordinator.inserts.serving import QUICK, SLOW, Served, table_sql
 from tests.coordinator.process import read, wait_until, write

@@ -10,7 +10,7 @@ import pytest
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, thresholds_of
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from tests.coordinator.inserts.serving import table_sql
 from tests.coordinator.process import create_table
 

@@ -19,7 +19,7 @@ from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.core import Phase
 from paimon_magics.errors import CommitConflictError, SetupError, UnknownNameError
 from paimon_magics.origin import user_name
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import TABLE, Process, create_table, read, write

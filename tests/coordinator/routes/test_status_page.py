@@ -19,8 +19,8 @@ from paimon_magics.coordinator.routes.status_page import status_page
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.recent_errors import RecentErrors
 from paimon_magics.coordinator.store.store import open_store
-from paimon_magics.planning.commits import Append, CommitRequest
-from paimon_magics.planning.publications import Publication
+from paimon_magics.planning.commits.publications import Publication
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

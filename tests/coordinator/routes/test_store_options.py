@@ -18,7 +18,7 @@ from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import Embedded, state_path
 from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server

@@ -12,7 +12,7 @@ import pytest
 from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
 from paimon_magics.coordinator.service.adopting import adopted_transaction
 from paimon_magics.errors import CommitConflictError, InvalidValueError, UnknownNameError
-from paimon_magics.planning.commits import Append, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import (

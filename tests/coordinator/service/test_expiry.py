@@ -19,7 +19,7 @@ from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.errors import CommitConflictError, InvalidValueError, SetupError
-from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import CreateBranch
 from paimon_magics.tables.catalog.catalog import Catalog

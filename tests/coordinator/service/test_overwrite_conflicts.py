@@ -9,7 +9,7 @@ import paimon_magics
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.planning.commits import (
+from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     CommitRequest,

@@ -24,7 +24,7 @@ from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.store import Store
-from paimon_magics.planning.commits import Append, CommitRequest
+from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
-from paimon_magics.planning.reads import ReadPlan
+from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.session.queries.frames import Relation, read_plan
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon

@@ -17,7 +17,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.looks import Look, Order
+from paimon_magics.planning.reads.row_filters import Look, Order
 from paimon_magics.session.opening import connect
 from paimon_magics.session.reports.paging import rows_of
 from paimon_magics.session.reports.profile import Effort

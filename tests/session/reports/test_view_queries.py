@@ -16,9 +16,9 @@ import pytest
 
 import paimon_widgets
 from paimon_magics import Session
-from paimon_magics.columnar.looking import kinds_of
 from paimon_magics.columnar.python_values import python_values
-from paimon_magics.planning.looks import Condition, Look, Order
+from paimon_magics.columnar.row_filters import kinds_of
+from paimon_magics.planning.reads.row_filters import Condition, Look, Order
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.administration import Administration

@@ -15,7 +15,7 @@ import pytest
 
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, TableName
 from tests.coordinator.process import Process
 
@@ -228,7 +228,7 @@ def test_the_queue_shows_what_waits_and_what_could_not_be_loaded(events: Session
     assert str(live.refresh()) == str(live)
     # Beside the session, so that nothing is loaded before.
     name = TableName("events", "default")
-    from paimon_magics.statements.parsing import parse_statement
+    from paimon_magics.statements.grammar.parsing import parse_statement
     from paimon_magics.statements.statement import AlterTable
 
     for change in (

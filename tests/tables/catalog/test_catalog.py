@@ -16,8 +16,8 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.definitions import TableDefinition, plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, CreateTable, TableChange, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 

@@ -12,8 +12,8 @@ import pytest
 
 from paimon_magics import faults
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.commits import Append, OverwritePartitions
-from paimon_magics.planning.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules
+from paimon_magics.planning.commits.requests import Append, OverwritePartitions
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored

@@ -13,7 +13,7 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization as late_values

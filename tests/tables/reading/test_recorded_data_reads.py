@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import plan_data_read, shown_schema

@@ -7,8 +7,8 @@ import pytest
 from pypaimon.schema.data_types import AtomicInteger, DataTypeParser, PyarrowFieldParser
 
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
-from paimon_magics.planning.definitions import Column
-from paimon_magics.statements.type_text import from_sql
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.types.type_text import from_sql
 from paimon_magics.tables.schema.types import (
     arrow_schema,
     arrow_type,

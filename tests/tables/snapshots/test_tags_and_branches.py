@@ -15,8 +15,8 @@ from paimon_magics.errors import (
     StatementError,
     UnknownNameError,
 )
-from paimon_magics.planning.definitions import plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.statements.version_changes import (
     CreateBranch,

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pypaimon import Schema
 
-from paimon_magics.planning.splits import MergeSplit
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.splits import MergeSplit
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import plan_data_read

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from paimon_magics.planning.predicates import ColumnPredicate, column_predicates
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.predicates import ColumnPredicate, column_predicates
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import plan_data_read
@@ -163,7 +163,7 @@ def _written(catalog: Catalog, name: str, keys: list[str], options: dict[str, st
 
 
 def test_values_of_bind_names_count() -> None:
-    from paimon_magics.planning.definitions import Column
+    from paimon_magics.planning.schemas.table_schema import Column
     from paimon_magics.statements.data_types import AtomicType
 
     columns = [Column(0, "k", AtomicType("INT")), Column(1, "f", AtomicType("DOUBLE"))]

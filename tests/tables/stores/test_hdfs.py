@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.hdfs import HdfsStore

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from paimon_magics.statements.names import table_name_of
+from paimon_magics.statements.clauses.names import table_name_of
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.system_tables.registry import METADATA_TABLES, metadata_table
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.definitions import plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.partitions import list_partitions

@@ -15,10 +15,10 @@ import pytest
 
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import JobError
-from paimon_magics.planning.commits import Append, CommitRequest, Transaction
-from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.settings import Settings
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema

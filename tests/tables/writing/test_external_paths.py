@@ -14,7 +14,7 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.views import ViewKind
+from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read

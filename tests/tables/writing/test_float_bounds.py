@@ -18,9 +18,9 @@ import pytest
 from pypaimon import Schema
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 
-from paimon_magics.planning.commits import Transaction
-from paimon_magics.planning.definitions import Column, TableDefinition
-from paimon_magics.planning.float_bounds import has_true_bounds
+from paimon_magics.planning.commits.requests import Transaction
+from paimon_magics.planning.reads.float_bounds import has_true_bounds
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import ArrayType, AtomicType
 from paimon_magics.statements.statement import TableName

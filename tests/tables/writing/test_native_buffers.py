@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.definitions import plan_create_table
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.planning.schemas.table_schema import plan_create_table
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
 from paimon_magics.tables.writing.native_writer import buffer_options
 

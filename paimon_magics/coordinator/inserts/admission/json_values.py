@@ -27,7 +27,7 @@ from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
-from paimon_magics.planning.defaults import default_text
+from paimon_magics.planning.schemas.defaults import default_text
 from paimon_magics.planning.short_texts import shortened
 from paimon_magics.statements.data_types import (
     ArrayType,

@@ -17,9 +17,9 @@ from paimon_magics.errors import (
     PaimonMagicsError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.definitions import TableDefinition
-from paimon_magics.planning.option_values import memory_size_bytes, positive_value
-from paimon_magics.planning.writes import check_writable
+from paimon_magics.planning.options.values import memory_size_bytes, positive_value
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import identity_of, version_of

@@ -18,7 +18,7 @@ from paimon_magics.coordinator.inserts.admission.json_values import (
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.errors import InvalidValueError, nearest
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.data_types import as_nullable
 from paimon_magics.statements.statement import TableName
 

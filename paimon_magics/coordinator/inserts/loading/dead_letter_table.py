@@ -21,10 +21,10 @@ from paimon_magics.coordinator.inserts.log.interface import DeadLetter
 from paimon_magics.coordinator.inserts.log.records import DamagedError, Format, read_segment
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import PaimonMagicsError, SetupError
-from paimon_magics.planning.commits import Append, CommitRequest
-from paimon_magics.planning.definitions import plan_create_table
+from paimon_magics.planning.commits.requests import Append, CommitRequest
+from paimon_magics.planning.schemas.table_schema import plan_create_table
 from paimon_magics.settings import Settings
-from paimon_magics.statements.parsing import parse_statement
+from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema

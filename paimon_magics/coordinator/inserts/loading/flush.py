@@ -47,7 +47,12 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.database import StoreLostError
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits import Append, CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import (
+    Append,
+    CommitReceipt,
+    CommitRequest,
+    Transaction,
+)
 from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName

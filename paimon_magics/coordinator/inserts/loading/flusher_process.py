@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from paimon_magics.planning.definitions import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.tables.writing.writer import WriteTask, Written
 
 __all__ = ["FlushJob", "FlushResult", "Flusher", "FlusherDiedError", "WriteFailedError", "main"]

@@ -21,7 +21,7 @@ from paimon_magics.coordinator.inserts.admission.json_values import column_reade
 from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
-from paimon_magics.planning.definitions import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
 

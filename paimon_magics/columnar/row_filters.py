@@ -1,0 +1,124 @@
+"""Rows of an Arrow table in a person's order, and those that meet their conditions, as Spark has
+them: NaN is equal to itself and greater than every other number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from paimon_magics.columnar.time_zones import rules_of
+from paimon_magics.planning.reads.row_filters import (
+    ColumnKind,
+    Condition,
+    Kind,
+    Look,
+    Order,
+    value_of,
+)
+
+__all__ = ["kinds_of", "looked_at"]
+
+_COMPARED = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def kinds_of(schema: pa.Schema) -> dict[str, ColumnKind]:
+    """What can be asked of each column."""
+    return {field.name: _kind(field.type) for field in schema}
+
+
+def looked_at(rows: pa.Table, look: Look, kinds: Mapping[str, ColumnKind]) -> pa.Table:
+    """The rows that meet the conditions, in order; rows of equal rank keep theirs. As in SQL, a row
+    without a value meets no comparison. Raises InvalidValueError."""
+    for condition in look.conditions:
+        rows = rows.filter(_meets(rows.column(condition.column), condition, kinds))
+    if not look.orders:
+        return rows
+    columns: list[Any] = []
+    keys: list[tuple[str, str]] = []
+    for order in look.orders:
+        for column in _ranked(rows.column(order.column), order):
+            keys.append((str(len(keys)), "descending" if order.descending else "ascending"))
+            columns.append(column)
+    ranks = pa.table(columns, names=[name for name, _ in keys])
+    return rows.take(pc.sort_indices(ranks, sort_keys=keys, null_placement="at_end"))
+
+
+def _ranked(column: pa.ChunkedArray, order: Order) -> list[pa.ChunkedArray]:
+    """What a column is sorted by: Arrow puts NaN last whatever the direction."""
+    if pa.types.is_floating(column.type) and order.descending:
+        return [pc.is_nan(column), column]
+    return [column]
+
+
+def _meets(
+    column: pa.ChunkedArray, condition: Condition, kinds: Mapping[str, ColumnKind]
+) -> object:
+    match condition.operator:
+        case "is null":
+            return pc.is_null(column)
+        case "is not null":
+            return pc.is_valid(column)
+        case operator:
+            value: Any = value_of(condition, kinds[condition.column])
+            if operator == "contains":
+                return pc.match_substring(column, str(value))
+            if pa.types.is_floating(column.type):
+                return _float_meets(column, operator, value)
+            return _COMPARED[operator](*_alike(column, value))
+
+
+def _float_meets(column: pa.ChunkedArray, operator: str, value: float) -> object:
+    """Compared in the column's own type, in which a FLOAT of 1.1 is equal to 1.1."""
+    is_nan = pc.is_nan(column)
+    if math.isnan(value):
+        if operator in ("=", ">="):
+            return is_nan
+        if operator in ("<", "<>"):
+            return pc.invert(is_nan)
+        return pc.is_valid(column) if operator == "<=" else pc.and_(is_nan, False)
+    with np.errstate(over="ignore"):  # beyond a FLOAT is infinity, as Spark casts it
+        number = float(np.float32(value)) if pa.types.is_float32(column.type) else value
+    found = _COMPARED[operator](column, pa.scalar(number, column.type))
+    return pc.or_(found, is_nan) if operator in (">", ">=") else found
+
+
+def _alike(column: pa.ChunkedArray, value: Any) -> tuple[pa.ChunkedArray, pa.Scalar]:
+    """Both in one type in which they can be compared."""
+    if pa.types.is_timestamp(column.type):
+        finest = pa.timestamp("us", column.type.tz)
+        return column, pa.scalar(value, finest)
+    if pa.types.is_integer(column.type):
+        column = column.cast(pa.decimal128(20, 0))
+    return column, pa.scalar(value)
+
+
+def _kind(data_type: pa.DataType) -> ColumnKind:
+    types = pa.types
+    if types.is_timestamp(data_type):
+        if data_type.tz:
+            return ColumnKind(Kind.INSTANT, rules_of(data_type.tz))
+        return ColumnKind(Kind.WALL_CLOCK)
+    tests = (
+        (types.is_integer, Kind.INTEGER),
+        (types.is_decimal, Kind.DECIMAL),
+        (types.is_float32, Kind.FLOAT),
+        (types.is_floating, Kind.DOUBLE),
+        (types.is_string, Kind.TEXT),
+        (types.is_large_string, Kind.TEXT),
+        (types.is_boolean, Kind.BOOLEAN),
+        (types.is_date, Kind.DATE),
+    )
+    found = (kind for is_such, kind in tests if is_such(data_type))
+    return ColumnKind(next(found, Kind.OTHER))

@@ -1,0 +1,1 @@
+"""Commits, publications, expiry and procedures, as values."""

@@ -1,0 +1,139 @@
+"""Which snapshots of a table are to expire: Paimon's options and rules (`ExpireSnapshotsImpl`,
+`ExpireChangelogImpl`, `CoreOptions.expireConfig`). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_magics.errors import InvalidTableError
+from paimon_magics.planning.options.values import duration_ms, integer_value
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+
+__all__ = ["NO_FLOOR", "ExpiryRules", "Retention", "changelogs_end", "snapshots_end"]
+
+NO_FLOOR = 2**63 - 1
+"""A snapshot id above every other: nothing is protected."""
+
+_TimeOf = Callable[[int], int | None]
+"""When a snapshot was committed, in milliseconds since 1970; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many snapshots, or changelogs, are retained, and for how long at least."""
+
+    count_min: int
+    count_max: int
+    time_ms: float
+
+
+_PAIMONS = Retention(count_min=10, count_max=2**31 - 1, time_ms=3_600_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryRules:
+    """What a table's options say about expiry.
+
+    `limit` is how many snapshots expire at a time. With `keeps_changelogs` the changes of a
+    snapshot outlive it. `consumers_keep_snapshots` is false where consumers read changelogs only.
+    """
+
+    snapshots: Retention
+    changelogs: Retention
+    limit: int
+    keeps_changelogs: bool
+    has_changelog_files: bool
+    consumers_keep_snapshots: bool
+    consumer_time_ms: float | None
+    removes_empty_folders: bool
+
+    @classmethod
+    def of(cls, definition: TableDefinition) -> ExpiryRules | None:
+        """The rules of a table; None where its writers leave expiry to another job (`write-only`).
+
+        Raises InvalidTableError for options that contradict each other.
+        """
+        if definition.write_only:
+            return None
+        snapshots = _retention(definition, "snapshot", _PAIMONS)
+        changelogs = _retention(definition, "changelog", snapshots)
+        keeps = (
+            changelogs.count_max > snapshots.count_max
+            or changelogs.time_ms > snapshots.time_ms
+            or changelogs.count_min > snapshots.count_min
+        )
+        consumer_time = definition.option("consumer.expiration-time")
+        return cls(
+            snapshots=snapshots,
+            changelogs=changelogs,
+            limit=_integer(definition, "snapshot.expire.limit"),
+            keeps_changelogs=keeps,
+            has_changelog_files=definition.changelog_producer != "none",
+            consumers_keep_snapshots=not (definition.flag("consumer.changelog-only") and keeps),
+            consumer_time_ms=None
+            if consumer_time is None
+            else duration_ms("consumer.expiration-time", consumer_time),
+            removes_empty_folders=definition.flag("snapshot.clean-empty-directories"),
+        )
+
+
+def snapshots_end(
+    rules: ExpiryRules, earliest: int, latest: int, floor: int, time_of: _TimeOf, now_ms: int
+) -> int:
+    """The first snapshot that stays; what is before it expires. `floor` must stay."""
+    first = max(latest - rules.snapshots.count_max + 1, earliest)
+    end = min(latest - rules.snapshots.count_min + 1, floor, earliest + rules.limit)
+    for snapshot_id in range(first, end):
+        # A snapshot expires when the next one is old enough: until then somebody may read it.
+        next_ms = time_of(snapshot_id + 1)
+        if next_ms is not None and now_ms - rules.snapshots.time_ms <= next_ms:
+            return snapshot_id
+    return max(end, earliest)
+
+
+def changelogs_end(
+    rules: ExpiryRules,
+    earliest: int,
+    latest: int,
+    latest_snapshot: int,
+    floor: int,
+    time_of: _TimeOf,
+    now_ms: int,
+) -> int:
+    """The same for changelogs, of which `latest` is the last one that outlived its snapshot."""
+    first = max(latest_snapshot - rules.changelogs.count_max + 1, earliest)
+    end = min(
+        latest_snapshot - rules.changelogs.count_min + 1, floor, earliest + rules.limit, latest
+    )
+    if end <= earliest:
+        return earliest
+    for changelog_id in range(first, end + 1):
+        own_ms = time_of(changelog_id)
+        if own_ms is not None and now_ms - rules.changelogs.time_ms <= own_ms:
+            return changelog_id
+    return end
+
+
+def _retention(definition: TableDefinition, what: str, default: Retention) -> Retention:
+    low, high, time = (
+        f"{what}.{rest}" for rest in ("num-retained.min", "num-retained.max", "time-retained")
+    )
+    least, most, long = (definition.option(key) for key in (low, high, time))
+    found = Retention(
+        count_min=default.count_min if least is None else integer_value(low, least),
+        count_max=default.count_max if most is None else integer_value(high, most),
+        time_ms=default.time_ms if long is None else duration_ms(time, long),
+    )
+    if found.count_min < 1 or found.count_max < found.count_min:
+        raise InvalidTableError(
+            f"'{low}' = '{found.count_min}' and '{high}' = '{found.count_max}' contradict each "
+            "other: nothing expires.",
+            hint=f"'{low}' must be at least 1, and '{high}' at least as much.",
+        )
+    return found
+
+
+def _integer(definition: TableDefinition, key: str) -> int:
+    return integer_value(key, definition.option(key) or "")

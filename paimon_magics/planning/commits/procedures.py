@@ -1,0 +1,309 @@
+"""CALL → what it asks of a table: Paimon's procedures about tags, branches and rolling back.
+
+Names, parameters and their order are those of Paimon's Spark procedures (`SparkProcedures`); so are
+the columns of what they return. Values must be literals of the parameter's kind; a whole number in
+quotes counts as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    PaimonMagicsError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.statements.grammar.calls import NAMESPACE
+from paimon_magics.statements.lexing.keywords import word_set
+from paimon_magics.statements.version_changes import (
+    Argument,
+    Call,
+    CreateBranch,
+    CreateTag,
+    CreateTagFromTimestamp,
+    DeleteBranches,
+    DeleteTags,
+    FastForward,
+    RenameBranch,
+    RenameTag,
+    ReplaceTag,
+    RollBackToSnapshot,
+    RollBackToTag,
+    RollBackToTimestamp,
+    RollBackToWatermark,
+    VersionChange,
+)
+
+__all__ = ["PROCEDURES", "PlannedCall", "Procedure", "plan_call"]
+
+_OTHERS = word_set(
+    "alter_function alter_view_dialect clear_consumers compact compact_database compact_manifest "
+    "copy create_function create_global_index drop_function drop_global_index expire_partitions "
+    "expire_snapshots expire_tags mark_partition_done merge_branch migrate_database migrate_table "
+    "purge_files reassign_row_id remove_orphan_files remove_unexisting_files repair "
+    "repair_earliest_snapshot rescale reset_consumer rewrite_file_index "
+    "trigger_tag_automatic_creation"
+)
+
+_Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A parameter: its kind is `str`, `int` or `bool`."""
+
+    name: str
+    kind: type
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A procedure that is offered. `make` makes the change of its checked values."""
+
+    name: str
+    parameters: tuple[_Parameter, ...]
+    make: Callable[[_Values], VersionChange]
+
+    @property
+    def form(self) -> str:
+        """How it is called: `sys.create_tag(table, tag [, snapshot] [, time_retained])`."""
+        required = ", ".join(p.name for p in self.parameters if p.required)
+        optional = "".join(f" [, {p.name}]" for p in self.parameters if not p.required)
+        return f"{NAMESPACE}.{self.name}({required}{optional})"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """What a CALL asks: `table` is the table's name as text, found at `position`."""
+
+    procedure: str
+    table: str
+    change: VersionChange
+    position: int
+
+
+def plan_call(call: Call, parameters: Mapping[str, object], catalog: str) -> PlannedCall:
+    """What the statement asks for.
+
+    `parameters` are the values of `:name` arguments, `catalog` what Paimon's catalog is called.
+    Raises UnsupportedStatementError for a procedure of Paimon's that is not offered,
+    UnknownNameError for one, or a parameter, that nobody has, InvalidValueError for arguments that
+    are missing, too many, or of another kind; all with their place.
+    """
+    procedure = _procedure(call, catalog)
+    given = _assigned(call, procedure)
+    values: dict[str, Any] = {}
+    for parameter in procedure.parameters:
+        argument = given.get(parameter.name)
+        value = None if argument is None else _value(argument, parameter, parameters, call)
+        if value is None and parameter.required:
+            raise InvalidValueError(
+                f"{NAMESPACE}.{procedure.name} needs `{parameter.name}`.",
+                hint=f"Call {procedure.form}.",
+                statement=call.text,
+                position=call.procedure_position if argument is None else argument.position,
+            )
+        values[parameter.name] = value
+    try:
+        change = procedure.make(values)
+    except PaimonMagicsError as error:
+        error.statement, error.position = call.text, call.procedure_position
+        raise
+    return PlannedCall(procedure.name, values["table"], change, given["table"].position)
+
+
+def _procedure(call: Call, catalog: str) -> Procedure:
+    *prefix, name = call.procedure
+    wanted = name.lower()
+    if [part.lower() for part in prefix[-1:]] != [NAMESPACE] or prefix[:-1] not in (
+        [],
+        [catalog],
+    ):
+        shown = ".".join(call.procedure)
+        raise UnknownNameError(
+            f"There is no procedure `{shown}`.",
+            hint=f"Paimon's procedures are in `{NAMESPACE}`: CALL {NAMESPACE}.{wanted}(…)."
+            if wanted in PROCEDURES or wanted in _OTHERS
+            else f"Paimon's procedures are in `{NAMESPACE}`. {_offered()}",
+            statement=call.text,
+            position=call.procedure_position,
+        )
+    if wanted in PROCEDURES:
+        return PROCEDURES[wanted]
+    if wanted in _OTHERS:
+        raise UnsupportedStatementError(
+            f"Paimon's procedure `{NAMESPACE}.{wanted}` is not offered yet.",
+            hint=_offered(),
+            statement=call.text,
+            position=call.procedure_position,
+        )
+    raise UnknownNameError(
+        f"There is no procedure `{NAMESPACE}.{name}`.",
+        hint=nearest(wanted, (*PROCEDURES, *_OTHERS), what="procedures"),
+        statement=call.text,
+        position=call.procedure_position,
+    )
+
+
+def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
+    """The argument of each parameter that is given one."""
+    names = [parameter.name for parameter in procedure.parameters]
+    by_name = {name.lower(): name for name in names}
+    found: dict[str, Argument] = {}
+    for position, argument in enumerate(call.arguments):
+        if argument.name is None:
+            if position > 0 and call.arguments[0].name is not None:
+                raise _misplaced(call, argument, "Arguments by place and by name can't be mixed.")
+            if position >= len(names):
+                raise _misplaced(call, argument, f"That is more than {procedure.form} takes.")
+            found[names[position]] = argument
+            continue
+        if call.arguments[0].name is None:
+            raise _misplaced(call, argument, "Arguments by place and by name can't be mixed.")
+        name = by_name.get(argument.name.lower())
+        if name is None:
+            raise UnknownNameError(
+                f"{NAMESPACE}.{procedure.name} has no parameter `{argument.name}`.",
+                hint=nearest(argument.name, names, what="parameters"),
+                statement=call.text,
+                position=argument.position,
+            )
+        if name in found:
+            raise _misplaced(call, argument, f"`{name}` is given twice.")
+        found[name] = argument
+    return found
+
+
+def _misplaced(call: Call, argument: Argument, message: str) -> InvalidValueError:
+    return InvalidValueError(
+        message,
+        hint="Name each argument, as `tag => 'monday'`.",
+        statement=call.text,
+        position=argument.position,
+    )
+
+
+def _value(
+    argument: Argument, parameter: _Parameter, bound: Mapping[str, object], call: Call
+) -> Any:
+    value = argument.value
+    if not isinstance(value, str | int | float | None):
+        value = bound[value.name]  # type: ignore[assignment]
+    if isinstance(value, str):
+        value = value.strip() if parameter.name == "table" else value
+    converted = _converted(value, parameter.kind)
+    if value is not None and converted is None:
+        kinds = {str: "a text", int: "a whole number", bool: "true or false"}
+        raise InvalidValueError(
+            f"`{parameter.name}` must be {kinds[parameter.kind]}, not {value!r}.",
+            hint=f"Call {PROCEDURES[call.procedure[-1].lower()].form}.",
+            statement=call.text,
+            position=argument.position,
+        )
+    return converted
+
+
+def _converted(value: Any, kind: type) -> Any:
+    if kind is bool:
+        texts = {"true": True, "false": False}
+        return texts.get(str(value).strip().lower())
+    if isinstance(value, bool):
+        return None
+    if kind is int:
+        if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+            return int(value)
+        return value if isinstance(value, int) else None
+    return str(value) if isinstance(value, str | int) else None
+
+
+def _offered() -> str:
+    return f"Those offered are {', '.join(sorted(PROCEDURES))}."
+
+
+def _tag_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _roll_back(values: _Values) -> VersionChange:
+    """`version` is a snapshot's number or a tag; exactly one of the three says where to."""
+    given = [key for key in ("version", "snapshot", "tag") if values[key] is not None]
+    if len(given) != 1:
+        raise InvalidValueError(
+            f"sys.rollback takes one of `version`, `snapshot` and `tag`, not {len(given)}.",
+            hint="For example CALL sys.rollback(table => 't', snapshot => 3).",
+        )
+    version = values["version"]
+    if values["snapshot"] is not None:
+        return RollBackToSnapshot(values["snapshot"])
+    if version is not None and version.isdigit():
+        return RollBackToSnapshot(int(version))
+    return RollBackToTag(version if version is not None else values["tag"])
+
+
+def _listed(*procedures: Procedure) -> Mapping[str, Procedure]:
+    return {procedure.name: procedure for procedure in procedures}
+
+
+def _takes(required: Sequence[str], optional: Sequence[str] = ()) -> tuple[_Parameter, ...]:
+    """Parameters from `name` or `name:kind`; the table comes first everywhere."""
+    kinds: dict[str, type] = {"": str, "int": int, "bool": bool}
+    found = []
+    for text in ("table", *required, *optional):
+        name, _, kind = text.partition(":")
+        found.append(_Parameter(name, kinds[kind], text not in optional))
+    return tuple(found)
+
+
+PROCEDURES = _listed(
+    Procedure(
+        "create_tag",
+        _takes(["tag"], ["snapshot:int", "time_retained"]),
+        lambda v: CreateTag(v["tag"], v["snapshot"], v["time_retained"]),
+    ),
+    Procedure(
+        "create_tag_from_timestamp",
+        _takes(["tag", "timestamp:int"], ["time_retained"]),
+        lambda v: CreateTagFromTimestamp(v["tag"], v["timestamp"], v["time_retained"]),
+    ),
+    Procedure(
+        "replace_tag",
+        _takes(["tag"], ["snapshot:int", "time_retained"]),
+        lambda v: ReplaceTag(v["tag"], v["snapshot"], v["time_retained"]),
+    ),
+    Procedure(
+        "rename_tag", _takes(["tag", "target_tag"]), lambda v: RenameTag(v["tag"], v["target_tag"])
+    ),
+    Procedure("delete_tag", _takes(["tag"]), lambda v: DeleteTags(_tag_list(v["tag"]))),
+    Procedure(
+        "create_branch",
+        _takes(["branch"], ["tag", "ignoreIfExists:bool"]),
+        lambda v: CreateBranch(v["branch"], v["tag"], bool(v["ignoreIfExists"])),
+    ),
+    Procedure(
+        "rename_branch",
+        _takes(["from_branch", "to_branch"]),
+        lambda v: RenameBranch(v["from_branch"], v["to_branch"]),
+    ),
+    Procedure(
+        "delete_branch", _takes(["branch"]), lambda v: DeleteBranches(_tag_list(v["branch"]))
+    ),
+    Procedure("fast_forward", _takes(["branch"]), lambda v: FastForward(v["branch"])),
+    Procedure("rollback", _takes([], ["version", "snapshot:int", "tag"]), _roll_back),
+    Procedure(
+        "rollback_to_timestamp",
+        _takes(["timestamp:int"]),
+        lambda v: RollBackToTimestamp(v["timestamp"]),
+    ),
+    Procedure(
+        "rollback_to_watermark",
+        _takes(["watermark:int"]),
+        lambda v: RollBackToWatermark(v["watermark"]),
+    ),
+)
+"""The procedures that are offered, by name."""

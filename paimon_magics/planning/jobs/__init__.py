@@ -1,0 +1,1 @@
+"""How far Spark jobs are."""

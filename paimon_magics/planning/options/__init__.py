@@ -1,0 +1,1 @@
+"""The options of a Paimon table: keys, types, values, and what each is for."""

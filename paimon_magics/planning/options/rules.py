@@ -1,0 +1,111 @@
+"""Option keys and values: typing errors are refused before a table gets them.
+
+Paimon stores any key and silently ignores those it does not know, so `buckt = 4` makes a table
+without it. The rule here: a key is accepted if Paimon or one of its engines defines it, if it lies
+in an open family (`parquet.…`, `fields.<column>.…`), or if it resembles no key that they define, so
+that keys of users' own (`owner`, `team.contact`) are possible. A key that does resemble one is
+refused with that one's name. Resembling means: equal but for case and the signs between words, or a
+similarity of at least 0.75 as `difflib` counts it.
+
+Values are checked against the option's type as Paimon would read them when the table is opened.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError
+from paimon_magics.planning.options import values as values
+from paimon_magics.planning.options.table_options import (
+    CORE_OPTIONS,
+    DEPRECATED_KEYS,
+    ENGINE_OPTIONS,
+    FIELD_OPTIONS,
+    OPEN_FAMILIES,
+    OWN_OPTIONS,
+    OptionDefinition,
+)
+
+__all__ = ["check_option", "check_option_key", "known_option"]
+
+_SIMILAR = 0.75
+_KNOWN_KEYS = (*CORE_OPTIONS, *OWN_OPTIONS, *DEPRECATED_KEYS, *sorted(ENGINE_OPTIONS))
+
+
+def check_option(key: str, value: str) -> None:
+    """Refuses a key that looks mistyped (UnknownNameError) or an unreadable value
+    (InvalidTableError)."""
+    check_option_key(key)
+    definition = known_option(key)
+    if definition is not None:
+        _check_value(definition, key, value)
+
+
+def known_option(key: str) -> OptionDefinition | None:
+    """The option that the key means, also by a deprecated name; None for a key we don't know."""
+    return CORE_OPTIONS.get(DEPRECATED_KEYS.get(key, key)) or OWN_OPTIONS.get(key)
+
+
+def check_option_key(key: str) -> None:
+    """Raises UnknownNameError for a key that resembles an option and is none."""
+    if key in _KNOWN_KEYS or key.startswith(OPEN_FAMILIES):
+        return
+    if not key.strip():
+        raise UnknownNameError("An option has an empty key.", hint="Give it a name.")
+    match = re.fullmatch(r"fields\.([^.]+)\.(.+)", key)
+    if match:
+        # `fields.s.x.aggregate-function` is a known option at a place where it can't be.
+        if match[2].endswith(tuple(f".{suffix}" for suffix in FIELD_OPTIONS)):
+            return
+        meant = _resembling(match[2], FIELD_OPTIONS)
+        if match[2] in FIELD_OPTIONS or meant is None:
+            return
+        meant = f"fields.{match[1]}.{meant}"
+    else:
+        meant = _resembling(key, _KNOWN_KEYS)
+    if meant is not None:
+        raise UnknownNameError(
+            f"There is no option '{key}'.",
+            hint=f"Did you mean `{meant}`? A key of your own must resemble none of Paimon's.",
+        )
+
+
+def _resembling(key: str, known: tuple[str, ...]) -> str | None:
+    folded = {_folded(k): k for k in known}
+    if _folded(key) in folded:
+        return folded[_folded(key)]
+    close = difflib.get_close_matches(key.lower(), known, n=1, cutoff=_SIMILAR)
+    return close[0] if close else None
+
+
+def _folded(key: str) -> str:
+    return re.sub(r"[-_. ]", "", key.lower())
+
+
+def _check_value(definition: OptionDefinition, key: str, value: str) -> None:
+    match definition.type:
+        case "boolean":
+            values.boolean_value(key, value)
+        case "integer":
+            values.integer_value(key, value)
+        case "long":
+            values.integer_value(key, value, bits=64)
+        case "positive":
+            values.positive_value(key, value)
+        case "double":
+            values.double_value(key, value)
+        case "memory size":
+            values.memory_size_bytes(key, value)
+        case "duration":
+            values.duration_ms(key, value)
+        case "choice":
+            values.choice_value(key, value, definition.choices)
+        case "map":
+            if any(item.count(":") != 1 for item in value.split(",") if item):
+                raise InvalidTableError(
+                    f"The option '{key}' can't be '{value}'.",
+                    hint="Its value must be pairs such as '0:lz4,1:zstd'.",
+                )
+        case "string":
+            pass

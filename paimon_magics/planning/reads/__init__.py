@@ -1,0 +1,1 @@
+"""Which state and which files a read is about, and how they are read."""

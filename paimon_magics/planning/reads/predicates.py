@@ -1,0 +1,105 @@
+"""Conditions on columns as values that statistics can be compared with.
+
+A condition is taken only where Spark compares in the column's own type and order: whole numbers,
+decimals, texts, dates, booleans. Floating-point columns are left out, because statistics ignore
+NaN, CHAR because its values are padded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.data_types import AtomicType
+from paimon_magics.statements.statement import ColumnFilter, FilterValue
+
+__all__ = ["ColumnPredicate", "column_predicates"]
+
+PredicateValue = int | str | bool | Decimal | datetime.date
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPredicate:
+    """A condition on a column; see `ColumnFilter` for the operators. Never holds for NULL, except
+    `is null`."""
+
+    column: str
+    operator: str
+    values: tuple[PredicateValue, ...] = ()
+
+
+def column_predicates(
+    filters: Iterable[ColumnFilter], columns: Sequence[Column], bound: Mapping[str, object]
+) -> tuple[ColumnPredicate, ...]:
+    """Those of the conditions that can be told from statistics. `bound` are the bind values."""
+    found = []
+    for one in filters:
+        named = [column for column in columns if column.name.lower() == one.column.lower()]
+        if len(named) != 1:
+            continue
+        values = [_value_for(named[0], value, bound) for value in one.values]
+        if isinstance(named[0].type, AtomicType) and None not in values:
+            kept = tuple(value for value in values if value is not None)
+            found.append(ColumnPredicate(named[0].name, one.operator, kept))
+    return tuple(found)
+
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def _value_for(
+    column: Column, value: FilterValue, bound: Mapping[str, object]
+) -> PredicateValue | None:
+    if not isinstance(column.type, AtomicType):
+        return None
+    kind: object = value.text if value.kind != "parameter" else bound.get(value.text)
+    name = column.type.name
+    if value.kind == "parameter":
+        return _bound_value(name, kind)
+    match name, value.kind:
+        case _, "number" if name in _INTEGERS and re.fullmatch(r"-?\d+", value.text):
+            return int(value.text)
+        case "DECIMAL", "number":
+            try:
+                return Decimal(value.text)
+            except InvalidOperation:
+                return None
+        case (("STRING" | "VARCHAR"), "string"):
+            return value.text
+        case "DATE", ("date" | "string"):
+            return _date(value.text)
+        case "BOOLEAN", "boolean":
+            return value.text == "true"
+        case _:
+            return None
+
+
+def _bound_value(name: str, value: object) -> PredicateValue | None:
+    match value:
+        case bool():
+            return value if name == "BOOLEAN" else None
+        case int():
+            return value if name in _INTEGERS or name == "DECIMAL" else None
+        case Decimal():
+            return value if name == "DECIMAL" and value.is_finite() else None
+        case str():
+            return value if name in ("STRING", "VARCHAR") else None
+        case datetime.datetime():
+            return None
+        case datetime.date():
+            return value if name == "DATE" else None
+        case _:
+            return None
+
+
+def _date(text: str) -> datetime.date | None:
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return None
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None

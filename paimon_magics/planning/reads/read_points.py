@@ -1,0 +1,295 @@
+"""Which state or which changes of a table a read is about, from Paimon's read options.
+
+A `ReadPoint` says it in the reader's words; `tables.snapshots.time_travel` finds the
+snapshots. Rules:
+Paimon's `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` for batch reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.planning.options.table_options import CORE_OPTIONS, DEPRECATED_KEYS
+from paimon_magics.planning.options.values import boolean_value, choice_value, integer_value
+
+__all__ = [
+    "READ_OPTIONS",
+    "AtSnapshot",
+    "AtTag",
+    "AtTimestamp",
+    "AtVersion",
+    "AtWatermark",
+    "Between",
+    "BetweenTimestamps",
+    "CreatedAfter",
+    "CreatedFrom",
+    "Latest",
+    "ReadPoint",
+    "ScanMode",
+    "ToAutoTag",
+    "read_options",
+    "read_point",
+]
+
+
+class ScanMode(Enum):
+    """`incremental-between-scan-mode`: which files of the snapshots in between are changes."""
+
+    AUTO = "auto"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
+    DIFF = "diff"
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The latest snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtSnapshot:
+    """The state of one snapshot."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTag:
+    """The state that a tag keeps."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtVersion:
+    """A tag of that name, else `watermark-…`, else a snapshot's number."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The last snapshot that is not later: milliseconds since 1970 UTC, or a local time as text."""
+
+    time: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class AtWatermark:
+    """The first snapshot whose watermark is not less."""
+
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedAfter:
+    """The files of the latest snapshot that were created later than that."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedFrom:
+    """The first snapshot that is not earlier; where there is none, as `CreatedAfter`."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The changes after `start` up to `end`: two tags or two snapshots.
+
+    `tags_are_snapshots` is the option `incremental-between-tag-to-snapshot`.
+    """
+
+    start: str
+    end: str
+    mode: ScanMode
+    tags_are_snapshots: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenTimestamps:
+    """The changes after one time up to another: milliseconds, or local times as text."""
+
+    start: int | str
+    end: int | str
+    mode: ScanMode
+
+
+@dataclass(frozen=True, slots=True)
+class ToAutoTag:
+    """The changes up to an automatically made tag, from the one before it."""
+
+    tag: str
+
+
+ReadPoint = (
+    Latest
+    | AtSnapshot
+    | AtTag
+    | AtVersion
+    | AtTimestamp
+    | AtWatermark
+    | CreatedAfter
+    | CreatedFrom
+    | Between
+    | BetweenTimestamps
+    | ToAutoTag
+)
+
+# Each option that says where to read, the least specific last: Paimon looks at them so.
+_POINT_KEYS = (
+    "scan.timestamp-millis",
+    "scan.timestamp",
+    "scan.snapshot-id",
+    "scan.tag-name",
+    "scan.version",
+    "scan.watermark",
+    "scan.file-creation-time-millis",
+    "scan.creation-time-millis",
+    "incremental-between",
+    "incremental-between-timestamp",
+    "incremental-to-auto-tag",
+)
+READ_OPTIONS = (
+    *_POINT_KEYS,
+    "incremental-between-scan-mode",
+    "incremental-between-tag-to-snapshot",
+    "scan.mode",
+    "branch",
+    "batch-scan-mode",
+    "deletion-vectors.merge-on-read",
+    "source.split.target-size",
+    "source.split.open-file-cost",
+)
+_MODES_WITHOUT_POINT = ("default", "latest-full", "full", "latest")
+_KEY_OF_MODE = {
+    "from-timestamp": ("scan.timestamp-millis", "scan.timestamp"),
+    "from-snapshot": ("scan.snapshot-id", "scan.tag-name", "scan.watermark", "scan.version"),
+    "from-snapshot-full": ("scan.snapshot-id",),
+    "from-file-creation-time": ("scan.file-creation-time-millis",),
+    "from-creation-timestamp": ("scan.creation-time-millis",),
+    "incremental": (
+        "incremental-between",
+        "incremental-between-timestamp",
+        "incremental-to-auto-tag",
+    ),
+}
+
+
+def read_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of one read under Paimon's present names.
+
+    Raises UnknownNameError for one that Paimon does not have, InvalidValueError for one that says
+    nothing about a single read.
+    """
+    found = {DEPRECATED_KEYS.get(key, key): value for key, value in options.items()}
+    for key in found:
+        if key in READ_OPTIONS:
+            continue
+        if key in CORE_OPTIONS:
+            raise InvalidValueError(
+                f"The option '{key}' can't be given for one read: it is the table's.",
+                hint=f"Read options are: {', '.join(READ_OPTIONS)}.",
+            )
+        raise UnknownNameError(
+            f"There is no read option '{key}'.",
+            hint=nearest(key, READ_OPTIONS, what="read options"),
+        )
+    return found
+
+
+def read_point(options: Mapping[str, str]) -> ReadPoint:
+    """What the read options of one read ask for.
+
+    Options that say nothing about it are left alone. Raises InvalidValueError for two that
+    contradict each other or a value that can't be read.
+    """
+    given = [key for key in _POINT_KEYS if key in options]
+    if len(given) > 1:
+        raise InvalidValueError(
+            f"The read options {_listed(given)} contradict each other.", hint="Give one of them."
+        )
+    _check_mode(options.get("scan.mode"), given[0] if given else None)
+    return _POINTS[given[0]](options[given[0]], options) if given else Latest()
+
+
+def _check_mode(mode: str | None, key: str | None) -> None:
+    if mode is None:
+        return
+    mode = mode.lower()
+    allowed = _KEY_OF_MODE.get(mode)
+    if allowed is None and mode not in _MODES_WITHOUT_POINT:
+        raise InvalidValueError(
+            f"The read option 'scan.mode' = '{mode}' is not offered for reading a table once.",
+            hint=f"These are: {', '.join((*_MODES_WITHOUT_POINT, *_KEY_OF_MODE))}.",
+        )
+    if key is None and allowed is not None:
+        raise InvalidValueError(
+            f"'scan.mode' = '{mode}' does not say from where.", hint=f"Add {_listed(allowed)}."
+        )
+    if key is not None and (allowed is None or key not in allowed):
+        raise InvalidValueError(
+            f"'scan.mode' = '{mode}' and '{key}' contradict each other.", hint="Leave out one."
+        )
+
+
+def _between(text: str, options: Mapping[str, str]) -> ReadPoint:
+    start, end = _pair("incremental-between", text, "'2,5' or 'one-tag,another'")
+    tags = "incremental-between-tag-to-snapshot"
+    return Between(start, end, _mode(options), boolean_value(tags, options.get(tags, "false")))
+
+
+def _between_timestamps(text: str, options: Mapping[str, str]) -> ReadPoint:
+    example = "'2026-01-31 00:00:00,2026-02-01 00:00:00', or milliseconds since 1970"
+    start, end = _pair("incremental-between-timestamp", text, example)
+    if start.isdigit() and end.isdigit():
+        return BetweenTimestamps(int(start), int(end), _mode(options))
+    return BetweenTimestamps(start, end, _mode(options))
+
+
+def _pair(key: str, text: str, example: str) -> tuple[str, str]:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise InvalidValueError(
+            f"The read option '{key}' = '{text}' does not name a start (exclusive) and an end.",
+            hint=f"For example {example}.",
+        )
+    return parts[0], parts[1]
+
+
+def _mode(options: Mapping[str, str]) -> ScanMode:
+    key = "incremental-between-scan-mode"
+    text = options.get(key, ScanMode.AUTO.value)
+    return ScanMode(choice_value(key, text, CORE_OPTIONS[key].choices))
+
+
+def _number(key: str, text: str) -> int:
+    return integer_value(key, text, bits=64)
+
+
+_POINTS: dict[str, Callable[[str, Mapping[str, str]], ReadPoint]] = {
+    "scan.timestamp-millis": lambda text, _: AtTimestamp(_number("scan.timestamp-millis", text)),
+    "scan.timestamp": lambda text, _: AtTimestamp(text),
+    "scan.snapshot-id": lambda text, _: AtSnapshot(_number("scan.snapshot-id", text)),
+    "scan.tag-name": lambda text, _: AtTag(text),
+    "scan.version": lambda text, _: AtVersion(text),
+    "scan.watermark": lambda text, _: AtWatermark(_number("scan.watermark", text)),
+    "scan.file-creation-time-millis": lambda text, _: CreatedAfter(
+        _number("scan.file-creation-time-millis", text)
+    ),
+    "scan.creation-time-millis": lambda text, _: CreatedFrom(
+        _number("scan.creation-time-millis", text)
+    ),
+    "incremental-between": _between,
+    "incremental-between-timestamp": _between_timestamps,
+    "incremental-to-auto-tag": lambda text, _: ToAutoTag(text),
+}
+
+
+def _listed(keys: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f"'{key}'" for key in keys)

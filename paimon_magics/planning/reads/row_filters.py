@@ -1,0 +1,276 @@
+"""How rows are looked at: in which order, and which of them, as values and as SQL.
+
+Pure. A look is what a person clicks together in a grid; each condition is of one column and its
+literal has that column's type, so that the SQL that is shown is the SQL that is run. An instant has
+its offset with it: the SQL means the same row in a session of any zone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+
+from paimon_magics.errors import InvalidValueError, UnknownNameError, nearest
+from paimon_magics.statements.clauses.names import quoted, text_literal
+
+__all__ = [
+    "OPERATORS",
+    "ColumnKind",
+    "Condition",
+    "Kind",
+    "Look",
+    "Order",
+    "condition_sql",
+    "limited_sql",
+    "look_sql",
+    "value_of",
+]
+
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+_TEXT_OPERATORS = ("contains",)
+_NULL_OPERATORS = ("is null", "is not null")
+OPERATORS = (*_COMPARISONS, *_TEXT_OPERATORS, *_NULL_OPERATORS)
+_PART = r"(?:`(?:[^`]|``)+`|[^\s`.]+)"
+_TABLE = re.compile(rf"{_PART}(?:\.{_PART})*")
+_COMMENTS = r"(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+_QUERY = re.compile(rf"(?is){_COMMENTS}(?:select|with|values|from|table|\()(?![\w$.])")
+_DIGITS_MAX = 38  # of Spark's DECIMAL
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class Kind(Enum):
+    """What can be asked of a column, by its type."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    DOUBLE = "double"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    INSTANT = "instant"
+    WALL_CLOCK = "wall clock"
+    OTHER = "other"
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Those that a condition on such a column may have."""
+        match self:
+            case Kind.TEXT:
+                return OPERATORS
+            case Kind.BOOLEAN:
+                return (*_COMPARISONS[:2], *_NULL_OPERATORS)
+            case Kind.OTHER:
+                return _NULL_OPERATORS
+            case _:
+                return (*_COMPARISONS, *_NULL_OPERATORS)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are numbers, which stand to the right."""
+        return self in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKind:
+    """The kind of a column; of instants also the rules of the zone that they are shown in."""
+
+    kind: Kind
+    zone: datetime.tzinfo = datetime.UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By a column, upwards or downwards; NULL stands last."""
+
+    column: str
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What the rows that are shown meet; `text` is the value as it was typed, "" without one."""
+
+    column: str
+    operator: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All conditions hold; the first order counts first."""
+
+    orders: tuple[Order, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+def look_sql(
+    rows: str, look: Look, kinds: Mapping[str, ColumnKind], given: Sequence[str] | None = None
+) -> str:
+    """The query for what is looked at of `rows`: a query, the name of a table, or a statement that
+    shows something. `given` are the columns that it gives, where those are not all; a comment names
+    the others.
+
+    "" where no SQL gives these rows: nothing to begin with, a condition or an order by a column
+    that is not given, or one on a statement such as SHOW, which can't be selected from.
+
+    Raises InvalidValueError for a value that the column can't have, UnknownNameError for a column.
+    """
+    for order in look.orders:
+        if _kind(order.column, kinds).kind is Kind.OTHER:
+            raise InvalidValueError(
+                f"Rows can't be sorted by `{order.column}`.", hint="Choose another column."
+            )
+    conditions = [condition_sql(one, kinds) for one in look.conditions]
+    asked = {one.column for one in look.conditions} | {one.column for one in look.orders}
+    if not rows or (given is not None and (not given or not asked <= set(given))):
+        return ""
+    said = "" if given is None else _lacking(kinds, given)
+    is_query = _QUERY.match(rows) is not None
+    is_table = not is_query and _TABLE.fullmatch(rows) is not None
+    if not look.orders and not look.conditions:
+        return said + (f"SELECT * FROM {rows}" if is_table else rows)
+    if not is_query and not is_table:
+        return ""
+    parts = [f"SELECT * FROM {rows if is_table else _within(rows)}"]
+    if conditions:
+        parts.append("WHERE " + " AND ".join(conditions))
+    if look.orders:
+        ways = ("ASC NULLS LAST", "DESC NULLS LAST")
+        keys = (f"{quoted(one.column)} {ways[one.descending]}" for one in look.orders)
+        parts.append("ORDER BY " + ", ".join(keys))
+    return said + " ".join(parts)
+
+
+def limited_sql(rows: str, count: int) -> str:
+    """The query for the first rows of a query; "" for the rows of another statement."""
+    return f"SELECT * FROM {_within(rows)} LIMIT {count}" if _QUERY.match(rows) else ""
+
+
+def _within(query: str) -> str:
+    # A comment at the end of the query would hide the bracket.
+    return f"({query}\n)" if "--" in query else f"({query})"
+
+
+def _lacking(kinds: Mapping[str, ColumnKind], given: Sequence[str]) -> str:
+    names = [quoted(name) for name in kinds if name not in given and not name.startswith("\0")]
+    return f"-- without {', '.join(names)}: no table has that\n" if names else ""
+
+
+def condition_sql(condition: Condition, kinds: Mapping[str, ColumnKind]) -> str:
+    """A condition as SQL; raises as `look_sql`."""
+    column = _kind(condition.column, kinds)
+    name = quoted(condition.column)
+    operators = column.kind.operators
+    if condition.operator not in operators:
+        raise InvalidValueError(
+            f"Column `{condition.column}` can't be asked whether it `{condition.operator}` "
+            "something.",
+            hint=f"It can be asked with: {', '.join(operators)}.",
+        )
+    if condition.operator in _NULL_OPERATORS:
+        return f"{name} {condition.operator.upper()}"
+    literal = _literal(value_of(condition, column), column.kind)
+    if condition.operator in _TEXT_OPERATORS:
+        return f"contains({name}, {literal})"
+    return f"{name} {condition.operator} {literal}"
+
+
+_Value = str | bool | float | decimal.Decimal | datetime.date | datetime.datetime
+
+
+def value_of(condition: Condition, column: ColumnKind) -> _Value:
+    """The value of a condition, in its column's kind. A time without an offset is one of the
+    column's zone, as Spark reads it: the earlier one of two. Raises InvalidValueError."""
+    found = None
+    with suppress(ValueError, decimal.InvalidOperation):
+        found = _read(condition.text, column)
+    if found is None:
+        raise InvalidValueError(
+            f"`{condition.text}` is no value of column `{condition.column}`.",
+            hint=f"Write it as: {_example(column)}",
+        )
+    return found
+
+
+def _read(typed: str, column: ColumnKind) -> _Value | None:
+    """The value that was typed; None, or a ValueError, for what is none of that kind."""
+    text = typed.strip()
+    match column.kind:
+        case Kind.INTEGER | Kind.DECIMAL:
+            number = decimal.Decimal(text)
+            is_plain = number.is_finite() and len(f"{number:f}".strip("-")) <= _DIGITS_MAX + 1
+            return number if is_plain else None
+        case Kind.FLOAT | Kind.DOUBLE:
+            return float(text)
+        case Kind.BOOLEAN:
+            return text.lower() == "true" if text.lower() in ("true", "false") else None
+        case Kind.DATE:
+            return datetime.date.fromisoformat(text)
+        case Kind.INSTANT:
+            moment = datetime.datetime.fromisoformat(text)
+            zone = moment.tzinfo or column.zone
+            # By way of UTC: a time that summer time leaves out becomes the one that is meant.
+            in_utc = moment.replace(tzinfo=zone).astimezone(datetime.UTC)
+            return in_utc.astimezone(column.zone)
+        case Kind.WALL_CLOCK:
+            moment = datetime.datetime.fromisoformat(text)
+            return moment if moment.tzinfo is None else None
+        case _:
+            return typed
+
+
+def _example(column: ColumnKind) -> str:
+    match column.kind:
+        case Kind.INTEGER:
+            return "42"
+        case Kind.DECIMAL:
+            return "12.50"
+        case Kind.FLOAT | Kind.DOUBLE:
+            return "12.5, 1e-3, NaN or Infinity"
+        case Kind.BOOLEAN:
+            return "true"
+        case Kind.DATE:
+            return "2026-01-31"
+        case Kind.INSTANT:
+            noon = datetime.datetime(2026, 1, 31, 12, tzinfo=column.zone).isoformat(sep=" ")
+            return f"2026-01-31 12:00:00, or with an offset: {noon}"
+        case Kind.WALL_CLOCK:
+            return "2026-01-31 12:00:00"
+        case _:
+            return "a text"
+
+
+def _literal(value: _Value, kind: Kind) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case decimal.Decimal():
+            return f"{value:f}"
+        case float():
+            if kind is Kind.DOUBLE and math.isfinite(value):
+                return f"{value!r}D"
+            text = repr(value) if math.isfinite(value) else _NOT_FINITE[str(value)]
+            return f"CAST('{text}' AS {kind.name})"
+        case datetime.datetime():
+            name = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+            return f"{name} '{value.isoformat(sep=' ')}'"
+        case datetime.date():
+            return f"DATE '{value.isoformat()}'"
+        case str():
+            return text_literal(value)
+
+
+def _kind(column: str, kinds: Mapping[str, ColumnKind]) -> ColumnKind:
+    found = kinds.get(column)
+    if found is None:
+        raise UnknownNameError(
+            f"There is no column `{column}`.", hint=nearest(column, kinds, what="columns")
+        )
+    return found

@@ -1,0 +1,74 @@
+"""What a read shows of a table's rows: themselves, their kinds, fully compacted ones, their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.statements.data_types import ArrayType, AtomicType, as_nullable
+
+__all__ = [
+    "KIND_NAMES",
+    "ROW_ID",
+    "SEQUENCE_NUMBER",
+    "RowView",
+    "ViewKind",
+    "shown_columns",
+    "view_named",
+]
+
+KIND_NAMES = ("+I", "-U", "+U", "-D")
+"""What `$audit_log` calls the kinds of rows, by their numbers: `RowKind`."""
+
+ROW_ID = "_ROW_ID"
+SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
+# Ids of `SpecialFields`.
+_ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))
+_SEQUENCE = Column(2147483646, SEQUENCE_NUMBER, AtomicType("BIGINT", (), nullable=False))
+_ROW_ID = Column(2147483642, ROW_ID, AtomicType("BIGINT", (), nullable=False))
+
+
+class ViewKind(Enum):
+    """The table itself, or one of the system tables that show its data."""
+
+    TABLE = ""
+    AUDIT_LOG = "audit_log"
+    BINLOG = "binlog"
+    READ_OPTIMIZED = "ro"
+    ROW_TRACKING = "row_tracking"
+
+
+@dataclass(frozen=True, slots=True)
+class RowView:
+    """How rows are shown. `sequence_numbers`: with the column `_SEQUENCE_NUMBER`
+    (`table-read.sequence-number.enabled`)."""
+
+    kind: ViewKind
+    sequence_numbers: bool = False
+
+    @property
+    def keeps_retracts(self) -> bool:
+        """Whether rows that take something back are shown."""
+        return self.kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG)
+
+
+def view_named(system_table: str | None) -> ViewKind | None:
+    """The view of that name, in any case; None for other system tables."""
+    wanted = (system_table or "").lower()
+    return next((kind for kind in ViewKind if kind.value == wanted), None)
+
+
+def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:
+    """The columns that the view shows, of a table's `columns`."""
+    if view.kind is ViewKind.ROW_TRACKING:
+        return (*columns, _ROW_ID, _SEQUENCE)
+    if not view.keeps_retracts:
+        return tuple(columns)
+    system = (_ROWKIND, _SEQUENCE) if view.sequence_numbers else (_ROWKIND,)
+    if view.kind is ViewKind.BINLOG:
+        columns = (
+            Column(c.id, c.name, ArrayType(as_nullable(c.type, True)), c.comment) for c in columns
+        )
+    return (*system, *columns)

@@ -1,0 +1,1 @@
+"""What stands beside reports: the queries that give their rows, health in words."""

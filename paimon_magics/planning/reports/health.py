@@ -1,0 +1,241 @@
+"""Whether a table's layout is in order, in words: from sums over its files and its own options.
+
+Pure: figures in, findings out. What the options mean is Paimon's `CoreOptions` and, for compaction,
+`UniversalCompaction` and `AppendCompactCoordinator`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.options.values import integer_value, memory_size_bytes
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.statements.clauses.names import table_text, text_literal
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["Figures", "Finding", "LayoutRules", "Severity", "findings", "worst"]
+
+_TARGET_BYTES = {True: 128 * 1024 * 1024, False: 256 * 1024 * 1024}
+"""The default of `target-file-size`, for tables with and without a primary key."""
+_SKEW_RATIO = 4.0
+_BUCKET_BYTES_MIN = 16 * 1024 * 1024
+_BUCKET_BYTES_MAX = 8 * 1024 * 1024 * 1024
+_BUCKET_BYTES_USUAL = 200 * 1024 * 1024
+_BUCKETS_MANY = 100
+"""Fewer small buckets than that cost nobody anything: a table that begins small may grow."""
+_SMALL_SHARE_SERIOUS = 0.5
+_PARTITIONS_MANY = 100
+_PARTITION_BYTES_MIN = 16 * 1024 * 1024
+
+
+class Severity(IntEnum):
+    """How urgent a finding is."""
+
+    GOOD = 0
+    NOTICE = 1
+    SERIOUS = 2
+
+    @property
+    def word(self) -> str:
+        """As it is shown."""
+        return ("good", "notice", "serious")[self]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRules:
+    """What a table's options ask of its layout; sizes in bytes.
+
+    A file below `small_below_bytes` is one that compaction merges with others; a bucket with
+    `run_trigger` sorted runs is compacted by engines that do so, one with `run_stop` holds their
+    writers up. An append table is compacted from `files_min` small files in a partition on.
+    """
+
+    target_bytes: int
+    small_below_bytes: int
+    run_trigger: int
+    run_stop: int
+    files_min: int
+    buckets: int
+    is_primary_key_table: bool
+
+    @classmethod
+    def of(cls, definition: TableDefinition) -> LayoutRules:
+        """From a table's options. Raises InvalidTableError for values that can't be read."""
+        keyed = definition.is_primary_key_table
+        target = definition.option("target-file-size")
+        target_bytes = (
+            _TARGET_BYTES[keyed]
+            if target is None
+            else memory_size_bytes("target-file-size", target)
+        )
+        ratio = float(definition.option("compaction.small-file-ratio") or "0.7")
+        trigger = _whole(definition, "num-sorted-run.compaction-trigger", 5)
+        return cls(
+            target_bytes,
+            int(target_bytes * ratio),
+            trigger,
+            _whole(definition, "num-sorted-run.stop-trigger", trigger + 3),
+            _whole(definition, "compaction.min.file-num", 5),
+            definition.bucket,
+            keyed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Sums over a table. `worst_partition` has the most small files, `worst_small_files` of them;
+    `cells_with_runs` are the buckets with as many sorted runs as trigger a compaction, and
+    `run_count_max` is the most that one has; `bytes_max` and `bytes_median` are of the buckets of
+    one partition, the one where they differ most."""
+
+    partitions: int = 0
+    cells: int = 0
+    files: int = 0
+    rows: int = 0
+    total_bytes: int = 0
+    small_files: int = 0
+    mergeable_files: int = 0
+    files_after: int = 0
+    worst_partition: str = ""
+    worst_small_files: int = 0
+    run_count_max: int = 0
+    cells_with_runs: int = 0
+    cells_stopped: int = 0
+    skewed_partition: str = ""
+    bytes_max: int = 0
+    bytes_median: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to know: what was found, why it matters, and the statement that would help
+    ("" where none does)."""
+
+    severity: Severity
+    text: str
+    statement: str = ""
+
+
+def findings(
+    name: TableName, rules: LayoutRules, figures: Figures, partition: str = ""
+) -> tuple[Finding, ...]:
+    """What is to be said of a table, the most urgent first; one that is GOOD when nothing is.
+
+    Where the figures are of a `partition` alone, statements are, too.
+    """
+    what = "partition" if partition else "table"
+    if figures.files == 0:
+        return (Finding(Severity.GOOD, f"The {what} has no files."),)
+    found = [
+        finding
+        for finding in (
+            _runs(name, rules, figures, partition),
+            _small_files(name, rules, figures, partition),
+            _skew(name, rules, figures),
+            _bucket_sizes(name, rules, figures),
+            _partition_sizes(figures),
+        )
+        if finding is not None
+    ]
+    if not found:
+        return (Finding(Severity.GOOD, "Files and buckets are as the table's options ask for."),)
+    return tuple(sorted(found, key=lambda finding: -finding.severity))
+
+
+def worst(found: tuple[Finding, ...]) -> Severity:
+    """The most urgent of some findings."""
+    return max((finding.severity for finding in found), default=Severity.GOOD)
+
+
+def _small_files(
+    name: TableName, rules: LayoutRules, figures: Figures, partition: str
+) -> Finding | None:
+    # Keyed tables have small files at level 0 by nature: there sorted runs count.
+    if rules.is_primary_key_table or not figures.mergeable_files:
+        return None
+    share = figures.mergeable_files / figures.files
+    place = f"; most are in {figures.worst_partition}" if figures.partitions > 1 else ""
+    return Finding(
+        Severity.SERIOUS if share >= _SMALL_SHARE_SERIOUS else Severity.NOTICE,
+        f"{figures.mergeable_files:,} of {figures.files:,} files are smaller than "
+        f"{size_text(rules.small_below_bytes)} and could be merged{place}: compacting would leave "
+        f"about {count_text(figures.files_after, 'file')}.",
+        _compact(name, partition or (figures.worst_partition if figures.partitions > 1 else "")),
+    )
+
+
+def _runs(name: TableName, rules: LayoutRules, figures: Figures, partition: str) -> Finding | None:
+    if not rules.is_primary_key_table or not figures.cells_with_runs:
+        return None
+    stopped = figures.cells_stopped > 0
+    effect = (
+        f"{figures.cells_stopped:,} have {rules.run_stop} or more, where engines that compact hold "
+        "their writers up"
+        if stopped
+        else "each read merges them"
+    )
+    return Finding(
+        Severity.SERIOUS if stopped else Severity.NOTICE,
+        f"{figures.cells_with_runs:,} of {figures.cells:,} buckets have {rules.run_trigger} or "
+        f"more sorted runs (up to {figures.run_count_max:,}): {effect}.",
+        _compact(name, partition),
+    )
+
+
+def _skew(name: TableName, rules: LayoutRules, figures: Figures) -> Finding | None:
+    too_small = figures.bytes_max < rules.target_bytes
+    if too_small or figures.bytes_max < _SKEW_RATIO * max(figures.bytes_median, 1):
+        return None
+    place = f" of {figures.skewed_partition}" if figures.skewed_partition else ""
+    return Finding(
+        Severity.NOTICE,
+        f"The largest bucket{place} has {size_text(figures.bytes_max)}, the median one "
+        f"{size_text(figures.bytes_median)}: one task reads and writes the largest alone.",
+        f"SELECT partition, bucket, file_size_in_bytes FROM {table_text(name, 'buckets')} "
+        "ORDER BY file_size_in_bytes DESC LIMIT 10",
+    )
+
+
+def _bucket_sizes(name: TableName, rules: LayoutRules, figures: Figures) -> Finding | None:
+    if rules.buckets < 1:
+        return None
+    mean_bytes = figures.total_bytes // figures.cells
+    has_many = rules.buckets > 1 and figures.cells >= _BUCKETS_MANY
+    if has_many and mean_bytes < _BUCKET_BYTES_MIN:
+        partition_bytes = figures.total_bytes // figures.partitions
+        number = min(rules.buckets // 2, partition_bytes // _BUCKET_BYTES_USUAL)
+        verdict, number = "smaller", max(number, 1)
+    elif mean_bytes > _BUCKET_BYTES_MAX:
+        verdict, number = "larger", rules.buckets * 2
+    else:
+        return None
+    return Finding(
+        Severity.NOTICE,
+        f"Buckets have {size_text(mean_bytes)} on average, {verdict} than what is worth a file and "
+        "a task of their own (200 MiB to 1 GiB is usual). A partition gets another number with "
+        "its next INSERT OVERWRITE.",
+        f"ALTER TABLE {table_text(name)} SET TBLPROPERTIES ('bucket' = '{number}')",
+    )
+
+
+def _partition_sizes(figures: Figures) -> Finding | None:
+    mean_bytes = figures.total_bytes // figures.partitions
+    if figures.partitions < _PARTITIONS_MANY or mean_bytes >= _PARTITION_BYTES_MIN:
+        return None
+    return Finding(
+        Severity.NOTICE,
+        f"{figures.partitions:,} partitions have {size_text(mean_bytes)} on average: with coarser "
+        "ones (a month for a day, say) there were fewer and larger files.",
+    )
+
+
+def _compact(name: TableName, partition: str) -> str:
+    where = f", partitions => {text_literal(partition.replace('/', ','))}" if partition else ""
+    return f"CALL sys.compact(table => {text_literal(table_text(name))}{where})"
+
+
+def _whole(definition: TableDefinition, key: str, otherwise: int) -> int:
+    text = definition.option(key)
+    return otherwise if text is None else integer_value(key, text)

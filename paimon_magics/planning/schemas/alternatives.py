@@ -1,0 +1,179 @@
+"""What does the same as a statement that is not offered: the next step of its error, and of
+`%paimon help`.
+
+`alternative` writes the statement out for the user's own table and condition. It replaces what it
+names, as that statement would: rows of a key by an INSERT, others by writing the table anew.
+"""
+
+from __future__ import annotations
+
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.statements.clauses.names import spelled
+from paimon_magics.statements.grammar.row_changes import Delete, Merge, RowChange, Update
+from paimon_magics.statements.lexing.tokens import tokenize
+
+__all__ = ["COMING", "INSTEAD", "alternative"]
+
+_ANEW = "This does the same, and writes the table anew: "
+_SAME = "This does the same: "
+
+COMING: dict[str, str] = {
+    "DELETE": "DELETE comes in a later version. Today:\n"
+    "    INSERT OVERWRITE t SELECT * FROM t WHERE (condition) IS NOT TRUE\n"
+    "    ALTER TABLE t DROP PARTITION (day = '2026-01-31')\n"
+    "    TRUNCATE TABLE t",
+    "UPDATE": "UPDATE comes in a later version. Today:\n"
+    "    INSERT INTO t SELECT id, new_value AS a, b FROM t WHERE condition    "
+    "-- t has a primary key\n"
+    "    INSERT OVERWRITE t SELECT id, CASE WHEN condition THEN new_value ELSE a END AS a, b "
+    "FROM t",
+    "MERGE": "MERGE INTO comes in a later version. Today:\n"
+    "    INSERT INTO t BY NAME SELECT * FROM source    -- t has a primary key\n"
+    "    INSERT OVERWRITE t SELECT * FROM t LEFT ANTI JOIN source ON t.id = source.id "
+    "UNION ALL SELECT * FROM source",
+    "UPSERT": "INSERT INTO a table with a primary key is an upsert: a row replaces the one of the "
+    "same key.\n"
+    "    CREATE TABLE t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')\n"
+    "    INSERT INTO t VALUES (1, 'new')\n"
+    "    The option 'merge-engine' says what else may happen: %paimon help merge-engine.",
+    "COMPACT": "Compaction comes in a later version. Today:\n"
+    "    INSERT OVERWRITE t SELECT * FROM t    -- fewer, larger files\n"
+    "    Another engine on the same warehouse can compact: CALL sys.compact(table => 't') of "
+    "Paimon's own connector.\n"
+    "    %paimon health t says whether it is needed.",
+}
+"""Topics of `%paimon help` about what is not offered yet, and what works today."""
+
+INSTEAD: dict[str, str] = {
+    "DELETE": "Write DELETE FROM t; %paimon help delete shows what works today.",
+    "MERGE": "%paimon help merge shows what works today.",
+    "UPDATE": "%paimon help update shows what works today.",
+    "REPLACE": "INSERT INTO replaces the rows of the same key, if the table has a primary key.",
+    "COPY": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
+    "LOAD": "Read the files in the statement: INSERT INTO t SELECT * FROM csv.`path`.",
+    "EXPORT": "Fetch the rows and write them: outcome.to_arrow(), outcome.to_pandas().",
+    "VACUUM": "Files that are not needed go with the snapshots that expire, by the table's options "
+    "'snapshot.time-retained' and 'snapshot.num-retained.max'.",
+    "OPTIMIZE": COMING["COMPACT"].partition("\n")[0] + " INSERT OVERWRITE t SELECT * FROM t.",
+    "GRANT": "Who may do what is decided by the coordinator: docs/coordinator.md.",
+    "REVOKE": "Who may do what is decided by the coordinator: docs/coordinator.md.",
+    "ANALYZE TABLE": "It is not needed: Paimon keeps rows, bounds and sizes with each file; "
+    "%paimon profile t shows more.",
+    "REFRESH": "It is not needed: a query reads the table's latest snapshot.",
+    "MSCK": "It is not needed: a table's partitions are in its snapshots.",
+    "REPAIR": "It is not needed: a table's partitions are in its snapshots.",
+    "CACHE": "Keep a result in the notebook: %%paimon -t arrow -o rows.",
+    "LOCK": "It is not needed: a statement is committed whole or not at all.",
+    "CREATE": "CREATE TEMPORARY VIEW v AS SELECT … names a query for this Spark session.",
+    "COMMENT": "Write ALTER TABLE t ALTER COLUMN c COMMENT '…'.",
+    "RESTORE": "CALL sys.rollback(table => 't', version => '3') takes a table back.",
+    "CREATE INDEX": "Tables have no indexes: the primary key and partitions help to find rows, and "
+    "so does the option 'file-index.bloom-filter.columns'.",
+    "DROP INDEX": "Tables have no indexes.",
+    "CREATE TABLE … STORED AS": "Leave it out; TBLPROPERTIES ('file.format' = 'orc') chooses "
+    "another format than Parquet.",
+    "CREATE TABLE … CLUSTERED BY": "Write TBLPROPERTIES ('bucket' = '4', 'bucket-key' = 'id').",
+    "CREATE TABLE … LIKE": "SHOW CREATE TABLE shows the other table's definition, to be changed.",
+    "CREATE EXTERNAL TABLE": "Write CREATE TABLE: tables lie in the warehouse. Files elsewhere are "
+    "read as parquet.`path`.",
+    "CREATE TABLE … UNIQUE": "Declare PRIMARY KEY (column): a row replaces the one of its key.",
+    "CREATE TABLE … REFERENCES": "Leave it out: keys of other tables are not checked.",
+    "CREATE TABLE … FOREIGN": "Leave it out: keys of other tables are not checked.",
+    "CREATE TABLE … CHECK": "Leave it out, and filter the rows in the INSERT. NOT NULL is checked.",
+    "CREATE TABLE … CLUSTER BY": "Leave it out. PARTITIONED BY (column) and the option 'bucket' "
+    "say how rows are laid out.",
+    "CREATE TABLE … PARTITIONED BY": "Partitions are columns: add one, such as day DATE, and write "
+    "PARTITIONED BY (day).",
+    "ALTER TABLE … ADD CONSTRAINT": "A primary key belongs to CREATE TABLE: make a new table with "
+    "PRIMARY KEY (column), and copy the rows.",
+    "ALTER TABLE … SET": "Write ALTER TABLE t SET TBLPROPERTIES ('key' = 'value').",
+    "ALTER TABLE … ADD PARTITION": "A partition begins with its first row: INSERT INTO t PARTITION "
+    "(day = '2026-01-31') …",
+    "INSERT … REPLACE WHERE": "Write INSERT OVERWRITE t PARTITION (day = '2026-01-31') SELECT ….",
+    "IDENTIFIER": "Write the name. In Python, session.table(name) takes it from a variable.",
+}
+"""By the beginning of what is not offered, the longest that fits."""
+
+
+def alternative(change: RowChange, definition: TableDefinition) -> str:
+    """A sentence with the statement that does the same to the table of that definition."""
+    match change:
+        case Delete():
+            return _deleted(change, definition)
+        case Update():
+            return _updated(change, definition)
+        case Merge():
+            return _merged(change, definition)
+
+
+def _deleted(change: Delete, definition: TableDefinition) -> str:
+    if not change.condition:
+        return f"{_SAME}TRUNCATE TABLE {change.target}"
+    partition = _partition(change, definition)
+    if partition:
+        return f"{_SAME}ALTER TABLE {change.target} DROP PARTITION ({partition})"
+    rows = _rows(change.target, change.alias)
+    where = f"WHERE ({change.condition}) IS NOT TRUE"
+    return f"{_ANEW}INSERT OVERWRITE {change.target} SELECT * FROM {rows} {where}"
+
+
+def _partition(change: Delete, definition: TableDefinition) -> str:
+    """`day = 'x', hour = 1` where the condition is just that, of partition columns."""
+    tokens = tokenize(change.condition)
+    found = []
+    for start in range(0, len(tokens), 4):
+        name, *rest = tokens[start : start + 4]
+        if len(rest) < 2 or rest[0].text not in ("=", "==") or rest[1].kind != "string":
+            return ""
+        if name.name not in definition.partition_keys or (len(rest) > 2 and rest[2].upper != "AND"):
+            return ""
+        found.append(f"{name.text} = {rest[1].text}")
+    return ", ".join(found)
+
+
+def _updated(change: Update, definition: TableDefinition) -> str:
+    names = {name.lower(): value for name, value in change.assignments}
+    keys = {key.lower() for key in (*definition.primary_keys, *definition.partition_keys)}
+    is_upsert = (
+        bool(definition.primary_keys)
+        and definition.option("merge-engine") == "deduplicate"
+        and not keys & set(names)
+    )
+    rows = _rows(change.target, change.alias)
+    columns = []
+    for column in definition.column_names:
+        value = names.get(column.lower())
+        if value is None:
+            columns.append(spelled(column))
+        elif is_upsert or not change.condition:
+            columns.append(f"{value} AS {spelled(column)}")
+        else:
+            columns.append(
+                f"CASE WHEN {change.condition} THEN {value} ELSE {spelled(column)} END "
+                f"AS {spelled(column)}"
+            )
+    listed = ", ".join(columns)
+    if is_upsert:
+        where = f" WHERE {change.condition}" if change.condition else ""
+        return f"{_SAME}INSERT INTO {change.target} SELECT {listed} FROM {rows}{where}"
+    return f"{_ANEW}INSERT OVERWRITE {change.target} SELECT {listed} FROM {rows}"
+
+
+def _merged(change: Merge, definition: TableDefinition) -> str:
+    source = _rows(change.source, change.source_alias)
+    if not change.is_upsert:
+        return "%paimon help merge shows what works today."
+    if definition.primary_keys and definition.option("merge-engine") == "deduplicate":
+        return (
+            "This does the same, where the condition compares the primary key: INSERT INTO "
+            f"{change.target} BY NAME SELECT * FROM {source}"
+        )
+    rows = _rows(change.target, change.alias)
+    columns = ", ".join(spelled(column) for column in definition.column_names)
+    kept = f"SELECT {columns} FROM {rows} LEFT ANTI JOIN {source} ON {change.condition}"
+    given = f"SELECT {columns} FROM {source}"
+    return f"{_ANEW}INSERT OVERWRITE {change.target} {kept} UNION ALL {given}"
+
+
+def _rows(table: str, alias: str) -> str:
+    return f"{table} AS {spelled(alias)}" if alias else table

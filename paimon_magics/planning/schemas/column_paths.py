@@ -1,0 +1,215 @@
+"""Paths to nested columns, as ALTER TABLE writes them, and editing what they lead to.
+
+A path names a column, then fields: of a struct by name, of an array by `element`, of a map by
+`value` (Paimon can't change the keys of a map). Names are found exactly, else by the only one that
+differs in case. The edits expect a path that `resolve` returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowField,
+    RowType,
+)
+
+__all__ = [
+    "resolve",
+    "resolved_name",
+    "siblings_at",
+    "type_at",
+    "type_name",
+    "with_field",
+    "with_siblings",
+    "with_type",
+]
+
+
+def resolve(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path with the exact names; raises UnknownNameError at the first that is not there."""
+    resolved: list[str] = []
+    fields: Sequence[Column | RowField] = columns
+    inside: DataType | None = None
+    for token in path:
+        match inside:
+            case ArrayType(element=element):
+                resolved.append(_step(token, "element", resolved))
+                inside = element
+                continue
+            case MapType(value=value):
+                resolved.append(_step(token, "value", resolved))
+                inside = value
+                continue
+            case RowType(fields=row_fields):
+                fields = row_fields
+            case AtomicType():
+                raise UnknownNameError(
+                    f"`{'.'.join(resolved)}` has no field `{token}`: its type is "
+                    f"{type_name(inside)}.",
+                    hint="Only arrays, maps and structs have fields.",
+                )
+            case None:
+                pass
+        name = resolved_name([f.name for f in fields], token, ".".join((*resolved, token)))
+        inside = next(f.type for f in fields if f.name == name)
+        resolved.append(name)
+    return tuple(resolved)
+
+
+def _step(token: str, wanted: str, path: list[str]) -> str:
+    if token.lower() != wanted:
+        raise UnknownNameError(
+            f"`{'.'.join(path)}` has no field `{token}`.",
+            hint=f"What it holds is named `{'.'.join(path)}.{wanted}`"
+            + ("; the keys of a map can't be changed." if wanted == "value" else "."),
+        )
+    return wanted
+
+
+def resolved_name(names: Sequence[str], name: str, shown: str) -> str:
+    """The one of `names` that `name` means; `shown` is how an error writes the whole path."""
+    if name in names:
+        return name
+    same = [n for n in names if n.lower() == name.lower()]
+    if len(same) == 1:
+        return same[0]
+    raise UnknownNameError(
+        f"There is no column `{shown if shown.endswith(name) else name}`.",
+        hint=nearest(name, names, what="columns"),
+    )
+
+
+def siblings_at(columns: Sequence[Column], parents: tuple[str, ...]) -> list[str]:
+    """The names of the columns, or of the fields of the struct at `parents`."""
+    if not parents:
+        return [column.name for column in columns]
+    inside = type_at(columns, parents)
+    if not isinstance(inside, RowType):
+        raise UnknownNameError(
+            f"`{'.'.join(parents)}` has no fields: its type is {type_name(inside)}.",
+            hint="Fields of the structs in an array are named `….element.field`, in a map "
+            "`….value.field`.",
+        )
+    return [field.name for field in inside.fields]
+
+
+def type_at(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> DataType:
+    """The type of what the path leads to."""
+    found = next(c.type for c in columns if c.name == path[0])
+    for token in path[1:]:
+        match found:
+            case ArrayType(element=element):
+                found = element
+            case MapType(value=value):
+                found = value
+            case RowType(fields=fields):
+                found = next(f.type for f in fields if f.name == token)
+            case AtomicType():
+                raise AssertionError(f"{path} was resolved")
+    return found
+
+
+def with_field(
+    definition: TableDefinition,
+    path: tuple[str, ...],
+    edit: Callable[[Column | RowField], Column | RowField],
+) -> TableDefinition:
+    """The definition with the column or nested field at `path` edited."""
+    if len(path) == 1:
+        columns = []
+        for column in definition.columns:
+            edited = edit(column) if column.name == path[0] else column
+            assert isinstance(edited, Column)
+            columns.append(edited)
+        return replace(definition, columns=tuple(columns))
+    if path[-1] in ("element", "value") and not isinstance(
+        type_at(definition.columns, path[:-1]), RowType
+    ):
+        raise InvalidTableError(
+            f"`{'.'.join(path)}` is no field: only its type can be changed.",
+            hint="Use ALTER COLUMN … TYPE, or SET or DROP NOT NULL.",
+        )
+
+    def on_fields(fields: tuple[RowField, ...]) -> tuple[RowField, ...]:
+        result = []
+        for field in fields:
+            edited = edit(field) if field.name == path[-1] else field
+            assert isinstance(edited, RowField)
+            result.append(edited)
+        return tuple(result)
+
+    return replace(definition, columns=with_siblings(definition.columns, path[:-1], on_fields))
+
+
+def with_siblings(
+    columns: tuple[Column, ...],
+    parents: tuple[str, ...],
+    edit: Callable[[tuple[RowField, ...]], tuple[RowField, ...]],
+) -> tuple[Column, ...]:
+    """The columns with the fields of the struct at `parents` edited."""
+    siblings_at(columns, parents)
+
+    def on_type(data_type: DataType) -> DataType:
+        assert isinstance(data_type, RowType)
+        return replace(data_type, fields=edit(data_type.fields))
+
+    return tuple(
+        replace(c, type=_changed(c.type, parents[1:], on_type)) if c.name == parents[0] else c
+        for c in columns
+    )
+
+
+def with_type(
+    definition: TableDefinition, path: tuple[str, ...], edit: Callable[[DataType], DataType]
+) -> TableDefinition:
+    """The definition with the type at `path` edited."""
+    return replace(
+        definition,
+        columns=tuple(
+            replace(c, type=_changed(c.type, path[1:], edit)) if c.name == path[0] else c
+            for c in definition.columns
+        ),
+    )
+
+
+def _changed(
+    data_type: DataType, path: tuple[str, ...], edit: Callable[[DataType], DataType]
+) -> DataType:
+    if not path:
+        return edit(data_type)
+    match data_type:
+        case ArrayType(element=element):
+            return replace(data_type, element=_changed(element, path[1:], edit))
+        case MapType(value=value):
+            return replace(data_type, value=_changed(value, path[1:], edit))
+        case RowType(fields=fields):
+            return replace(
+                data_type,
+                fields=tuple(
+                    replace(f, type=_changed(f.type, path[1:], edit)) if f.name == path[0] else f
+                    for f in fields
+                ),
+            )
+        case AtomicType():
+            raise AssertionError(f"{path} was resolved")
+
+
+def type_name(data_type: DataType) -> str:
+    """A short name for messages, without what is nested in it."""
+    match data_type:
+        case AtomicType(name=name, parameters=parameters):
+            return f"{name}({', '.join(map(str, parameters))})" if parameters else name
+        case ArrayType():
+            return "ARRAY"
+        case MapType():
+            return "MAP"
+        case RowType():
+            return "STRUCT"

@@ -1,0 +1,84 @@
+"""Which tables can be written in which file format.
+
+Parquet files are written by the native writer. ORC and Avro files of append tables are written by
+pypaimon's, which can't store every type so that other engines read the same.
+"""
+
+from __future__ import annotations
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    contains_type,
+    parts_of,
+)
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["check_file_format"]
+
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
+_MICROSECONDS = 6
+_LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
+
+
+def check_file_format(name: TableName, definition: TableDefinition) -> None:
+    """Raise UnsupportedStatementError for files that this version can't write safely."""
+    file_format = definition.file_format
+    if file_format == "parquet":
+        return
+    if file_format not in ("orc", "avro") or definition.is_primary_key_table:
+        kind = "primary-key " if definition.is_primary_key_table else ""
+        raise UnsupportedStatementError(
+            f"`{name}` is a {kind}table with {file_format} files; writing those is not offered "
+            "yet.",
+            hint="Tables with 'file.format' = 'parquet' can be written.",
+        )
+    legacy = (definition.stored_option(_LTZ_LEGACY) or "true").lower() != "false"
+    for column in definition.columns:
+        if file_format == "orc" and legacy and contains_type(column.type, "TIMESTAMP_LTZ"):
+            raise UnsupportedStatementError(
+                f"Column `{column.name}` of `{name}` can't be written to ORC files: Paimon's Java "
+                "library reads TIMESTAMP_LTZ there in the time zone of its machine.",
+                hint=f"Set '{_LTZ_LEGACY}' = 'false' for the table, use TIMESTAMP_NTZ, or "
+                "'file.format' = 'parquet'.",
+            )
+        reason = _reason(file_format, column.type)
+        if reason is not None:
+            raise UnsupportedStatementError(
+                f"Column `{column.name}` of `{name}` can't be written to {file_format} files: "
+                f"{reason}.",
+                hint="Use 'file.format' = 'parquet' for such a table.",
+            )
+
+
+def _reason(file_format: str, data_type: DataType) -> str | None:
+    if file_format == "avro":
+        for part in parts_of(data_type):
+            match part:
+                case ArrayType():
+                    return "arrays are not offered there"
+                case MapType():
+                    return "maps are not offered there"
+                case RowType():
+                    return "structs are not offered there"
+                case AtomicType(name="BINARY"):
+                    return "binary values of a fixed length are not offered there"
+                case AtomicType() if _digits(part) > _MICROSECONDS:
+                    return "it has no timestamps finer than microseconds"
+        return None
+    for part in parts_of(data_type):
+        if part is not data_type and _digits(part) > 0:
+            return "nested timestamps with fractions of seconds are not safe there before 1970"
+    return None
+
+
+def _digits(data_type: DataType) -> int:
+    """The digits of a timestamp's seconds, 0 for another type."""
+    if isinstance(data_type, AtomicType) and data_type.name in _TIMESTAMPS:
+        return data_type.parameters[0]
+    return 0

@@ -1,0 +1,173 @@
+"""Setting and unsetting options of a table that exists, and renaming columns inside options.
+
+Follows `SchemaManager.checkAlterTableOption`, `checkResetTableOption` and
+`applyRenameColumnsToOptions` of Paimon 2.0.0. (Paimon renames columns in a few options only; where
+it would leave an option behind that names a lost column, the check of the whole definition refuses
+the rename.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
+from paimon_magics.planning.options.rules import check_option, known_option
+from paimon_magics.planning.options.table_options import default_value
+from paimon_magics.planning.options.values import boolean_value, integer_value
+from paimon_magics.planning.schemas.table_schema import TableDefinition, column_list
+
+__all__ = ["renamed_in_options", "set_option", "unset_option"]
+
+# Options whose value may go from false to true only.
+_ONE_WAY = ("ignore-delete", "ignore-update-before")
+_FIXED = {
+    "type": "A table keeps its type.",
+    "path": "A table keeps its location.",
+    "location": "A table keeps its location.",
+    "provider": "A table keeps its provider.",
+}
+_KEYED_BY_COLUMN = (
+    "aggregate-function",
+    "ignore-retract",
+    "distinct",
+    "list-agg-delimiter",
+    "map.storage-layout",
+    "map.shared-shredding.max-columns",
+    "map.shared-shredding.column-placement-policy",
+)
+_KEYED_AND_VALUED_BY_COLUMNS = ("sequence-group", "nested-key")
+
+
+def set_option(
+    definition: TableDefinition, key: str, value: str, has_snapshots: bool
+) -> TableDefinition:
+    """The definition with one option set; `comment` is the table's comment."""
+    if key == "comment":
+        return replace(definition, comment=value)
+    if key in ("primary-key", "partition"):
+        keys = definition.primary_keys if key == "primary-key" else definition.partition_keys
+        if column_list(value) == keys:
+            return definition
+        raise InvalidTableError(
+            f"The option '{key}' can't change: it is ({', '.join(keys)}).",
+            hint="Create a new table and copy the rows.",
+        )
+    _refuse_fixed(definition, key, value)
+    if key in _FIXED:  # set to what it is
+        return definition
+    check_option(key, value)
+    old = definition.stored_option(key)
+    if old == value:
+        return definition
+    if has_snapshots:
+        _check_change(definition, key, old, value)
+    options = dict(definition.options)
+    options[key] = value
+    return replace(definition, options=tuple(options.items()))
+
+
+def unset_option(
+    definition: TableDefinition, key: str, if_exists: bool, has_snapshots: bool
+) -> TableDefinition:
+    """The definition without the option; raises UnknownNameError when it is not set."""
+    if key == "comment":
+        return replace(definition, comment=None)
+    if key in ("primary-key", "partition"):
+        raise InvalidTableError(
+            f"The option '{key}' can't be unset.", hint="Create a new table and copy the rows."
+        )
+    _refuse_fixed(definition, key, None)
+    options = dict(definition.options)
+    if key not in options:
+        if if_exists:
+            return definition
+        raise UnknownNameError(
+            f"The option '{key}' is not set.", hint=nearest(key, options, what="options set")
+        )
+    if has_snapshots:
+        _refuse_immutable(key)
+        if key == "bucket":
+            raise InvalidTableError(
+                "The option 'bucket' can't be unset on a table with data.", hint="Set it instead."
+            )
+        _refuse_clustering(definition, key)
+    del options[key]
+    return replace(definition, options=tuple(options.items()))
+
+
+def renamed_in_options(
+    options: tuple[tuple[str, str], ...], old: str, new: str
+) -> tuple[tuple[str, str], ...]:
+    """The options with a column's new name where Paimon renames it too."""
+    return tuple(_renamed_option(key, value, old, new) for key, value in options)
+
+
+def _renamed_option(key: str, value: str, old: str, new: str) -> tuple[str, str]:
+    if key in ("bucket-key", "sequence.field"):
+        return key, _renamed_list(value, old, new)
+    parts = key.split(".", 2)
+    if parts[0] != "fields" or len(parts) < 3:
+        return key, value
+    if parts[2] in _KEYED_BY_COLUMN and parts[1] == old:
+        return f"fields.{new}.{parts[2]}", value
+    if parts[2] in _KEYED_AND_VALUED_BY_COLUMNS:
+        return f"fields.{_renamed_list(parts[1], old, new)}.{parts[2]}", _renamed_list(
+            value, old, new
+        )
+    return key, value
+
+
+def _renamed_list(text: str, old: str, new: str) -> str:
+    return ",".join(new if name == old else name for name in column_list(text))
+
+
+def _check_change(definition: TableDefinition, key: str, old: str | None, value: str) -> None:
+    _refuse_immutable(key)
+    if key == "bucket":
+        before = integer_value(key, old or default_value(key) or "-1")
+        if -1 in (before, integer_value(key, value)):
+            raise InvalidTableError(
+                f"The option 'bucket' can't change from {before} to {value} on a table with data.",
+                hint="Create a new table and copy the rows.",
+            )
+    if (
+        key == "deletion-vectors.enabled"
+        and not definition.flag("deletion-vectors.modifiable")
+        and boolean_value(key, old or "false") != boolean_value(key, value)
+    ):
+        raise InvalidTableError(
+            "The option 'deletion-vectors.enabled' can't change on a table with data: without "
+            "a full compaction rows could appear twice.",
+            hint="After one, set 'deletion-vectors.modifiable' = 'true' first.",
+        )
+    if key in _ONE_WAY and boolean_value(key, old or "false") and not boolean_value(key, value):
+        raise InvalidTableError(
+            f"The option '{key}' can't change from true to false.", hint="Leave it as it is."
+        )
+    _refuse_clustering(definition, key)
+
+
+def _refuse_fixed(definition: TableDefinition, key: str, value: str | None) -> None:
+    if key not in _FIXED:
+        return
+    unchanged = key == "type" and value and value.lower() == definition.option("type")
+    if not unchanged:
+        raise InvalidTableError(f"The option '{key}' can't change.", hint=_FIXED[key])
+
+
+def _refuse_immutable(key: str) -> None:
+    known = known_option(key)
+    if known is not None and known.immutable:
+        raise InvalidTableError(
+            f"The option '{key}' can't change on a table with data.",
+            hint="Create a new table with it and copy the rows.",
+        )
+
+
+def _refuse_clustering(definition: TableDefinition, key: str) -> None:
+    overriding = definition.stored_option("pk-clustering-override") is not None
+    if key == "clustering.columns" and overriding:
+        raise InvalidTableError(
+            "The option 'clustering.columns' can't change with 'pk-clustering-override'.",
+            hint="Create a new table and copy the rows.",
+        )

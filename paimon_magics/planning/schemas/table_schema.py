@@ -1,0 +1,340 @@
+"""A table's definition as a value, and what CREATE TABLE makes of a statement.
+
+Holds `Column` and `TableDefinition` with the properties that planning asks for most, and
+`plan_create_table`. Field ids follow Paimon's `Schema.Builder`: counted from 0 in the order of the
+columns, where the fields nested in a column take the ids after it. Nothing here says whether a
+definition is one that Paimon would accept: `definition_rules.check_definition` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
+from paimon_magics.planning.options.table_options import DEPRECATED_KEYS, default_value
+from paimon_magics.planning.options.values import boolean_value, integer_value
+from paimon_magics.planning.schemas.defaults import stored_default
+from paimon_magics.statements.data_types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    as_nullable,
+    contains_type,
+)
+from paimon_magics.statements.statement import CreateTable
+
+__all__ = [
+    "Column",
+    "ColumnLike",
+    "TableDefinition",
+    "column_list",
+    "nested_field_count",
+    "plan_create_table",
+]
+
+# Keys that Spark keeps for its own clauses, with the clause to use in their place.
+_CLAUSE_OF_RESERVED_KEY = {"location": "LOCATION", "provider": "USING"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column with its Paimon field id. `default` is SQL text, None without a default."""
+
+    id: int
+    name: str
+    type: DataType
+    comment: str | None = None
+    default: str | None = None
+
+
+class ColumnLike(Protocol):
+    """What a column of a query must offer to become a column of a table."""
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+
+    @property
+    def type(self) -> DataType:
+        """The column's Paimon type, with its nullability."""
+
+    @property
+    def comment(self) -> str | None:
+        """The column's comment, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """One schema of a table. `options` are the stored ones, in order and without duplicates.
+
+    `schema_id` numbers the table's schemas from 0; a definition that is only planned has the id
+    that it will get if nobody else changes the table first.
+    """
+
+    columns: tuple[Column, ...]
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    comment: str | None = None
+    schema_id: int = 0
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the top-level columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The top-level column of that exact name; raises UnknownNameError with the nearest."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise UnknownNameError(
+            f"There is no column `{name}`.", hint=nearest(name, self.column_names, what="columns")
+        )
+
+    def stored_option(self, key: str) -> str | None:
+        """The option's value as stored with the table, None where it is not set.
+
+        An option that was renamed may be stored under its older name.
+        """
+        stored = dict(self.options)
+        names = (key, *(old for old, new in DEPRECATED_KEYS.items() if new == key))
+        return next((stored[name] for name in names if name in stored), None)
+
+    def option(self, key: str) -> str | None:
+        """The option's value as text, Paimon's default where it is not set; None without one."""
+        stored = self.stored_option(key)
+        return default_value(key) if stored is None else stored
+
+    def has_type(self, name: str) -> bool:
+        """Whether a column is of that atomic type, or has it inside."""
+        return any(contains_type(column.type, name) for column in self.columns)
+
+    def flag(self, key: str) -> bool:
+        """A boolean option's value; raises InvalidTableError when it is neither true nor false."""
+        text = self.option(key)
+        return False if text is None else boolean_value(key, text)
+
+    @property
+    def is_primary_key_table(self) -> bool:
+        """Whether rows are merged by a primary key; all other tables are append tables."""
+        return bool(self.primary_keys)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether the table has partition keys."""
+        return bool(self.partition_keys)
+
+    @property
+    def trimmed_primary_keys(self) -> tuple[str, ...]:
+        """The primary keys without the partition keys: what identifies a row in a partition."""
+        return tuple(key for key in self.primary_keys if key not in self.partition_keys)
+
+    @property
+    def is_cross_partition_update(self) -> bool:
+        """Whether one key can move between partitions (some partition key is not a primary key)."""
+        return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
+
+    @property
+    def bucket(self) -> int:
+        """The `bucket` option: a number of buckets, -1 (dynamic or none) or -2 (postponed)."""
+        return integer_value("bucket", self.option("bucket") or "-1")
+
+    @property
+    def bucket_keys(self) -> tuple[str, ...]:
+        """What rows are hashed by: `bucket-key`, else the trimmed primary keys."""
+        return column_list(self.stored_option("bucket-key")) or self.trimmed_primary_keys
+
+    @property
+    def bucket_mode(self) -> str:
+        """Paimon's `BucketMode`: HASH_FIXED, HASH_DYNAMIC, KEY_DYNAMIC, BUCKET_UNAWARE or
+        POSTPONE_MODE."""
+        bucket = self.bucket
+        if bucket == -2:
+            return "POSTPONE_MODE"
+        if bucket != -1:
+            return "HASH_FIXED"
+        if not self.primary_keys:
+            return "BUCKET_UNAWARE"
+        return "KEY_DYNAMIC" if self.is_cross_partition_update else "HASH_DYNAMIC"
+
+    @property
+    def merge_engine(self) -> str:
+        """`merge-engine` in lower case: deduplicate, partial-update, aggregation or first-row."""
+        return (self.option("merge-engine") or "deduplicate").lower()
+
+    @property
+    def changelog_producer(self) -> str:
+        """`changelog-producer` in lower case: none, input, lookup or full-compaction."""
+        return (self.option("changelog-producer") or "none").lower()
+
+    @property
+    def file_format(self) -> str:
+        """`file.format` in lower case."""
+        return (self.option("file.format") or "parquet").lower()
+
+    @property
+    def sequence_fields(self) -> tuple[str, ...]:
+        """The columns of `sequence.field`, in order."""
+        return column_list(self.stored_option("sequence.field"))
+
+    @property
+    def deletion_vectors_enabled(self) -> bool:
+        """`deletion-vectors.enabled`."""
+        return self.flag("deletion-vectors.enabled")
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether compactions look up what was merged before (Paimon's `LookupStrategy`)."""
+        return (
+            self.changelog_producer == "lookup"
+            or self.merge_engine == "first-row"
+            or self.deletion_vectors_enabled
+            or self.flag("force-lookup")
+        )
+
+    @property
+    def write_only(self) -> bool:
+        """`write-only`: some other job compacts this table."""
+        return self.flag("write-only") or self.flag("write.compaction-skip")
+
+    @property
+    def row_tracking_enabled(self) -> bool:
+        """`row-tracking.enabled`."""
+        return self.flag("row-tracking.enabled")
+
+    @property
+    def data_evolution_enabled(self) -> bool:
+        """`data-evolution.enabled`."""
+        return self.flag("data-evolution.enabled")
+
+    @property
+    def rowkind_field(self) -> str | None:
+        """The column that carries the row kind of what is written, or None."""
+        return self.stored_option("rowkind.field")
+
+    @property
+    def partition_default_name(self) -> str:
+        """The folder name of a null partition value."""
+        return self.option("partition.default-name") or "__DEFAULT_PARTITION__"
+
+
+def plan_create_table(
+    statement: CreateTable, query_columns: Sequence[ColumnLike] | None = None
+) -> TableDefinition:
+    """The definition that CREATE TABLE asks for; `query_columns` are those of its AS query.
+
+    The options `primary-key`, `partition`, `comment` and `path` say the same as their clauses and
+    are read as such (Paimon's `Schema`, its Spark catalog); the first three are not stored as
+    options. Columns of the primary key become NOT NULL. Raises InvalidTableError for what can't be
+    read as one definition; `check_definition` then judges it.
+    """
+    options = _options(statement)
+    columns = _columns(statement, query_columns)
+    names = tuple(column.name for column in columns)
+
+    partition_keys = _keys(
+        "partition", statement.partitioned_by, options.pop("partition", None), names
+    )
+    primary_keys = _keys(
+        "primary-key", statement.primary_key, options.pop("primary-key", None), names
+    )
+    comment = _one_of("comment", statement.comment, "COMMENT", options.pop("comment", None))
+    path = _one_of("path", statement.location, "LOCATION", options.pop("path", None))
+    if path is not None:
+        options["path"] = path
+
+    return TableDefinition(
+        columns=tuple(
+            replace(c, type=as_nullable(c.type, False)) if c.name in primary_keys else c
+            for c in columns
+        ),
+        partition_keys=partition_keys,
+        primary_keys=primary_keys,
+        options=tuple(options.items()),
+        comment=comment,
+    )
+
+
+def column_list(text: str | None) -> tuple[str, ...]:
+    """The column names of an option whose value is a comma-separated list of them."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def nested_field_count(data_type: DataType) -> int:
+    """How many field ids a column of this type takes beyond its own (one per field of a ROW)."""
+    match data_type:
+        case AtomicType():
+            return 0
+        case ArrayType(element=element):
+            return nested_field_count(element)
+        case MapType(key=key, value=value):
+            return nested_field_count(key) + nested_field_count(value)
+        case RowType(fields=fields):
+            return sum(1 + nested_field_count(field.type) for field in fields)
+
+
+def _options(statement: CreateTable) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for key, value in statement.options:
+        if key.lower() in _CLAUSE_OF_RESERVED_KEY:
+            clause = _CLAUSE_OF_RESERVED_KEY[key.lower()]
+            raise InvalidTableError(
+                f"`{key}` can't be a table option.", hint=f"Use the {clause} clause."
+            )
+        if options.get(key, value) != value:
+            raise InvalidTableError(
+                f"The option '{key}' is set twice, to '{options[key]}' and to '{value}'.",
+                hint="Keep one of them.",
+            )
+        options[key] = value
+    return options
+
+
+def _columns(
+    statement: CreateTable, query_columns: Sequence[ColumnLike] | None
+) -> tuple[Column, ...]:
+    columns: list[Column] = []
+    next_id = 0
+    if statement.columns or query_columns is None:
+        asked = [(c.name, c.type, c.comment, c.default) for c in statement.columns]
+    else:
+        asked = [(c.name, c.type, c.comment, None) for c in query_columns]
+    for name, data_type, comment, default in asked:
+        default = stored_default(name, data_type, default)
+        columns.append(Column(next_id, name, data_type, comment, default))
+        next_id += 1 + nested_field_count(data_type)
+    return tuple(columns)
+
+
+def _keys(
+    key: str, clause: tuple[str, ...], option: str | None, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    clause_name = {"partition": "PARTITIONED BY", "primary-key": "PRIMARY KEY"}[key]
+    if option is None:
+        return tuple(_resolved(name, names) for name in clause)
+    if clause:
+        raise InvalidTableError(
+            f"Both {clause_name} and the option '{key}' are given.",
+            hint=f"Keep one of them, for example {clause_name} ({', '.join(clause)}).",
+        )
+    return column_list(option)
+
+
+def _resolved(name: str, names: Iterable[str]) -> str:
+    """The column that a clause means: the exact name, else the only one that differs in case."""
+    same = [n for n in names if n.lower() == name.lower()]
+    return same[0] if len(same) == 1 else name
+
+
+def _one_of(key: str, clause: str | None, clause_name: str, option: str | None) -> str | None:
+    if clause is not None and option is not None and clause != option:
+        raise InvalidTableError(
+            f"The {clause_name} clause says '{clause}' and the option '{key}' says '{option}'.",
+            hint="Keep one of them.",
+        )
+    return option if clause is None else clause

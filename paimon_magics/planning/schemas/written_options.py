@@ -1,0 +1,109 @@
+"""Options that the writers don't know: refused by name, or told of as not applied. Pure.
+
+An option is refused where ignoring it would put rows where other engines don't look, leave files
+that nobody removes, or skip work that the table's owner relies on. It is only told of where every
+reader finds the same rows without it, and another engine's compaction or commit makes good for it.
+All other options of Paimon's `CoreOptions` are honoured, or concern reading, compaction, streaming
+and memory only. Tests hold a row of each kind against Paimon's Java library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paimon_magics.errors import UnsupportedStatementError
+from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied"]
+
+SHREDDING_OPTIONS = ("variant.shreddingSchema", "variant.inferShreddingSchema")
+"""What has parts of VARIANT values stored in columns of their own. Files need not."""
+
+# option → (values without effect, what they ask for)
+_REFUSED = {
+    "data-file.external-paths": ("", "files outside the table's folder"),
+    "commit.callbacks": ("", "Java classes to be called at each commit"),
+    "metadata.iceberg.storage": ("disabled", "Iceberg metadata at each commit"),
+    "chain-table.enabled": ("false", "a chain of branches"),
+    "pk-clustering-override": ("false", "files in another order than that of their keys"),
+    "commit.strict-mode.last-safe-snapshot": ("", "a check that belongs to one job"),
+    "branch": ("main", "another branch than the one that is named in a statement"),
+}
+_NOT_APPLIED = {
+    "data-file.thin-mode": "false",
+    "tag.automatic-creation": "none",
+    "partition.expiration-time": "",
+    "partition.mark-done-action": "success-file",
+    "visibility-callback.enabled": "false",
+    "commit.user-prefix": "",
+    "clustering.columns": "",
+    # The native writer shreds, too, but leaves out field ids without which Java fails to read.
+    **dict.fromkeys(SHREDDING_OPTIONS, "false"),
+}
+_PER_LEVEL = ("file.format.per.level", "file.compression.per.level")
+# The compressions of data files that can be written, by format. Any other fails in Java too, or
+# would only fail in the tasks.
+_COMPRESSIONS = {
+    "parquet": ("none", "uncompressed", "snappy", "gzip", "gz", "lz4", "lz4_raw", "zstd"),
+    "orc": ("none", "uncompressed", "snappy", "lz4", "zlib", "zstd"),
+    "avro": ("none", "null", "bzip2", "deflate", "snappy", "xz", "zstandard", "zstd"),
+}
+
+_AVRO_CHANGELOGS = ("null", "deflate", "snappy", "zstd")  # written by the native writer
+
+
+def check_written_options(name: TableName, definition: TableDefinition) -> None:
+    """Raise UnsupportedStatementError, naming the option, for a table that the writers would not
+    write as it says."""
+    for key, value, wanted in _refused(definition):
+        raise UnsupportedStatementError(
+            f"Table `{name}` has '{key}' = '{value}', which asks for {wanted}; writing such tables "
+            "is not offered yet.",
+            hint="Write it with another engine, or unset that option.",
+        )
+
+
+def options_not_applied(definition: TableDefinition) -> tuple[str, ...]:
+    """The stored options that have no effect on what is written here, sorted."""
+    found = {
+        key
+        for key, idle in _NOT_APPLIED.items()
+        if (definition.stored_option(key) or idle).lower() != idle
+    }
+    for key, value in definition.options:
+        if key.startswith("file-index.") and key.endswith(".columns"):
+            found.add(key)
+        if key in _PER_LEVEL and any(pair.strip().startswith("0:") for pair in value.split(",")):
+            found.add(key)  # what is written here lies at level 0
+    return tuple(sorted(found))
+
+
+def _refused(definition: TableDefinition) -> Iterator[tuple[str, str, str]]:
+    for key, (idle, wanted) in _REFUSED.items():
+        value = definition.stored_option(key)
+        if value is not None and value.lower() != idle:
+            yield key, value, wanted
+    for key, value in definition.options:
+        if key.endswith(".map.storage-layout") and value.lower() != "default":
+            yield key, value, "maps in a form of their own"
+    if definition.bucket_mode == "HASH_DYNAMIC" and definition.flag("index-file-in-data-file-dir"):
+        yield "index-file-in-data-file-dir", "true", "hash indexes beside the data files"
+    if definition.changelog_producer == "input":
+        changelog = (definition.stored_option("changelog-file.format") or "parquet").lower()
+        if changelog not in ("parquet", "avro"):
+            yield "changelog-file.format", changelog, f"{changelog} files"
+        key = "changelog-file.compression"
+        if definition.stored_option(key) is None:
+            key = "file.compression"
+        codec = (definition.option(key) or "zstd").lower()
+        if changelog == "avro" and codec not in _AVRO_CHANGELOGS:
+            yield key, codec, "a compression that avro changelogs don't have here"
+    file_format = definition.file_format
+    compression = definition.stored_option("file.compression")
+    possible = _COMPRESSIONS.get(file_format)
+    if compression is not None and possible and compression.lower() not in possible:
+        yield "file.compression", compression, f"a compression that {file_format} files don't have"
+    if file_format != "parquet" and definition.stored_option("target-file-row-num") is not None:
+        value = definition.stored_option("target-file-row-num") or ""
+        yield "target-file-row-num", value, f"{file_format} files of a number of rows"

@@ -1,0 +1,1 @@
+"""What an INSERT does to a table, and which task writes which rows."""

@@ -1,0 +1,306 @@
+"""What an INSERT does to a table, decided before anything runs.
+
+Column rules are Paimon's (`PaimonAnalysis` in its Spark connector): by position the counts must be
+equal; with a column list or BY NAME, columns left out get their default or NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.planning.schemas.format_rules import check_file_format
+from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.written_options import check_written_options
+from paimon_magics.statements.statement import Insert, TableName
+
+__all__ = [
+    "Constant",
+    "FromInput",
+    "Missing",
+    "Source",
+    "check_writable",
+    "match_columns",
+    "rows_hidden_by",
+    "static_partition_columns",
+    "takes_one_at_a_time",
+    "takes_small_inserts",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FromInput:
+    """The column's value is the input's column at `position`."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The column's value is an expression of the PARTITION clause, as SQL text."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The statement gives no value: the default, or NULL."""
+
+
+Source = FromInput | Constant | Missing
+
+
+def takes_one_at_a_time(definition: TableDefinition) -> bool:
+    """Whether a second writer would give keys of the first one to other buckets or partitions."""
+    return definition.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
+
+
+def static_partition_columns(insert: Insert, definition: TableDefinition) -> dict[str, str]:
+    """Column → SQL text of the value, for the items `column = value` of the PARTITION clause.
+
+    Raises UnknownNameError for a column that is no partition column, InvalidValueError for one
+    that is named twice.
+    """
+    known = {key.lower(): key for key in definition.partition_keys}
+    seen: set[str] = set()
+    static: dict[str, str] = {}
+    for item in insert.partition or ():
+        key = known.get(item.column.lower())
+        if key is None:
+            raise UnknownNameError(
+                f"`{item.column}` is not a partition column of `{insert.target}`.",
+                hint=nearest(item.column, known.values(), what="partition columns")
+                if known
+                else "The table is not partitioned: leave out the PARTITION clause.",
+                statement=insert.text,
+                position=item.position,
+            )
+        if key in seen:
+            raise InvalidValueError(
+                f"Partition column `{key}` appears twice in the PARTITION clause.",
+                hint="Name each partition column once.",
+                statement=insert.text,
+                position=item.position,
+            )
+        seen.add(key)
+        if item.value is not None:
+            static[key] = item.value
+    return static
+
+
+def match_columns(
+    insert: Insert, definition: TableDefinition, input_names: Sequence[str]
+) -> tuple[Source, ...]:
+    """Where the value of each table column comes from, in the table's column order.
+
+    `input_names` are the column names of the insert's source. Raises InvalidValueError for a wrong
+    number of columns or one named twice, UnknownNameError for a column that the table has not.
+    """
+    static = static_partition_columns(insert, definition)
+    columns = definition.columns
+    open_columns = [column for column in columns if column.name not in static]
+    if insert.columns is not None:
+        given = _by_list(insert, open_columns, static, input_names)
+    elif insert.by_name:
+        given = _by_name(insert, open_columns, static, input_names)
+    else:
+        given = _by_position(insert, open_columns, static, input_names)
+    sources: list[Source] = []
+    for column in columns:
+        if column.name in static:
+            sources.append(Constant(static[column.name]))
+        elif column.name in given:
+            sources.append(FromInput(given[column.name]))
+        elif column.type.nullable or column.default is not None:
+            sources.append(Missing())
+        else:
+            raise InvalidValueError(
+                f"Column `{column.name}` of `{insert.target}` is NOT NULL and has no default, but "
+                "the statement gives it no value.",
+                hint=f"Add `{column.name}` to the columns that are written.",
+                statement=insert.text,
+                position=insert.target_position,
+            )
+    return tuple(sources)
+
+
+def check_writable(name: TableName, definition: TableDefinition) -> None:
+    """Raise UnsupportedStatementError for a table that this version does not write.
+
+    What is refused, and why, is said in the message: a layout that needs its own distribution, or
+    one whose rows would be invisible until another engine compacts the table.
+    """
+    if name.system_table is not None:
+        raise UnsupportedStatementError(
+            f"`{name}` is a system table, and system tables are read-only.",
+            hint=f"Write to `{name.table}` itself.",
+        )
+    check_file_format(name, definition)
+    check_written_options(name, definition)
+    _check_layout(name, definition)
+    _check_visibility(name, definition)
+    for key in definition.partition_keys:
+        if definition.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
+            raise UnsupportedStatementError(
+                f"Partition column `{key}` of `{name}` is binary or floating-point; Paimon's "
+                "engines do not agree on the names of such partitions' folders.",
+                hint="Partition by a string, integer, decimal or date column.",
+            )
+
+
+def takes_small_inserts(definition: TableDefinition) -> bool:
+    """Whether the table's option `auto_batch_load` is true, and its layout one that small inserts
+    can be loaded into: not one that sessions do not write, nor one whose keys can move between
+    partitions, where a single row must be looked up among all. Values of VARIANT are made by Spark
+    alone."""
+    if not definition.flag("auto_batch_load") or definition.bucket_mode == "KEY_DYNAMIC":
+        return False
+    if definition.has_type("VARIANT"):
+        return False
+    try:
+        check_writable(TableName("table"), definition)
+    except StatementError:
+        return False
+    return True
+
+
+def _check_layout(name: TableName, definition: TableDefinition) -> None:
+    mode = definition.bucket_mode
+    if mode == "POSTPONE_MODE" and not definition.flag("postpone.batch-write-fixed-bucket"):
+        raise UnsupportedStatementError(
+            f"Rows written to `{name}` would stay invisible until a compaction "
+            "('postpone.batch-write-fixed-bucket' = 'false'), and compaction is not offered yet.",
+            hint="Leave that option at 'true': rows then go to real buckets at once.",
+        )
+    function = (definition.option("bucket-function.type") or "default").lower()
+    if mode == "HASH_FIXED" and function not in ("default", "mod"):
+        raise UnsupportedStatementError(
+            f"Table `{name}` has 'bucket-function.type' = '{function}'; writing such buckets is "
+            "not offered yet.",
+            hint="The functions 'default' and 'mod' can be written.",
+        )
+    if definition.row_tracking_enabled or definition.data_evolution_enabled:
+        raise UnsupportedStatementError(
+            f"Table `{name}` tracks rows ('row-tracking.enabled'); writing those is not offered "
+            "yet.",
+            hint="Write it with another engine, or to a table without that option.",
+        )
+
+
+def rows_hidden_by(definition: TableDefinition) -> str | None:
+    """The option because of which written rows stay unseen until another engine compacts the table,
+    as text; None where they are seen at once."""
+    if not definition.is_primary_key_table:
+        return None
+    if definition.merge_engine == "first-row":
+        return "'merge-engine' = 'first-row'"
+    if definition.deletion_vectors_enabled and not definition.flag(
+        "deletion-vectors.merge-on-read"
+    ):
+        return "'deletion-vectors.enabled' = 'true'"
+    return None
+
+
+def _check_visibility(name: TableName, definition: TableDefinition) -> None:
+    hidden = rows_hidden_by(definition)
+    if hidden is not None and not definition.write_only:
+        raise UnsupportedStatementError(
+            f"Rows written to `{name}` would stay invisible until a compaction ({hidden}), and "
+            "compaction is not offered yet.",
+            hint="Set 'write-only' = 'true' if another engine compacts this table.",
+        )
+
+
+def _by_position(
+    insert: Insert, columns: Sequence[Column], static: dict[str, str], input_names: Sequence[str]
+) -> dict[str, int]:
+    if len(input_names) != len(columns):
+        raise InvalidValueError(
+            f"`{insert.target}` takes {_count(len(columns))}{_besides(static)} but the statement "
+            f"gives {len(input_names)}.",
+            hint=f"The columns are {_listed(column.name for column in columns)}. Name those that "
+            "you write in a column list, or use BY NAME.",
+            statement=insert.text,
+            position=insert.source.range.start,
+        )
+    return {column.name: position for position, column in enumerate(columns)}
+
+
+def _by_list(
+    insert: Insert, columns: Sequence[Column], static: dict[str, str], input_names: Sequence[str]
+) -> dict[str, int]:
+    assert insert.columns is not None
+    names = [_known(insert, name, columns, static) for name in insert.columns]
+    _check_unique(insert, names)
+    if len(names) != len(input_names):
+        raise InvalidValueError(
+            f"The column list names {_count(len(names))}, but the statement gives "
+            f"{len(input_names)}.",
+            hint=f"The list is {_listed(names)}.",
+            statement=insert.text,
+            position=insert.source.range.start,
+        )
+    return {name: position for position, name in enumerate(names)}
+
+
+def _by_name(
+    insert: Insert, columns: Sequence[Column], static: dict[str, str], input_names: Sequence[str]
+) -> dict[str, int]:
+    names = [_known(insert, name, columns, static) for name in input_names]
+    _check_unique(insert, names)
+    return {name: position for position, name in enumerate(names)}
+
+
+def _known(insert: Insert, name: str, columns: Sequence[Column], static: dict[str, str]) -> str:
+    for column in columns:
+        if column.name.lower() == name.lower():
+            return column.name
+    for key in static:
+        if key.lower() == name.lower():
+            raise InvalidValueError(
+                f"Column `{key}` gets its value from the PARTITION clause and from the input.",
+                hint=f"Remove `{key}` from one of the two.",
+                statement=insert.text,
+                position=insert.target_position,
+            )
+    raise UnknownNameError(
+        f"`{insert.target}` has no column `{name}`.",
+        hint=nearest(name, [column.name for column in columns], what="columns"),
+        statement=insert.text,
+        position=_find(insert.text, name, insert.target_position),
+    )
+
+
+def _check_unique(insert: Insert, names: Sequence[str]) -> None:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise InvalidValueError(
+                f"Column `{name}` is written twice.",
+                hint="Name each column once.",
+                statement=insert.text,
+                position=_find(insert.text, name, insert.target_position),
+            )
+
+
+def _find(text: str, name: str, start: int) -> int:
+    position = text.lower().find(name.lower(), start)
+    return position if position >= 0 else start
+
+
+def _count(number: int) -> str:
+    return "1 column" if number == 1 else f"{number} columns"
+
+
+def _besides(static: dict[str, str]) -> str:
+    return f" besides the partition columns {_listed(static)}" if static else ""
+
+
+def _listed(names: object) -> str:
+    return ", ".join(f"`{name}`" for name in names)  # type: ignore[attr-defined]

@@ -1,0 +1,1 @@
+"""Clauses that many statements share: names of tables, properties, partitions."""

@@ -1,0 +1,89 @@
+"""Lists of keys and values: TBLPROPERTIES, OPTIONS, a relation's WITH; and PARTITION clauses."""
+
+from __future__ import annotations
+
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.statement import PartitionItem
+
+__all__ = ["read_partition", "read_properties", "read_property_key", "read_property_keys"]
+
+_ONE_OF_THEM = "Leave one of them out."
+
+
+def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
+    """Reads `(key = value, …)`; keys are strings or names with dots, values any literal."""
+    properties: list[tuple[str, str]] = []
+    cursor.expect("(")
+    while not cursor.at(")"):
+        position = cursor.position
+        key = read_property_key(cursor)
+        if any(k == key for k, _ in properties):
+            cursor.fail_at(position, f"The key '{key}' occurs twice.", _ONE_OF_THEM)
+        if not cursor.accept("="):
+            cursor.accept("==")
+        properties.append((key, _property_value(cursor)))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(properties)
+
+
+def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
+    """Reads `(key, …)`."""
+    cursor.expect("(")
+    keys = [read_property_key(cursor)]
+    while cursor.accept(","):
+        keys.append(read_property_key(cursor))
+    cursor.expect(")")
+    return tuple(keys)
+
+
+def read_property_key(cursor: Cursor) -> str:
+    """Reads one key: a string, or words with dots or hyphens between them (`write-only`)."""
+    if cursor.peek().kind == "string":
+        return cursor.next().value  # not `string`: in `'k' 'v'` the second one is the value
+    key = cursor.identifier("a key in quotes")
+    while cursor.at_any(".", "-"):
+        key += cursor.next().text
+        token = cursor.peek()
+        if token.kind == "number":
+            key += cursor.next().text
+        else:
+            key += cursor.identifier("the rest of the key")
+    return key
+
+
+def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[PartitionItem, ...]:
+    """Reads `(column [= value], …)`. With `values_needed`, an item without value is an error."""
+    items: list[PartitionItem] = []
+    cursor.expect("(")
+    while True:
+        position = cursor.position
+        column = cursor.identifier("a partition column")
+        if any(i.column.lower() == column.lower() for i in items):
+            cursor.fail_at(position, f"The partition column `{column}` occurs twice.", _ONE_OF_THEM)
+        value = None
+        if cursor.accept_any("=", "=="):
+            value = cursor.text_until(",", what="the partition's value")
+        elif values_needed:
+            cursor.fail("`=`", hint="Give every partition column of the list a value.")
+        elif not cursor.at_any(",", ")"):
+            cursor.fail("`=`, `,` or `)`")
+        items.append(PartitionItem(column, value, position))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    return tuple(items)
+
+
+def _property_value(cursor: Cursor) -> str:
+    token = cursor.peek()
+    if token.kind == "string":
+        return cursor.string("a value")
+    sign = cursor.accept_any("-", "+")
+    token = cursor.peek()
+    if token.kind == "number":
+        return sign + cursor.next().text
+    if not sign and token.upper in ("TRUE", "FALSE"):
+        return cursor.next().text.lower()
+    cursor.fail("a value in quotes, a number, true or false")

@@ -1,0 +1,1 @@
+"""What may come at a place in an unfinished cell."""

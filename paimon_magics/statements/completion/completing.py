@@ -1,0 +1,627 @@
+"""What may come at a place in an unfinished cell: kinds of words and of names, not the names.
+
+`expected_at` reads the text up to the cursor, and what follows it for the FROM clause that is
+there already. It never refuses: where it can't make anything of a text, it expects nothing. Names
+are looked up by whoever has a catalog.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.clauses.names import table_name_of
+from paimon_magics.statements.completion import words as words
+from paimon_magics.statements.completion.scopes import (
+    Group,
+    Item,
+    Seen,
+    common_tables,
+    grouped,
+    relations_of,
+    segment_at,
+)
+from paimon_magics.statements.lexing.keywords import QUERY_WORDS, word_set
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
+from paimon_magics.statements.statement import TableName
+
+__all__ = [
+    "BindNames",
+    "Columns",
+    "Databases",
+    "Expected",
+    "Fields",
+    "Functions",
+    "Keywords",
+    "OptionValues",
+    "Options",
+    "PartitionColumns",
+    "PartitionValues",
+    "Partitions",
+    "ProcedureParameters",
+    "Procedures",
+    "SystemTables",
+    "Tables",
+    "Times",
+    "Versions",
+    "Want",
+    "expected_at",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Keywords:
+    """Words of SQL."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """Databases of the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Tables of a database, None for the one in use; `common` are names in the query itself."""
+
+    database: str | None
+    common: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SystemTables:
+    """What stands behind the `$` of a table's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of these relations, and their aliases `with_aliases`."""
+
+    relations: tuple[Seen, ...]
+    with_aliases: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a struct: a column of one of the relations, and fields within it, by name."""
+
+    relations: tuple[Seen, ...]
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """Functions of Spark's that are written often."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumns:
+    """The partition columns of a table."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The partitions of a table by their names, as `day=2026-11-20/region=eu`."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValues:
+    """Values that a column has in the partitions of the relations that have it as one."""
+
+    relations: tuple[Seen, ...]
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Tags of a table, and its snapshots with `snapshots`."""
+
+    table: TableName
+    snapshots: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times at which a table had another state, and what gives a time; None for no known table."""
+
+    table: TableName | None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Keys of options: those of tables, or of reads."""
+
+    of_reads: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OptionValues:
+    """Values of an option."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindNames:
+    """Names behind the `:` of a bind parameter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Procedures:
+    """What CALL can call; without `sys.` where that is written already."""
+
+    is_qualified: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProcedureParameters:
+    """The parameters of a procedure."""
+
+    procedure: str
+
+
+Want = (
+    Keywords
+    | Databases
+    | Tables
+    | SystemTables
+    | Columns
+    | Fields
+    | Functions
+    | PartitionColumns
+    | Partitions
+    | PartitionValues
+    | Versions
+    | Times
+    | Options
+    | OptionValues
+    | BindNames
+    | Procedures
+    | ProcedureParameters
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What may replace the text from `start` to the cursor, `typed`. `quote` is the quote that is
+    open there, else empty."""
+
+    start: int
+    typed: str
+    wants: tuple[Want, ...] = ()
+    quote: str = ""
+
+
+_WORD_AT_END = re.compile(r"[\w$]*\Z")
+_QUALIFIERS_AT_END = re.compile(r"(?:(?:`(?:[^`]|``)*`|[\w$]+)\.)*\Z")
+_PART = re.compile(r"`(?:[^`]|``)*`|[\w$]+")
+_COMMENT_AT_END = re.compile(r"--[^\r\n]*\Z")
+_COMPARED = word_set("= == <> != < <= > >= <=>")
+_CURSOR = "cursor"
+
+
+def expected_at(text: str, cursor: int) -> Expected:
+    """What may come at the offset `cursor` of a cell's statements."""
+    before, tokens, quote = _tokens_before(text[:cursor])
+    if tokens is None or (not quote and text[:cursor].endswith("`")):
+        return Expected(cursor, "")
+    qualifiers: tuple[str, ...] = ()
+    start = len(before) + 1 if quote else cursor - len(_WORD_AT_END.findall(text[:cursor])[0])
+    typed = text[start:cursor]
+    if quote not in ("'", '"'):
+        written = text[: start - len(quote)]
+        qualified = _QUALIFIERS_AT_END.search(written)
+        assert qualified is not None
+        qualifiers = tuple(map(_unquoted, _PART.findall(qualified[0])))
+        before = written[: qualified.start()]
+        tokens = tokenize(before)
+        if "$" in typed:
+            typed = typed.rpartition("$")[2]
+            return Expected(cursor - len(typed), typed, (SystemTables(),))
+        if not quote and before.endswith(":") and not before.endswith("::"):
+            return Expected(start, typed, (BindNames(),))
+    tokens = _of_statement(tokens)
+    marker = Token(_CURSOR, "", cursor, cursor, "")
+    place = _Place((*tokens, marker, *_tokens_after(text[cursor:], quote)), qualifiers, bool(quote))
+    wants = place.wants()
+    if quote:
+        wants = tuple(_quoted(want) for want in wants if _is_quotable(want, quote))
+    return Expected(start, typed, wants, quote)
+
+
+def _is_quotable(want: Want, quote: str) -> bool:
+    """Whether it may stand in that quote: names of columns only in back-quotes."""
+    if isinstance(want, Columns | Fields):
+        return quote == "`"
+    return not isinstance(want, Keywords | Functions)
+
+
+def _quoted(want: Want) -> Want:
+    return Columns(want.relations) if isinstance(want, Columns) else want
+
+
+class _Place:
+    """The statement around the cursor, as a tree of brackets, and the cursor's place in it."""
+
+    def __init__(
+        self, tokens: tuple[Token, ...], qualifiers: tuple[str, ...], in_string: bool
+    ) -> None:
+        if tokens[0].upper == "EXPLAIN":
+            skipped = {"EXPLAIN", "EXTENDED", "FORMATTED", "COST", "CODEGEN"}
+            while tokens[0].upper in skipped:
+                tokens = tokens[1:]
+        self.qualifiers = qualifiers
+        self.in_string = in_string
+        self.levels = _path_to_cursor(grouped(tokens))
+        top, index = self.levels[0]
+        self.head = _words(top[:index])
+        self.first = self.head[0] if self.head else ""
+        items, at = self.levels[-1]
+        self.before = items[:at]
+        self.said = _words(self.before)
+        self.last = self.said[-1] if self.said else ""
+
+    def wants(self) -> tuple[Want, ...]:
+        if not self.first:
+            return (Keywords(words.STATEMENTS),) if not self.qualifiers else ()
+        if len(self.levels) > 1:
+            inside = self._in_brackets()
+            if inside is not None:
+                return inside
+        elif self.first not in QUERY_WORDS:
+            found = self._in_statement()
+            if found is not None:
+                return found
+        return self._in_query()
+
+    # ---- brackets that mean something by what stands before them ----
+
+    def _in_brackets(self) -> tuple[Want, ...] | None:
+        items, index = self.levels[-2]
+        said = _words(items[:index])
+        last = said[-1] if said else ""
+        target = self._target()
+        if last in ("TBLPROPERTIES", "DBPROPERTIES", "OPTIONS") or (
+            last == "WITH" and len(said) > 1 and self.last not in QUERY_WORDS and self.in_string
+        ):
+            return self._in_properties(of_reads=last in ("WITH", "OPTIONS"))
+        if last == "PARTITION" and target is not None:
+            if self._compared() is not None:
+                return (PartitionValues((Seen("", target),), self._compared() or ""),)
+            if self.last in ("", ","):
+                return (PartitionColumns(target),)
+            return ()
+        if self.first == "CALL":
+            return self._in_call()
+        if last in words.TABLE_FUNCTIONS:
+            return self._in_table_function()
+        if last == "USING" and not self.qualifiers:
+            return (Columns(self._scope()),)
+        if said[-2:] == ["PARTITIONED", "BY"] and self.first == "CREATE":
+            return (Columns((Seen("", None, _defined(items[:index])),)),)
+        is_top = len(self.levels) == 2
+        if is_top and self.first == "INSERT" and not set(said) & {"SELECT", "VALUES", "FROM"}:
+            return (Columns((Seen("", target),)),) if target is not None else ()
+        if is_top and self.first == "INSERT" and "VALUES" in said and "SELECT" not in said:
+            return ()
+        if is_top and self.first in ("CREATE", "ALTER") and not set(said) & {"AS", "SELECT"}:
+            return (Keywords(words.TYPES),) if self.last not in ("", ",") else ()
+        if last == "IN" and self.last in ("", ",") and len(items[:index]) > 1:
+            column = items[index - 2]
+            if said[-2:-1] == ["NOT"] and index > 2:
+                column = items[index - 3]
+            if isinstance(column, Token) and column.kind in IDENTIFIER_KINDS:
+                scope = self._scope()
+                return (PartitionValues(scope, column.name), *self._columns(scope))
+        return None
+
+    def _in_properties(self, *, of_reads: bool) -> tuple[Want, ...]:
+        if self.last == "=" or (self.before and self.last != "," and self.in_string):
+            key = next((t for t in reversed(self.before) if _kind(t) == "string"), None)
+            return (OptionValues(key.value),) if isinstance(key, Token) else ()
+        return (Options(of_reads),) if self.last in ("", ",", "(") else ()
+
+    def _in_call(self) -> tuple[Want, ...]:
+        items, index = self.levels[-2]
+        name = items[index - 1]
+        procedure = name.name if isinstance(name, Token) else ""
+        named = [t for t in self.before if isinstance(t, Token)]
+        key = named[-2].name if self.last == "=>" and len(named) > 1 else ""
+        if key == "table" or (self.in_string and not self.before):
+            return (Tables(None), Databases())
+        table = self._called_table()
+        if key in ("tag", "tag_name", "version", "branch") and table is not None:
+            return (Versions(table, snapshots=key == "version"),)
+        if self.in_string:
+            return (Versions(table),) if table is not None and self.last == "," else ()
+        return (ProcedureParameters(procedure),) if self.last in ("", ",") else ()
+
+    def _in_table_function(self) -> tuple[Want, ...]:
+        if not self.before:
+            return (Tables(None), Databases()) if self.in_string else ()
+        table = self._called_table()
+        return (Versions(table),) if table is not None and self.last == "," else ()
+
+    def _called_table(self) -> TableName | None:
+        """The table that a CALL is about: its first text."""
+        first = next((t for t in self.before if _kind(t) == "string"), None)
+        return table_name_of(first.value.split(".")) if isinstance(first, Token) else None
+
+    # ---- statements that are no queries ----
+
+    def _in_statement(self) -> tuple[Want, ...] | None:
+        said = self.said
+        if self.qualifiers and said[-1:] != ["CALL"] and self._wants_table():
+            return self._tables()
+        match said:
+            case ["USE"] | ["USE", "DATABASE"] | [("DROP" | "DESCRIBE" | "DESC"), "DATABASE"]:
+                return (Databases(),)
+            case ["DROP", "DATABASE", "IF", "EXISTS"]:
+                return (Databases(),)
+            case ["SHOW", "TABLES", "IN" | "FROM"]:
+                return (Databases(),)
+            case ["CALL"]:
+                return (Procedures(bool(self.qualifiers)),)
+            case ["INSERT", _, *rest] if set(rest) & {"SELECT", "FROM", "WITH"}:
+                return None
+            case ["CREATE", *rest] if "AS" in rest:
+                return None
+        if self._wants_table():
+            return self._tables()
+        target = self._target()
+        following = words.AFTER_TABLE.get(self.first)
+        if target is not None and self.first == "ALTER":
+            return self._altering(target)
+        if target is not None and self.first in ("DESCRIBE", "DESC"):
+            return (Columns((Seen("", target),)),)
+        if target is not None and following is not None:
+            return (Keywords(following),)
+        return (Keywords(words.following(said)),)
+
+    def _altering(self, target: TableName) -> tuple[Want, ...]:
+        columns = Columns((Seen("", target),))
+        tags = Versions(target, snapshots=False)
+        match self.said[-2:]:
+            case [("DROP" | "RENAME" | "ALTER"), "COLUMN"] | ["ALTER", "CHANGE"]:
+                return (columns,)
+            case [_, "AFTER"]:
+                return (columns,)
+            case [("REPLACE" | "DELETE" | "RENAME"), "TAG"]:
+                return (tags,)
+            case ["OF", "VERSION"]:
+                return (Versions(target),)
+        return (Keywords(words.following(["ALTER", "TABLE", *self._behind_name()])),)
+
+    def _behind_name(self) -> list[str]:
+        """The words of ALTER TABLE behind the table's name."""
+        said = self.said[2:]
+        while len(said) > 1 and said[1] == ".":
+            said = said[2:]
+        return said[1:]
+
+    def _wants_table(self) -> bool:
+        if self.last == "TABLE":
+            return self.first != "CREATE"
+        if self.said[-2:] == ["IF", "EXISTS"]:
+            return "TABLE" in self.said
+        if self.last in ("INTO", "OVERWRITE", "PARTITIONS", "TBLPROPERTIES", "TAGS", "BRANCHES"):
+            return len(self.said) < 4
+        if self.said in (["DESCRIBE"], ["DESC"]) or self.said[-1:] == ["EXTENDED"]:
+            return True
+        return self.said[:2] == ["SHOW", "COLUMNS"] and self.last in ("IN", "FROM")
+
+    def _target(self) -> TableName | None:
+        """The table that a statement is about, where its name is written."""
+        top, index = self.levels[0]
+        items = list(top[:index])
+        start = 0
+        for position, item in enumerate(items):
+            if _word(item) in ("TABLE", "INTO", "OVERWRITE", "DESCRIBE", "DESC", "EXISTS"):
+                start = position + 1
+            if _word(item) in ("EXTENDED", "PARTITIONS", "TBLPROPERTIES") and not start:
+                start = position + 1
+            if _word(item) in ("SELECT", "VALUES", "PARTITION"):
+                break
+        if not start or start >= len(items) or _word(items[start]) in ("IF", "TABLE"):
+            return None
+        parts: list[str] = []
+        for item in items[start:]:
+            if not isinstance(item, Token) or item.kind not in IDENTIFIER_KINDS:
+                if _word(item) == ".":
+                    continue
+                break
+            if parts and _word(items[items.index(item) - 1]) != ".":
+                break
+            parts.append(item.name)
+        return table_name_of(parts)
+
+    # ---- queries ----
+
+    def _in_query(self) -> tuple[Want, ...]:
+        items, index = self.levels[-1]
+        clause = _clause(_words(items[:index]))
+        if self.said[-2:] == ["AS", "OF"]:
+            table = self._travelled()
+            if "VERSION" in self.said[-4:]:
+                return (Versions(table),) if table is not None else ()
+            return (Times(table),)
+        if self._wants_relation(clause):
+            return (*self._tables(), *(() if self.qualifiers else (Keywords(("LATERAL",)),)))
+        if not self.before and len(self.levels) > 1 and not self.qualifiers:
+            return (Keywords(("SELECT", "WITH", "VALUES")), *self._columns(self._scope()))
+        if not self.said and not self.qualifiers:
+            return (Keywords(words.STATEMENTS),)
+        scope = self._scope()
+        column = self._compared() if not self.qualifiers else None
+        wants: list[Want] = []
+        if column is not None:
+            wants.append(PartitionValues(scope, column))
+        wants += self._columns(scope, clause)
+        if not self.qualifiers and self.last not in _COMPARED:
+            wants.append(Keywords(words.in_clause(clause, self.last)))
+        return tuple(wants)
+
+    def _wants_relation(self, clause: str) -> bool:
+        return self.last in ("FROM", "JOIN", "LATERAL") or (clause == "FROM" and self.last == ",")
+
+    def _columns(self, scope: Sequence[Seen], clause: str = "") -> list[Want]:
+        if self.qualifiers:
+            return [self._qualified(scope)]
+        if clause in ("FROM", "LIMIT") or _ends_operand(self.before):
+            return []
+        return [Columns(tuple(scope), with_aliases=True), Functions()]
+
+    def _qualified(self, scope: Sequence[Seen]) -> Want:
+        """What stands behind the dots: columns of a relation, or fields of a struct."""
+        for place in reversed(range(len(self.qualifiers))):
+            wanted = self.qualifiers[place].lower()
+            named = tuple(seen for seen in scope if seen.alias.lower() == wanted)
+            if named:
+                path = self.qualifiers[place + 1 :]
+                return Fields(named, path) if path else Columns(named)
+        return Fields(tuple(scope), self.qualifiers)
+
+    def _scope(self) -> tuple[Seen, ...]:
+        """The relations of the cursor's level, then those around it."""
+        common: list[Seen] = []
+        found: list[Seen] = []
+        for depth, (items, index) in enumerate(self.levels):
+            common += common_tables(items)
+            segment = segment_at(items, index)
+            if depth == 0 and self.first == "INSERT":
+                start = next((i for i, one in enumerate(segment) if _word(one) in QUERY_WORDS), 0)
+                segment = segment[start:]
+            found = [*relations_of(segment, common), *found]
+        return tuple(dict.fromkeys(found))
+
+    def _compared(self) -> str | None:
+        """The column that the cursor's value is compared with."""
+        items = list(self.before)
+        if items and _word(items[-1]) in ("BETWEEN", "LIKE"):
+            items[-1:] = [Token("symbol", "=", 0, 0, "=")]
+        if len(items) < 2 or _word(items[-1]) not in _COMPARED:
+            return None
+        column = items[-2]
+        is_name = isinstance(column, Token) and column.kind in IDENTIFIER_KINDS
+        return column.name if isinstance(column, Token) and is_name else None
+
+    def _travelled(self) -> TableName | None:
+        """The table that stands before VERSION or TIMESTAMP AS OF."""
+        scope = self._scope()
+        names = [seen.name for seen in scope if seen.name is not None]
+        written: list[str] = []
+        for item in self.before:
+            if _word(item) in ("VERSION", "TIMESTAMP", "FOR") and written:
+                break
+            if isinstance(item, Token) and (item.kind in IDENTIFIER_KINDS or item.text == "."):
+                clear = item.upper in ("FROM", "JOIN")
+                written = [] if clear else [*written, item.name]
+            else:
+                written = []
+        name = table_name_of([part for part in written if part != "."]) if written else None
+        return name if name in names else (names[-1] if names else name)
+
+    def _tables(self) -> tuple[Want, ...]:
+        if self.qualifiers:
+            return (Tables(self.qualifiers[-1]),)
+        common = [seen.alias for items, _ in self.levels for seen in common_tables(items)]
+        return (Tables(None, tuple(common)), Databases())
+
+
+def _tokens_before(text: str) -> tuple[str, tuple[Token, ...] | None, str]:
+    """What is written up to an open quote, its tokens, and that quote; None inside a comment."""
+    try:
+        tokens = tokenize(text)
+    except StatementSyntaxError as error:
+        position = error.position or 0
+        quote = text[position]
+        if quote not in "'\"`":
+            return text, None, ""
+        return text[:position], tokenize(text[:position]), quote
+    end = tokens[-1].end if tokens else 0
+    if _COMMENT_AT_END.search(text[end:]):
+        return text, None, ""
+    return text, tokens, ""
+
+
+def _tokens_after(text: str, quote: str) -> tuple[Token, ...]:
+    """The tokens of the statement's rest behind the word or text that the cursor is in."""
+    if quote:
+        # Where the line's other quotes are pairs, the one that is open has none of its own yet.
+        is_closed = text.partition("\n")[0].count(quote) % 2 == 1
+        text = text.partition(quote)[2] if is_closed else text
+    else:
+        text = re.sub(r"\A[\w$]+`?", "", text)
+    try:
+        tokens = tokenize(text)
+    except StatementSyntaxError as error:
+        tokens = tokenize(text[: error.position or 0])
+    end = next((i for i, token in enumerate(tokens) if token.text == ";"), len(tokens))
+    return tokens[:end]
+
+
+def _of_statement(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """The tokens behind the last semicolon."""
+    start = max((i + 1 for i, token in enumerate(tokens) if token.text == ";"), default=0)
+    return tokens[start:]
+
+
+def _unquoted(part: str) -> str:
+    return part[1:-1].replace("``", "`") if part.startswith("`") else part
+
+
+def _path_to_cursor(group: Group) -> list[tuple[tuple[Item, ...], int]]:
+    """The levels from the statement to the cursor's brackets: items, and the place in them."""
+    for index, item in enumerate(group.items):
+        if isinstance(item, Group):
+            inner = _path_to_cursor(item)
+            if inner:
+                return [(group.items, index), *inner]
+        elif item.kind == _CURSOR:
+            return [(group.items, index)]
+    return []
+
+
+def _defined(items: Sequence[Item]) -> tuple[str, ...]:
+    """The columns that a CREATE TABLE names in its first brackets."""
+    definition = next((one for one in items if isinstance(one, Group)), Group(()))
+    found, is_name = [], True
+    for item in definition.items:
+        if is_name and isinstance(item, Token) and item.kind in IDENTIFIER_KINDS:
+            found.append(item.name)
+        is_name = _word(item) == ","
+    return tuple(found)
+
+
+def _clause(said: Sequence[str]) -> str:
+    return next((word for word in reversed(said) if word in words.CLAUSES), "")
+
+
+def _ends_operand(items: Sequence[Item]) -> bool:
+    """Whether an operand is complete there, so that no other can follow."""
+    last = items[-1] if items else None
+    if isinstance(last, Group):
+        return True
+    if last is None or last.kind == "symbol":
+        return False
+    return last.kind != "word" or last.upper not in words.BEFORE_OPERANDS
+
+
+def _words(items: Sequence[Item]) -> list[str]:
+    """Words and symbols in upper case; `()` for brackets, `''` for texts, the name for quoted."""
+    return ["()" if isinstance(i, Group) else (i.upper or i.name or "''") for i in items]
+
+
+def _word(item: Item) -> str:
+    return item.upper if isinstance(item, Token) else ""
+
+
+def _kind(item: Item) -> str:
+    return item.kind if isinstance(item, Token) else ""

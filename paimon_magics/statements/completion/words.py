@@ -1,0 +1,168 @@
+"""The words that may come where: what completion offers of SQL's own.
+
+Of the statements that are offered, and of Spark's queries; the words of a clause are those that are
+written often, not all that Spark's grammar knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paimon_magics.statements.lexing.keywords import word_set
+
+__all__ = [
+    "AFTER_TABLE",
+    "BEFORE_OPERANDS",
+    "CLAUSES",
+    "FUNCTIONS",
+    "STATEMENTS",
+    "TABLE_FUNCTIONS",
+    "TIME_FUNCTIONS",
+    "TYPES",
+    "following",
+    "in_clause",
+]
+
+TIME_FUNCTIONS = (
+    "current_timestamp()",
+    "current_timestamp() - INTERVAL 1 HOUR",
+    "current_timestamp() - INTERVAL 1 DAY",
+    "current_date()",
+    "timestamp_millis(",
+)
+"""What gives a time that a table is read as of."""
+
+STATEMENTS = (
+    "SELECT", "WITH", "INSERT INTO", "INSERT OVERWRITE", "CREATE TABLE", "CREATE DATABASE",
+    "CREATE OR REPLACE TEMPORARY VIEW", "ALTER TABLE", "DROP TABLE", "DROP DATABASE",
+    "TRUNCATE TABLE", "DESCRIBE", "SHOW", "USE", "CALL", "EXPLAIN", "SET", "VALUES", "FROM",
+)  # fmt: skip
+"""What a statement begins with."""
+
+TYPES = (
+    "BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "BOOLEAN", "DOUBLE", "FLOAT",
+    "DECIMAL(10, 2)", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "BINARY", "VARCHAR(255)", "CHAR(10)",
+    "ARRAY<STRING>", "MAP<STRING, STRING>", "STRUCT<a: INT>", "NOT NULL", "COMMENT", "DEFAULT",
+)  # fmt: skip
+"""What follows a column's name in a definition."""
+
+FUNCTIONS = (
+    "abs", "approx_count_distinct", "array", "array_contains", "avg", "bool_and", "bool_or", "ceil",
+    "coalesce", "collect_list", "collect_set", "concat", "concat_ws", "contains", "count",
+    "count_if", "current_date", "current_timestamp", "date_add", "date_format", "date_sub",
+    "date_trunc", "datediff", "day", "dayofweek", "dense_rank", "element_at", "endswith", "explode",
+    "first_value", "floor", "from_json", "from_unixtime", "get_json_object", "greatest", "hash",
+    "hour", "if", "ifnull", "initcap", "lag", "last_value", "lead", "least", "length", "lower",
+    "make_date", "map_keys", "map_values", "max", "max_by", "md5", "mean", "median", "min",
+    "min_by", "minute", "month", "months_between", "named_struct", "nullif", "nvl", "percentile",
+    "percentile_approx", "pow", "quarter", "rand", "rank", "regexp_extract", "regexp_replace",
+    "replace", "round", "row_number", "second", "sha2", "size", "split", "sqrt", "startswith",
+    "stddev", "struct", "substring", "sum", "to_date", "to_json", "to_timestamp",
+    "transform", "trim", "trunc", "try_cast", "try_divide", "unix_timestamp", "upper", "uuid",
+    "variance", "weekofyear", "year",
+)  # fmt: skip
+"""Functions of Spark's that are written often."""
+
+TABLE_FUNCTIONS = word_set(
+    "PAIMON_INCREMENTAL_QUERY PAIMON_INCREMENTAL_BETWEEN_TIMESTAMP PAIMON_INCREMENTAL_TO_AUTO_TAG"
+)
+"""Paimon's functions that give a table, whose first argument names it."""
+
+CLAUSES = word_set("SELECT FROM WHERE ON USING GROUP ORDER SORT HAVING LIMIT VALUES JOIN QUALIFY")
+"""Words that say which clause of a query one is in."""
+
+BEFORE_OPERANDS = word_set(
+    "SELECT DISTINCT ALL WHERE ON AND OR NOT BY HAVING WHEN THEN ELSE CASE IN BETWEEN LIKE RLIKE "
+    "IS EXISTS USING QUALIFY SET VALUES"
+)
+"""Words that an operand follows."""
+
+_QUERY_ENDS = ("GROUP BY", "ORDER BY", "HAVING", "LIMIT", "UNION ALL", "EXCEPT", "INTERSECT")
+_OPERATORS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "EXISTS")
+_IN_CLAUSE = {
+    "SELECT": ("FROM", "AS", "DISTINCT", "CASE WHEN", "THEN", "ELSE", "END", "OVER", *_OPERATORS),
+    "FROM": (
+        "WHERE", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN", "CROSS JOIN",
+        "LEFT SEMI JOIN", "LEFT ANTI JOIN", "ON", "USING", "AS", "VERSION AS OF",
+        "TIMESTAMP AS OF", "LATERAL VIEW", "TABLESAMPLE", "SELECT", *_QUERY_ENDS,
+    ),
+    "WHERE": (*_OPERATORS, *_QUERY_ENDS),
+    "ON": (*_OPERATORS, "WHERE", "JOIN", "LEFT JOIN", *_QUERY_ENDS),
+    "USING": ("WHERE", "JOIN", "LEFT JOIN", *_QUERY_ENDS),
+    "GROUP": ("BY", "ALL", "HAVING", "ORDER BY", "LIMIT", "UNION ALL"),
+    "HAVING": (*_OPERATORS, "ORDER BY", "LIMIT", "UNION ALL"),
+    "ORDER": ("BY", "ASC", "DESC", "NULLS FIRST", "NULLS LAST", "LIMIT"),
+    "SORT": ("BY", "ASC", "DESC", "LIMIT"),
+    "LIMIT": ("OFFSET", "ALL"),
+    "QUALIFY": (*_OPERATORS, "ORDER BY", "LIMIT"),
+}  # fmt: skip
+_IN_CLAUSE["JOIN"] = _IN_CLAUSE["FROM"]
+
+AFTER_TABLE = {
+    "INSERT": ("VALUES", "SELECT", "PARTITION (", "BY NAME", "WITH", "TABLE"),
+    "TRUNCATE": ("PARTITION (",),
+    "DROP": ("PURGE",),
+    "CREATE": (
+        "PARTITIONED BY (", "TBLPROPERTIES (", "COMMENT", "USING paimon", "LOCATION", "AS SELECT",
+    ),
+}  # fmt: skip
+"""What follows the table's name in a statement with that first word."""
+
+_FOLLOWING: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("INSERT",): ("INTO", "OVERWRITE"),
+    ("CREATE",): ("TABLE", "DATABASE", "OR REPLACE TEMPORARY VIEW", "TEMPORARY VIEW"),
+    ("CREATE", "TABLE"): ("IF NOT EXISTS",),
+    ("CREATE", "DATABASE"): ("IF NOT EXISTS",),
+    ("CREATE", "OR"): ("REPLACE TEMPORARY VIEW",),
+    ("ALTER",): ("TABLE",),
+    ("ALTER", "TABLE"): (
+        "ADD COLUMNS (", "ALTER COLUMN", "DROP COLUMN", "RENAME COLUMN", "RENAME TO",
+        "SET TBLPROPERTIES (", "UNSET TBLPROPERTIES (", "DROP PARTITION (", "CREATE TAG",
+        "REPLACE TAG", "DELETE TAG", "RENAME TAG",
+    ),
+    ("ALTER", "TABLE", "ADD"): ("COLUMNS (", "COLUMN"),
+    ("ALTER", "TABLE", "SET"): ("TBLPROPERTIES (",),
+    ("ALTER", "TABLE", "UNSET"): ("TBLPROPERTIES (", "TBLPROPERTIES IF EXISTS ("),
+    ("ALTER", "TABLE", "DROP"): ("COLUMN", "PARTITION (", "IF EXISTS PARTITION ("),
+    ("ALTER", "TABLE", "RENAME"): ("COLUMN", "TO", "TAG"),
+    ("ALTER", "TABLE", "CREATE"): ("TAG", "OR REPLACE TAG"),
+    ("ALTER", "TABLE", "ALTER", "COLUMN", "*"): (
+        "TYPE", "COMMENT", "FIRST", "AFTER", "SET NOT NULL", "DROP NOT NULL", "SET DEFAULT",
+        "DROP DEFAULT",
+    ),
+    ("ALTER", "TABLE", "ALTER", "COLUMN", "*", "TYPE"): TYPES,
+    ("ALTER", "TABLE", "RENAME", "COLUMN", "*"): ("TO",),
+    ("ALTER", "TABLE", "RENAME", "TAG", "*"): ("TO",),
+    ("ALTER", "TABLE", "CREATE", "TAG", "*"): ("AS OF VERSION", "RETAIN"),
+    ("ALTER", "TABLE", "REPLACE", "TAG", "*"): ("AS OF VERSION", "RETAIN"),
+    ("DROP",): ("TABLE", "DATABASE"),
+    ("DROP", "TABLE"): ("IF EXISTS",),
+    ("DROP", "DATABASE", "*"): ("CASCADE", "RESTRICT"),
+    ("TRUNCATE",): ("TABLE",),
+    ("SHOW",): (
+        "TABLES", "DATABASES", "COLUMNS IN", "PARTITIONS", "TBLPROPERTIES", "TAGS", "CREATE TABLE",
+    ),
+    ("SHOW", "TABLES"): ("IN", "LIKE"),
+    ("SHOW", "TABLES", "IN", "*"): ("LIKE",),
+    ("SHOW", "DATABASES"): ("LIKE",),
+    ("SHOW", "COLUMNS"): ("IN",),
+    ("SHOW", "CREATE"): ("TABLE",),
+}  # fmt: skip
+
+
+def following(said: Sequence[str]) -> tuple[str, ...]:
+    """What follows these words of a statement that is no query; `*` stands for any word."""
+    for form, found in _FOLLOWING.items():
+        if len(form) == len(said) and all(a in ("*", b) for a, b in zip(form, said, strict=True)):
+            return found
+    return ()
+
+
+def in_clause(clause: str, last: str) -> tuple[str, ...]:
+    """The words that go on with a clause of a query behind the word `last`."""
+    if last in ("GROUP", "ORDER", "SORT", "PARTITION", "CLUSTER", "DISTRIBUTE"):
+        return ("BY",)
+    if last in BEFORE_OPERANDS:
+        first = ("DISTINCT", "CASE WHEN") if last == "SELECT" else ("NOT", "CASE WHEN", "EXISTS")
+        return ("NULL", "NOT NULL") if last == "IS" else first
+    return _IN_CLAUSE.get(clause, ())

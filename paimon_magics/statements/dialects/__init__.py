@@ -1,0 +1,1 @@
+"""What other databases write, and what is written here. Data, and lookups."""

@@ -1,0 +1,218 @@
+"""What a person may have meant where a statement can't be read: the words of another database, a
+variable that nothing fills in, a `;` or a word left out, a character of a word processor."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.dialects.idioms import idiom_at
+from paimon_magics.statements.lexing.keywords import STATEMENT_WORDS, word_set
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
+
+__all__ = ["misread"]
+
+_CLAUSES = word_set("FROM WHERE GROUP HAVING ORDER LIMIT JOIN ON SELECT UNION VALUES INTO BY")
+_ALIKE_MIN = 0.7
+_NAME_BEHIND = word_set("FROM JOIN INTO TABLE UPDATE . ,")
+_PLAIN_QUOTES = "Write texts in plain quotes: 'tea'."
+_CHARACTERS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys("‘’‚‛′´“”„‟″«»", ("a typographic quote", _PLAIN_QUOTES)),
+    **dict.fromkeys("–—−‒", ("a typographic dash", "Write `-`, or `--` before a comment.")),
+    "≥": ("no comparison of SQL's", "Write `>=`."),
+    "≤": ("no comparison of SQL's", "Write `<=`."),
+    "≠": ("no comparison of SQL's", "Write `<>`."),
+    "×": ("no operator of SQL's", "Write `*`."),
+    "÷": ("no operator of SQL's", "Write `/`."),
+    "；": ("a wide semicolon", "Write `;`."),
+    "，": ("a wide comma", "Write `,`."),
+    "（": ("a wide bracket", "Write `(`."),
+    "）": ("a wide bracket", "Write `)`."),
+    "：": ("a wide colon", "Write `:`."),
+    "…": ("the sign for what an example leaves out", "Write that out."),
+    "#": ("no comment in SQL", "Comments begin with `--`, or stand in `/* … */`."),
+}
+_INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad"
+# Words that begin a statement, and go on with none.
+_BEGINNINGS = STATEMENT_WORDS - word_set("WITH VALUES TABLE FROM MAP REDUCE SET LIST ADD COMMENT")
+_QUERIES = word_set("SELECT WITH FROM VALUES TABLE INSERT EXPLAIN")
+_BEFORE_QUERY = word_set("INSERT WITH EXPLAIN CREATE REPLACE MERGE")
+_GO_ON = word_set("UNION ALL EXCEPT INTERSECT MINUS DISTINCT AS ( ,")
+_HELP = {
+    "SELECT": "select",
+    "INSERT": "insert",
+    "CREATE": "create",
+    "ALTER": "alter table",
+    "DROP": "drop",
+    "TRUNCATE": "truncate table",
+    "SHOW": "show",
+    "DESCRIBE": "describe",
+    "DESC": "describe",
+    "USE": "use",
+    "EXPLAIN": "explain",
+    "CALL": "call",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """What is said instead of "can't be read", and the token that it is about."""
+
+    message: str
+    hint: str
+    index: int
+
+
+def misread(
+    statement: str, position: int, message: str = "", hint: str = ""
+) -> StatementSyntaxError:
+    """The error for a statement that can't be read at a place; `message` and `hint` are what is
+    known of it, and are said where nothing better is found."""
+    try:
+        tokens = tokenize(statement)
+    except StatementSyntaxError:
+        tokens = ()
+    stopped = next((i for i, token in enumerate(tokens) if token.end > position), len(tokens))
+    if not message and stopped == len(tokens):
+        message, hint = "The statement ends too early.", hint or "Complete it."
+    elif not message:
+        message = f"The statement can't be read at `{tokens[stopped].text}`."
+    meant = _meant(tokens, stopped, statement)
+    if meant is not None:
+        message = meant.message or message
+        place = tokens[meant.index].start if meant.index < len(tokens) else position
+        return StatementSyntaxError(message, hint=meant.hint, statement=statement, position=place)
+    if not hint and message.startswith("Expected `)`, found") and stopped < len(tokens):
+        hint = f"Put a comma before `{tokens[stopped].text}`, or close the bracket there."
+    hint = hint or _about(tokens)
+    return StatementSyntaxError(message, hint=hint, statement=statement, position=position)
+
+
+def _meant(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | None:
+    for find in (
+        _character,
+        _idiom,
+        _comment,
+        _without_semicolon,
+        _left_out,
+        _comma,
+        _misspelt,
+        _no_comma,
+    ):
+        meant = find(tokens, stopped, statement)
+        if meant is not None:
+            return meant
+    return None
+
+
+def _character(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    for index in (stopped, stopped - 1):
+        text = tokens[index].text if 0 <= index < len(tokens) else ""
+        if text in _CHARACTERS:
+            what, hint = _CHARACTERS[text]
+            return _Meant(f"`{text}` is {what}.", hint, index)
+        if text and text in _INVISIBLE:
+            named = f"U+{ord(text):04X}"
+            return _Meant(
+                f"There is an invisible character ({named}).", "Type the line anew.", index
+            )
+    return None
+
+
+def _idiom(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    found = idiom_at(tokens, stopped)
+    if found is None:
+        return None
+    idiom, index, texts = found
+    names = [t.text for t in tokens[index : index + len(texts)] if t.kind in IDENTIFIER_KINDS]
+    name = names[-1] if names else "x"
+    if idiom.pattern.startswith("^") and stopped < len(tokens):
+        index = stopped  # of a whole statement, the place that does not fit
+    return _Meant(idiom.message.format(*texts), idiom.hint.format(*texts, name=name), index)
+
+
+def _comment(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    for index in (stopped, stopped - 1):
+        if 0 <= index < len(tokens) - 1 and tokens[index].text == tokens[index + 1].text == "/":
+            return _Meant("`//` is no comment in SQL.", _CHARACTERS["#"][1], index)
+    return None
+
+
+def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | None:
+    """A statement that begins on a line of its own, behind another one."""
+    for index in range(min(stopped, len(tokens) - 1), 0, -1):
+        token = tokens[index]
+        line = statement[: token.start].rpartition("\n")
+        if token.upper not in _BEGINNINGS or not line[1] or line[2].strip():
+            continue
+        before = {t.upper for t in tokens[:index]}
+        goes_on = tokens[0].upper in _BEFORE_QUERY and not before & {"SELECT", "VALUES"}
+        if token.upper == "SELECT" and (goes_on or tokens[index - 1].upper in _GO_ON):
+            continue
+        first = tokens[0].upper
+        said = f"`{token.text}` begins another statement."
+        return _Meant(said, f"End the {first} before it with `;`.", index)
+    return None
+
+
+def _left_out(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    """A word that belongs to one that is there."""
+    for index, token in enumerate(tokens[: stopped + 1]):
+        if token.upper not in ("ORDER", "GROUP") or index + 1 == len(tokens):
+            continue
+        following = tokens[index + 1]
+        if following.kind in IDENTIFIER_KINDS and following.upper != "BY":
+            return _Meant("BY is missing.", f"Write {token.upper} BY {following.text}.", index)
+    words = [token.upper for token in tokens]
+    if words.count("CASE") > words.count("END"):
+        return _Meant(
+            "CASE is never ended.", "Write END behind its last value.", words.index("CASE")
+        )
+    return None
+
+
+def _comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    for place in (stopped - 1, stopped):
+        is_behind = 0 < place < len(tokens) and tokens[place - 1].text == ","
+        if is_behind and tokens[place].upper in _CLAUSES:
+            return _Meant("", f"Leave out the comma before `{tokens[place].text}`.", stopped)
+    return None
+
+
+def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    """Spark takes a misspelt word for an alias, and stumbles over what comes behind it."""
+    if not 0 < stopped <= len(tokens):
+        return None
+    token = tokens[stopped - 1]
+    if tokens[0].upper not in _QUERIES:
+        return None
+    is_named = stopped > 1 and tokens[stopped - 2].upper in _NAME_BEHIND
+    if token.kind != "word" or token.upper in _CLAUSES or is_named:
+        return None
+    near = difflib.get_close_matches(token.upper, _CLAUSES, n=1, cutoff=_ALIKE_MIN)
+    if not near or stopped == len(tokens):
+        return None
+    return _Meant("", f"Did you mean `{near[0]}` instead of `{token.text}`?", stopped)
+
+
+def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
+    """Three names in a row, among what a query selects: Spark takes the second for an alias."""
+    names = tokens[max(stopped - 2, 0) : stopped + 1]
+    before = {token.upper for token in tokens[:stopped]}
+    if len(names) < 3 or "SELECT" not in before or "FROM" in before:
+        return None
+    if any(one.kind not in IDENTIFIER_KINDS or one.upper in _CLAUSES for one in names):
+        return None
+    listed = ", ".join(one.text for one in names)
+    return _Meant("", f"Put commas between columns: {listed}.", stopped)
+
+
+def _about(tokens: tuple[Token, ...]) -> str:
+    """Where forms are shown, for a statement of which nothing better can be said."""
+    first = tokens[0].upper if tokens else ""
+    if first in ("SELECT", "WITH"):
+        return "Look at what stands there, and just before it."
+    if first in _HELP:
+        return f"%paimon help {_HELP[first]} shows how it is written."
+    return "%paimon help lists the statements."

@@ -1,0 +1,121 @@
+"""CREATE, DROP, USE, DESCRIBE and SHOW of databases, and SHOW TABLES → Statement values."""
+
+from __future__ import annotations
+
+from paimon_magics.statements.clauses.properties import read_properties
+from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.statement import (
+    CreateDatabase,
+    DescribeDatabase,
+    DropDatabase,
+    ShowDatabases,
+    ShowTables,
+    UseDatabase,
+)
+
+__all__ = [
+    "DATABASE_WORDS",
+    "OtherCatalogError",
+    "read_create_database",
+    "read_describe_database",
+    "read_drop_database",
+    "read_show_databases",
+    "read_show_tables",
+    "read_use",
+]
+
+DATABASE_WORDS = ("DATABASE", "SCHEMA", "NAMESPACE")
+
+_CATALOG = "paimon"
+
+
+class OtherCatalogError(Exception):
+    """The statement names a catalog that is not Paimon's: Spark runs it."""
+
+
+def read_create_database(cursor: Cursor, offset: int) -> CreateDatabase:
+    """Reads what follows CREATE DATABASE."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = _database(cursor)
+    comment = location = None
+    properties: tuple[tuple[str, str], ...] = ()
+    while not cursor.at_end:
+        if cursor.accept("COMMENT"):
+            comment = cursor.string("the comment in quotes")
+        elif cursor.accept("LOCATION"):
+            location = cursor.string("the location in quotes")
+        elif cursor.at("WITH") and cursor.peek(1).upper in ("DBPROPERTIES", "PROPERTIES"):
+            cursor.index += 2
+            properties += read_properties(cursor)
+        else:
+            cursor.fail("COMMENT, LOCATION, WITH DBPROPERTIES or the end of the statement")
+    return CreateDatabase(cursor.text, offset, name, if_not_exists, comment, location, properties)
+
+
+def read_drop_database(cursor: Cursor, offset: int) -> DropDatabase:
+    """Reads what follows DROP DATABASE."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = _database(cursor)
+    cascade = cursor.accept_any("CASCADE", "RESTRICT") == "CASCADE"
+    cursor.expect_end()
+    return DropDatabase(cursor.text, offset, name, if_exists, cascade)
+
+
+def read_describe_database(cursor: Cursor, offset: int) -> DescribeDatabase:
+    """Reads what follows DESCRIBE DATABASE."""
+    extended = cursor.accept("EXTENDED")
+    name = _database(cursor)
+    cursor.expect_end()
+    return DescribeDatabase(cursor.text, offset, name, extended)
+
+
+def read_use(cursor: Cursor, offset: int) -> UseDatabase:
+    """Reads what follows USE."""
+    if cursor.at_any(*DATABASE_WORDS) and cursor.peek(1).kind in IDENTIFIER_KINDS:
+        cursor.next()
+    name = _first_part(cursor)
+    catalog = None
+    if cursor.accept("."):
+        catalog, name = name, cursor.identifier("a database's name")
+    cursor.expect_end()
+    return UseDatabase(cursor.text, offset, name, catalog)
+
+
+def read_show_databases(cursor: Cursor, offset: int) -> ShowDatabases:
+    """Reads what follows SHOW DATABASES."""
+    if cursor.accept_any("FROM", "IN") and cursor.identifier("a catalog's name") != _CATALOG:
+        raise OtherCatalogError
+    pattern = _pattern(cursor)
+    cursor.expect_end()
+    return ShowDatabases(cursor.text, offset, pattern)
+
+
+def read_show_tables(cursor: Cursor, offset: int) -> ShowTables:
+    """Reads what follows SHOW TABLES."""
+    database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
+    pattern = _pattern(cursor)
+    cursor.expect_end()
+    return ShowTables(cursor.text, offset, database, pattern)
+
+
+def _pattern(cursor: Cursor) -> str | None:
+    if cursor.accept("LIKE") or cursor.peek().kind == "string":
+        return cursor.string("a pattern in quotes")
+    return None
+
+
+def _database(cursor: Cursor) -> str:
+    """Reads a database's name, with Paimon's catalog in front or not."""
+    name = _first_part(cursor)
+    if cursor.accept("."):
+        if name.lower() != _CATALOG:
+            raise OtherCatalogError
+        name = cursor.identifier("a database's name")
+    return name
+
+
+def _first_part(cursor: Cursor) -> str:
+    if cursor.at("IDENTIFIER", "("):
+        raise RefusedHere("IDENTIFIER(…) as a name")
+    return cursor.identifier("a database's name")

@@ -1,0 +1,334 @@
+"""A cell's text → its statements as values.
+
+The first words decide which parser reads a statement. Queries are understood with sqlglot (see
+`queries`), everything that names Paimon's tables by small parsers over Spark's tokens. A form that
+is recognised and not offered is a `Refused`; what Spark may know and we don't is a `PassThrough`;
+StatementSyntaxError is raised only for what can't be Spark SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paimon_magics.errors import InvalidTableError, StatementSyntaxError, likely_meant
+from paimon_magics.statements.clauses.names import try_table_name
+from paimon_magics.statements.dialects.misreadings import misread
+from paimon_magics.statements.grammar import databases as databases
+from paimon_magics.statements.grammar import tables as tables
+from paimon_magics.statements.grammar.alter_table import read_alter_table
+from paimon_magics.statements.grammar.calls import read_call, read_show_tags
+from paimon_magics.statements.grammar.inserts import read_insert
+from paimon_magics.statements.grammar.spark_passthrough import pass_through
+from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
+from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS, STATEMENT_WORDS, word_set
+from paimon_magics.statements.lexing.splitting import split_tokens
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
+from paimon_magics.statements.queries.query_text import at_query, read_query
+from paimon_magics.statements.statement import (
+    CreateTemporaryView,
+    Explain,
+    PassThrough,
+    Query,
+    Refused,
+    Statement,
+    TableName,
+)
+
+__all__ = ["parse_cell", "parse_statement"]
+
+_ALIKE_MIN = 0.7  # `orders` is not REFRESH
+_EXPLAIN_MODES = ("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
+_KEYWORDS_NEAR = sorted(
+    word_set("SELECT WITH VALUES TABLE INSERT CREATE DROP ALTER SHOW DESCRIBE USE EXPLAIN")
+    | word_set("TRUNCATE REPLACE DELETE UPDATE MERGE CALL ANALYZE CACHE SET RESET REFRESH FROM")
+)
+_REFUSED: tuple[tuple[str, ...], ...] = (
+    ("DELETE", "FROM"),
+    ("UPDATE",),
+    ("MERGE", "INTO"),
+    ("COPY", "INTO"),
+    ("CREATE", "INDEX"),
+    ("DROP", "INDEX"),
+    ("ANALYZE", "TABLE"),
+    ("ANALYZE", "TABLES"),
+    ("SHOW", "BRANCHES"),
+    ("SHOW", "TABLE", "EXTENDED"),
+)
+_BEFORE_REFUSED = word_set("FROM INTO OVERWRITE TABLE UPDATE TAGS BRANCHES")
+_KIND_WITHOUT = frozenset({"FROM", "INTO"})
+
+Reader = Callable[[Cursor, int], Statement]
+
+
+def parse_cell(text: str) -> tuple[Statement, ...]:
+    """The statements of a cell, in order. Raises as `parse_statement` and `split_cell` do."""
+    return tuple(
+        # Places in a cell that begins with its statement are places in the statement.
+        _parsed(piece, offset, tokenize(piece) if offset else tokens)
+        for piece, offset, tokens in split_tokens(text)
+    )
+
+
+def parse_statement(text: str, offset: int = 0) -> Statement:
+    """One statement, without the semicolon; `offset` is where it begins in its cell.
+
+    Raises StatementSyntaxError with its place, InvalidTableError for a type that Paimon lacks.
+    """
+    return _parsed(text, offset, tokenize(text))
+
+
+def _parsed(text: str, offset: int, tokens: tuple[Token, ...]) -> Statement:
+    try:
+        cursor = Cursor(text, tokens)
+        if cursor.at_end:
+            cursor.fail("a statement")
+        return _statement(cursor, offset)
+    except StatementSyntaxError as error:
+        if error.position is None:
+            raise
+        raise misread(text, error.position, error.message, error.hint) from None
+    except RecursionError:
+        raise StatementSyntaxError(
+            "The statement's brackets are nested too deeply to be read.",
+            hint="Split the query, for instance with WITH.",
+        ) from None
+    except RefusedHere as refusal:
+        return Refused(text, offset, refusal.kind, _named_table(text))
+    except databases.OtherCatalogError:
+        return pass_through(cursor, offset)
+
+
+def _statement(cursor: Cursor, offset: int) -> Statement:
+    for words in _REFUSED:
+        if cursor.at(*words):
+            kind = " ".join(w for w in words if w not in _KIND_WITHOUT or words[0] == "COPY")
+            raise RefusedHere(kind)
+    if cursor.at("WITH"):
+        return _with(cursor, offset)
+    if at_query(cursor):
+        return _query(cursor, offset)
+    for words, reader in _READERS:
+        if cursor.at(*words):
+            cursor.index += len(words)
+            return reader(cursor, offset)
+    token = cursor.peek()
+    if token.upper not in STATEMENT_WORDS:
+        raise StatementSyntaxError(
+            f"No statement begins with `{token.text}`.",
+            hint=likely_meant(token.upper, _KEYWORDS_NEAR, alike=_ALIKE_MIN),
+            statement=cursor.text,
+            position=token.start,
+        )
+    return pass_through(cursor, offset)
+
+
+def _query(cursor: Cursor, offset: int) -> Query:
+    return Query(cursor.text, offset, read_query(cursor))
+
+
+def _with(cursor: Cursor, offset: int) -> Statement:
+    """WITH … and then a query, or an INSERT, UPDATE, DELETE or MERGE outside its brackets."""
+    index = cursor.index
+    while index < cursor.stop:
+        token = cursor.tokens[index]
+        before = cursor.tokens[index - 1].text if index else ""
+        if token.upper == "INSERT" and before == ")":
+            with_index, cursor.index = cursor.index, index + 1
+            return read_insert(cursor, offset, with_index=with_index)
+        if token.upper in ("DELETE", "UPDATE", "MERGE") and before == ")":
+            raise RefusedHere(token.upper)
+        index = cursor.brackets.get(index, index) + 1
+    return _query(cursor, offset)
+
+
+def _explain(cursor: Cursor, offset: int) -> Explain:
+    mode = cursor.accept_any(*_EXPLAIN_MODES)
+    if cursor.at_end:
+        cursor.fail("a statement to explain")
+    start = cursor.position
+    try:
+        inner = parse_statement(cursor.text[start:], offset + start)
+    except StatementSyntaxError as error:
+        raise StatementSyntaxError(
+            error.message,
+            hint=error.hint,
+            statement=cursor.text,
+            position=None if error.position is None else error.position + start,
+        ) from None
+    return Explain(cursor.text, offset, mode, inner)
+
+
+def _insert(cursor: Cursor, offset: int) -> Statement:
+    if cursor.at("OVERWRITE", "DIRECTORY") or cursor.at("OVERWRITE", "LOCAL", "DIRECTORY"):
+        return pass_through(cursor, offset)
+    return read_insert(cursor, offset)
+
+
+def _create(cursor: Cursor, offset: int) -> Statement:
+    or_replace = cursor.accept("OR", "REPLACE")
+    if cursor.accept_any("TEMPORARY", "TEMP"):
+        if cursor.accept("VIEW"):
+            return _temporary_view(cursor, offset, or_replace)
+        return pass_through(cursor, offset)
+    if cursor.accept("EXTERNAL"):
+        if cursor.at("TABLE"):
+            raise RefusedHere("CREATE EXTERNAL TABLE")
+        return pass_through(cursor, offset)
+    if cursor.accept("TABLE"):
+        return _create_table(cursor, offset, or_replace=or_replace)
+    if not or_replace and cursor.accept_any(*databases.DATABASE_WORDS):
+        return databases.read_create_database(cursor, offset)
+    known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
+    others = ("GLOBAL", "ROLE", "VARIABLE", "CATALOG", "METRIC", "PROCEDURE", "MATERIALIZED")
+    return _known_second_word(cursor, offset, known, (*others, "STREAMING", "FLOW", "TEMP"))
+
+
+def _create_table(
+    cursor: Cursor, offset: int, *, or_replace: bool, must_exist: bool = False
+) -> Statement:
+    start = cursor.index
+    try:
+        return tables.read_create_table(
+            cursor, offset, or_replace=or_replace, must_exist=must_exist
+        )
+    except (InvalidTableError, RefusedHere):
+        if _uses_other_format(cursor, start):  # Spark's table, Spark's rules
+            return pass_through(cursor, offset)
+        raise
+
+
+def _uses_other_format(cursor: Cursor, start: int) -> bool:
+    """Whether a USING clause outside brackets names another format than Paimon."""
+    index = start
+    while index + 1 < cursor.stop:
+        token = cursor.tokens[index]
+        if token.upper == "USING":
+            return cursor.tokens[index + 1].name.lower() != "paimon"
+        if token.upper == "AS":
+            return False
+        index = cursor.brackets.get(index, index) + 1
+    return False
+
+
+def _replace(cursor: Cursor, offset: int) -> Statement:
+    return _create_table(cursor, offset, or_replace=True, must_exist=True)
+
+
+def _temporary_view(cursor: Cursor, offset: int, or_replace: bool) -> Statement:
+    name = cursor.peek()
+    follows = cursor.peek(1)
+    if name.kind in IDENTIFIER_KINDS and follows.upper == "AS":
+        cursor.index += 2
+        if not at_query(cursor):
+            cursor.fail("a query")
+        return CreateTemporaryView(cursor.text, offset, name.name, or_replace, read_query(cursor))
+    return pass_through(cursor, offset)
+
+
+def _drop(cursor: Cursor, offset: int) -> Statement:
+    if cursor.accept("TABLE"):
+        return tables.read_drop_table(cursor, offset)
+    if cursor.accept_any(*databases.DATABASE_WORDS):
+        return databases.read_drop_database(cursor, offset)
+    known = ("TABLE", "VIEW", "DATABASE", "SCHEMA", "NAMESPACE", "FUNCTION", "TEMPORARY", "INDEX")
+    return _known_second_word(cursor, offset, known, ("VARIABLE", "TEMP", "ROLE", "PROCEDURE"))
+
+
+def _alter(cursor: Cursor, offset: int) -> Statement:
+    if cursor.accept("TABLE"):
+        return read_alter_table(cursor, offset)
+    if cursor.at_any(*databases.DATABASE_WORDS):
+        raise RefusedHere(f"ALTER {cursor.peek().upper}")
+    return _known_second_word(cursor, offset, ("TABLE", "VIEW", "DATABASE"), ("MATERIALIZED",))
+
+
+def _show(cursor: Cursor, offset: int) -> Statement:
+    readers: dict[tuple[str, ...], Reader] = {
+        ("DATABASES",): databases.read_show_databases,
+        ("SCHEMAS",): databases.read_show_databases,
+        ("NAMESPACES",): databases.read_show_databases,
+        ("TABLES",): databases.read_show_tables,
+        ("PARTITIONS",): tables.read_show_partitions,
+        ("CREATE", "TABLE"): tables.read_show_create_table,
+        ("TBLPROPERTIES",): tables.read_show_options,
+        ("COLUMNS",): tables.read_show_columns,
+        ("TAGS",): read_show_tags,
+    }
+    for words, reader in readers.items():
+        if cursor.at(*words):
+            cursor.index += len(words)
+            return reader(cursor, offset)
+    known = (*(w for words in readers for w in words[:1]), "VIEWS", "FUNCTIONS", "CATALOGS")
+    others = ("CURRENT", "USER", "SYSTEM", "ALL", "CREATE", "LOCKS", "ROLES", "GRANT", "VARIABLES")
+    return _known_second_word(cursor, offset, known, (*others, "PROCEDURES", "CACHED", "INDEXES"))
+
+
+def _describe(cursor: Cursor, offset: int) -> Statement:
+    second = cursor.peek(1)
+    if cursor.at_any(*databases.DATABASE_WORDS) and second.kind in IDENTIFIER_KINDS:
+        cursor.next()
+        return databases.read_describe_database(cursor, offset)
+    is_kind = second.kind in IDENTIFIER_KINDS or second.kind == "string"
+    if cursor.at_any("FUNCTION", "QUERY", "CATALOG", "PROCEDURE") and is_kind:
+        return pass_through(cursor, offset)
+    if cursor.at_any("SELECT", "WITH", "VALUES", "FROM") or cursor.at("("):
+        return pass_through(cursor, offset)
+    if cursor.at("TABLE") and second.kind in IDENTIFIER_KINDS:
+        cursor.next()
+    return tables.read_describe_table(cursor, offset)
+
+
+def _known_second_word(
+    cursor: Cursor, offset: int, known: tuple[str, ...], others: tuple[str, ...]
+) -> PassThrough:
+    """Passes the statement to Spark unless its second word can't be one of Spark's."""
+    token = cursor.peek()
+    if token.kind == "end":
+        cursor.fail("the rest of the statement")
+    if token.upper not in known and token.upper not in others:
+        first = cursor.tokens[0].upper
+        words = ", ".join(sorted(set(known)))
+        hint = likely_meant(token.text, known) or f"Behind {first} stands one of {words}."
+        cursor.fail_at(token.start, f"There is no {first} {token.text.upper()}.", hint)
+    return pass_through(cursor, offset)
+
+
+def _named_table(text: str) -> TableName | None:
+    """The table of a refused statement: the first name behind a word that a name follows."""
+    tokens = tokenize(text)
+    for index, token in enumerate(tokens[:-1]):
+        if token.upper not in _BEFORE_REFUSED:
+            continue
+        following = index + 1
+        while tokens[following].upper in ("IF", "NOT", "EXISTS", "TABLE", "EXTENDED"):
+            following += 1
+            if following == len(tokens):
+                return None
+        parts = []
+        while following < len(tokens) and tokens[following].kind in IDENTIFIER_KINDS:
+            if tokens[following].upper in CLAUSE_WORDS | {"IN", "LIKE"}:
+                break
+            parts.append(tokens[following])
+            if following + 1 >= len(tokens) or tokens[following + 1].text != ".":
+                break
+            following += 2
+        is_call = following + 1 < len(tokens) and tokens[following + 1].text == "("
+        if parts and not (is_call and (token.upper == "FROM" or parts[0].upper == "IDENTIFIER")):
+            return try_table_name(parts)
+    return None
+
+
+_READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
+    (("INSERT",), _insert),
+    (("CREATE",), _create),
+    (("REPLACE", "TABLE"), _replace),
+    (("DROP",), _drop),
+    (("ALTER",), _alter),
+    (("TRUNCATE",), tables.read_truncate),
+    (("SHOW",), _show),
+    (("DESCRIBE",), _describe),
+    (("DESC",), _describe),
+    (("USE",), databases.read_use),
+    (("EXPLAIN",), _explain),
+    (("CALL",), read_call),
+)

@@ -1,0 +1,79 @@
+"""Statements that Spark runs as they are, and what in them could name a table."""
+
+from __future__ import annotations
+
+from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.clauses.names import try_table_name
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.keywords import (
+    CLAUSE_WORDS,
+    NAME_BEFORE,
+    STATEMENT_WORDS,
+    word_set,
+)
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
+from paimon_magics.statements.statement import PassThrough, TableName
+
+__all__ = ["names_in", "pass_through"]
+
+_NAME_NO_TABLE = word_set("SET RESET ADD LIST DFS DECLARE BEGIN CLEAR")
+"""First words of statements that take settings, files or variables, never tables."""
+
+_NO_NAMES = (
+    CLAUSE_WORDS
+    | STATEMENT_WORDS
+    | word_set(
+        "IF EXISTS TEMPORARY TEMP GLOBAL VIEW FUNCTION FUNCTIONS VIEWS CATALOGS LIKE BY IN IS "
+        "NULL LAZY OPTIONS TBLPROPERTIES COMMENT CASE THEN ELSE END DISTINCT ALL BETWEEN "
+        "EXTENDED INTO OVERWRITE DIRECTORY LOCAL USING DATABASE SCHEMA NAMESPACE TABLES "
+        "PARTITIONS PARTITIONED COLUMNS CATALOG CURRENT QUERY"
+    )
+)
+
+
+def pass_through(cursor: Cursor, offset: int) -> PassThrough:
+    """The whole statement of the cursor, with every name in it that could be a table's."""
+    tokens = cursor.tokens
+    if not tokens or tokens[0].upper in _NAME_NO_TABLE:
+        return PassThrough(cursor.text, offset)
+    return PassThrough(cursor.text, offset, _names(tokens))
+
+
+def names_in(text: str) -> tuple[TableName, ...]:
+    """Every name that could be a table's in a text of which nothing else is made, such as a script
+    (BEGIN … END); none of one that isn't even words."""
+    try:
+        return tuple(name for name, _ in _names(tokenize(text)))
+    except StatementSyntaxError:
+        return ()
+
+
+def _names(tokens: tuple[Token, ...]) -> tuple[tuple[TableName, int], ...]:
+    """The names behind the first word, and their places."""
+    names: list[tuple[TableName, int]] = []
+    index = 1
+    while index < len(tokens):
+        chain = _chain(tokens, index)
+        if not chain:
+            index += 1
+            continue
+        following = tokens[index + 2 * len(chain) - 1 :][:1]
+        is_call = bool(following) and following[0].text == "("
+        is_named = tokens[index - 1].upper in NAME_BEFORE
+        is_keyword = len(chain) == 1 and chain[0].upper in _NO_NAMES
+        name = try_table_name(chain)
+        if name is not None and not is_keyword and (is_named or not is_call):
+            names.append((name, chain[0].start))
+        index += 2 * len(chain) - 1
+    return tuple(names)
+
+
+def _chain(tokens: tuple[Token, ...], index: int) -> list[Token]:
+    """The parts of the name with dots that begins at `index`."""
+    chain: list[Token] = []
+    while index < len(tokens) and tokens[index].kind in IDENTIFIER_KINDS:
+        chain.append(tokens[index])
+        if index + 1 >= len(tokens) or tokens[index + 1].text != ".":
+            break
+        index += 2
+    return chain

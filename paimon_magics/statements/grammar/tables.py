@@ -1,0 +1,275 @@
+"""CREATE, REPLACE, DROP, TRUNCATE, SHOW and DESCRIBE of tables → Statement values."""
+
+from __future__ import annotations
+
+from paimon_magics.statements.clauses.names import table_name
+from paimon_magics.statements.clauses.properties import (
+    read_partition,
+    read_properties,
+    read_property_key,
+)
+from paimon_magics.statements.grammar.columns import read_definition, read_primary_key
+from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS
+from paimon_magics.statements.queries.query_text import at_query, read_query
+from paimon_magics.statements.statement import (
+    ColumnDefinition,
+    CreateTable,
+    Describe,
+    DropTable,
+    QueryText,
+    ShowColumns,
+    ShowCreateTable,
+    ShowOptions,
+    ShowPartitions,
+    TableName,
+    TruncateTable,
+)
+from paimon_magics.statements.types.sql_types import read_type
+
+__all__ = [
+    "read_create_table",
+    "read_describe_table",
+    "read_drop_table",
+    "read_show_columns",
+    "read_show_create_table",
+    "read_show_options",
+    "read_show_partitions",
+    "read_truncate",
+]
+
+_REFUSED_CLAUSES = ("CLUSTERED", "CLUSTER", "SKEWED", "STORED", "ROW", "DEFAULT")
+
+
+class _Definition:
+    """What has been read of a CREATE TABLE so far."""
+
+    def __init__(self) -> None:
+        self.columns: list[ColumnDefinition] = []
+        self.partitioned_by: tuple[str, ...] = ()
+        self.primary_key: tuple[str, ...] = ()
+        self.options: list[tuple[str, str]] = []
+        self.comment: str | None = None
+        self.using: str | None = None
+        self.location: str | None = None
+        self.query: QueryText | None = None
+
+
+def read_create_table(
+    cursor: Cursor, offset: int, *, or_replace: bool, must_exist: bool = False
+) -> CreateTable:
+    """Reads what follows CREATE [OR REPLACE] TABLE, or REPLACE TABLE."""
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    if if_not_exists and or_replace:
+        cursor.fail("a table's name", hint="OR REPLACE and IF NOT EXISTS exclude each other.")
+    name, position = table_name(cursor)
+    if cursor.at("LIKE"):
+        raise RefusedHere("CREATE TABLE … LIKE")
+    table = _Definition()
+    if cursor.at("(") and not at_query(cursor):
+        _read_columns(cursor, table)
+    while not cursor.at_end and _read_clause(cursor, table):
+        pass
+    if cursor.accept("AS") or at_query(cursor):
+        if not at_query(cursor):
+            cursor.fail("a query")
+        if table.columns:
+            cursor.fail("no query", hint="CREATE TABLE … AS takes its columns from the query.")
+        table.query = read_query(cursor)
+    cursor.expect_end()
+    return CreateTable(
+        cursor.text,
+        offset,
+        name,
+        position,
+        if_not_exists,
+        or_replace,
+        tuple(table.columns),
+        table.partitioned_by,
+        table.primary_key,
+        tuple(table.options),
+        table.comment,
+        table.using,
+        table.location,
+        table.query,
+        must_exist,
+    )
+
+
+def read_drop_table(cursor: Cursor, offset: int) -> DropTable:
+    """Reads what follows DROP TABLE. Paimon's tables have no trash: PURGE says nothing more."""
+    if_exists = cursor.accept("IF", "EXISTS")
+    name, _ = table_name(cursor)
+    cursor.accept("PURGE")
+    cursor.expect_end()
+    return DropTable(cursor.text, offset, name, if_exists)
+
+
+def read_truncate(cursor: Cursor, offset: int) -> TruncateTable:
+    """Reads what follows TRUNCATE."""
+    cursor.expect("TABLE")
+    name, _ = table_name(cursor)
+    partition = read_partition(cursor, values_needed=True) if cursor.accept("PARTITION") else None
+    cursor.expect_end()
+    return TruncateTable(cursor.text, offset, name, partition)
+
+
+def read_show_partitions(cursor: Cursor, offset: int) -> ShowPartitions:
+    """Reads what follows SHOW PARTITIONS."""
+    name, _ = table_name(cursor)
+    partition = read_partition(cursor, values_needed=True) if cursor.accept("PARTITION") else None
+    cursor.expect_end()
+    return ShowPartitions(cursor.text, offset, name, partition)
+
+
+def read_show_create_table(cursor: Cursor, offset: int) -> ShowCreateTable:
+    """Reads what follows SHOW CREATE TABLE."""
+    name, _ = table_name(cursor)
+    if cursor.at("AS", "SERDE"):
+        raise RefusedHere("SHOW CREATE TABLE … AS SERDE")
+    cursor.expect_end()
+    return ShowCreateTable(cursor.text, offset, name)
+
+
+def read_show_options(cursor: Cursor, offset: int) -> ShowOptions:
+    """Reads what follows SHOW TBLPROPERTIES."""
+    name, _ = table_name(cursor)
+    key = None
+    if cursor.accept("("):
+        key = read_property_key(cursor)
+        cursor.expect(")")
+    cursor.expect_end()
+    return ShowOptions(cursor.text, offset, name, key)
+
+
+def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
+    """Reads what follows SHOW COLUMNS. `FROM t IN db` is `FROM db.t`."""
+    if not cursor.accept_any("FROM", "IN"):
+        cursor.fail("FROM or IN")
+    name, _ = table_name(cursor)
+    if cursor.accept_any("FROM", "IN"):
+        position = cursor.position
+        database = cursor.identifier("a database's name")
+        if name.database is not None and name.database.lower() != database.lower():
+            cursor.fail_at(
+                position,
+                f"The table is in `{name.database}`, found `{database}` as its database.",
+                "Name the database once.",
+            )
+        name = TableName(name.table, database, name.catalog, name.branch, name.system_table)
+    cursor.expect_end()
+    return ShowColumns(cursor.text, offset, name)
+
+
+def read_describe_table(cursor: Cursor, offset: int) -> Describe:
+    """Reads what follows DESCRIBE [TABLE]."""
+    extended = bool(cursor.accept_any("EXTENDED", "FORMATTED"))
+    name, _ = table_name(cursor)
+    if cursor.at("PARTITION", "("):
+        raise RefusedHere("DESCRIBE … PARTITION")
+    column = None
+    if cursor.peek().kind in IDENTIFIER_KINDS and not cursor.at("AS"):
+        column = cursor.identifier("a column's name")
+        while cursor.accept("."):
+            column += "." + cursor.identifier("a field's name")
+    if cursor.at("AS", "JSON"):
+        raise RefusedHere("DESCRIBE … AS JSON")
+    cursor.expect_end()
+    return Describe(cursor.text, offset, name, extended, column)
+
+
+def _read_columns(cursor: Cursor, table: _Definition) -> None:
+    cursor.expect("(")
+    while not cursor.at(")"):
+        if not _read_constraint(cursor, table):
+            definition, is_key = read_definition(cursor)
+            table.columns.append(definition)
+            if is_key:
+                _set_primary_key(cursor, table, (definition.name,))
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+
+
+def _read_constraint(cursor: Cursor, table: _Definition) -> bool:
+    index = cursor.index
+    if cursor.accept("CONSTRAINT"):
+        if cursor.peek().kind in IDENTIFIER_KINDS and cursor.peek(1).upper in (
+            "PRIMARY",
+            "CHECK",
+            "UNIQUE",
+            "FOREIGN",
+        ):
+            cursor.next()
+        else:  # a column of that name
+            cursor.index = index
+            return False
+    if cursor.at("PRIMARY", "KEY", "("):
+        _set_primary_key(cursor, table, read_primary_key(cursor))
+        return True
+    if cursor.at("CHECK", "(") or cursor.at("UNIQUE", "(") or cursor.at("FOREIGN", "KEY", "("):
+        raise RefusedHere(f"CREATE TABLE … {cursor.peek().upper} constraint")
+    return False
+
+
+def _set_primary_key(cursor: Cursor, table: _Definition, columns: tuple[str, ...]) -> None:
+    if table.primary_key:
+        cursor.fail("no second PRIMARY KEY", hint="Name all its columns in one PRIMARY KEY (…).")
+    table.primary_key = columns
+
+
+def _read_clause(cursor: Cursor, table: _Definition) -> bool:
+    """Reads one clause behind the columns; false where none begins."""
+    position = cursor.position
+    if cursor.accept("USING"):
+        _once(cursor, position, "USING", table.using)
+        table.using = cursor.identifier("a table format").lower()
+        while cursor.accept("."):
+            table.using += "." + cursor.identifier("a table format").lower()
+    elif cursor.accept("COMMENT"):
+        _once(cursor, position, "COMMENT", table.comment)
+        table.comment = cursor.string("the comment in quotes")
+    elif cursor.accept("LOCATION"):
+        _once(cursor, position, "LOCATION", table.location)
+        table.location = cursor.string("the location in quotes")
+    elif cursor.accept_any("TBLPROPERTIES", "OPTIONS"):
+        for key, value in read_properties(cursor):
+            if any(k == key for k, _ in table.options):
+                cursor.fail_at(
+                    position, f"The option '{key}' occurs twice.", "Leave one of them out."
+                )
+            table.options.append((key, value))
+    elif cursor.accept("PARTITIONED", "BY"):
+        _once(cursor, position, "PARTITIONED BY", table.partitioned_by or None)
+        _read_partitioned_by(cursor, table)
+    elif cursor.at_any(*_REFUSED_CLAUSES):
+        raise RefusedHere(f"CREATE TABLE … {cursor.peek().upper} {cursor.peek(1).upper}")
+    else:
+        return False
+    return True
+
+
+def _once(cursor: Cursor, position: int, what: str, found: object) -> None:
+    if found is not None:
+        cursor.fail_at(position, f"{what} occurs twice.", "Leave one of them out.")
+
+
+def _read_partitioned_by(cursor: Cursor, table: _Definition) -> None:
+    names: list[str] = []
+    cursor.expect("(")
+    while True:
+        position = cursor.position
+        name = cursor.identifier("a partition column")
+        if cursor.at("("):
+            raise RefusedHere(f"CREATE TABLE … PARTITIONED BY {name}(…)")
+        if cursor.at("."):
+            cursor.fail("`,` or `)`", hint="Paimon partitions by columns, not by fields of them.")
+        if not cursor.at_any(",", ")"):
+            data_type = read_type(cursor)
+            comment = cursor.string("the comment") if cursor.accept("COMMENT") else None
+            table.columns.append(ColumnDefinition(name, data_type, comment, None, position))
+        names.append(name)
+        if not cursor.accept(","):
+            break
+    cursor.expect(")")
+    table.partitioned_by = tuple(names)

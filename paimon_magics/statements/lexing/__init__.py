@@ -1,0 +1,1 @@
+"""Text → tokens, and steps through them."""

@@ -1,0 +1,1 @@
+"""Queries inside statements: relations, parameters, filters, columns."""

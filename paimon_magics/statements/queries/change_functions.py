@@ -1,0 +1,93 @@
+"""Paimon's table functions that read changes, as references with read options.
+
+`paimon_incremental_query('t', 2, 5)`, `paimon_incremental_between_timestamp('t', a, b)`,
+`paimon_incremental_to_auto_tag('t', 'tag')`: Paimon's `PaimonTableValuedFunctions`. The name is a
+string that holds a table's name, in which `$` needs no back-quotes; a window that both ends of the
+functions of Paimon's documentation give in one string (`'2,5'`) is taken, too.
+"""
+
+from __future__ import annotations
+
+from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.clauses.names import name_parts, try_table_name
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.queries.references import read_alias
+from paimon_magics.statements.statement import TableName, TableReference, TextRange
+
+__all__ = ["CHANGE_FUNCTIONS", "change_reference"]
+
+CHANGE_FUNCTIONS = {
+    "paimon_incremental_query": ("incremental-between", 2),
+    "paimon_incremental_between_timestamp": ("incremental-between-timestamp", 2),
+    "paimon_incremental_to_auto_tag": ("incremental-to-auto-tag", 1),
+}
+
+
+def change_reference(cursor: Cursor) -> TableReference:
+    """Reads the function that comes next and its alias. Raises StatementSyntaxError."""
+    start = cursor.position
+    function = cursor.next().name.lower()
+    option, bounds = CHANGE_FUNCTIONS[function]
+    end = cursor.closing()
+    cursor.next()
+    position = cursor.position
+    name = _table(cursor.string("a table's name in quotes"), cursor.text, position)
+    values = []
+    while cursor.accept(","):
+        values.append(_bound(cursor))
+    if cursor.index != end or not 1 <= len(values) <= bounds:
+        raise StatementSyntaxError(
+            f"`{function}` takes a table's name and {_counted(bounds)}.",
+            hint=f"For example {_EXAMPLES[function]}.",
+            statement=cursor.text,
+            position=start,
+        )
+    cursor.index = end + 1
+    after = cursor.last_end
+    alias = read_alias(cursor)
+    return TableReference(
+        name=name,
+        range=TextRange(start, after),
+        has_alias=alias is not None,
+        alias=alias or name.table,
+        alias_position=after,
+        options=((option, ",".join(values)),),
+    )
+
+
+_EXAMPLES = {
+    "paimon_incremental_query": "paimon_incremental_query('shop.orders', 2, 5)",
+    "paimon_incremental_between_timestamp": "paimon_incremental_between_timestamp('shop.orders', "
+    "'2026-01-31 00:00:00', '2026-02-01 00:00:00')",
+    "paimon_incremental_to_auto_tag": "paimon_incremental_to_auto_tag('shop.orders', '2026-01-31')",
+}
+
+
+def _counted(bounds: int) -> str:
+    return "a tag" if bounds == 1 else "the start (not included) and the end"
+
+
+def _bound(cursor: Cursor) -> str:
+    if cursor.peek().kind == "string":
+        return cursor.string("a snapshot, tag or time")
+    sign = "-" if cursor.accept("-") else ""
+    token = cursor.peek()
+    if token.kind != "number":
+        cursor.fail("a snapshot, tag or time")
+    cursor.next()
+    return sign + token.text.rstrip("lL")
+
+
+def _table(text: str, statement: str, position: int) -> TableName:
+    inner = Cursor(text, tokenize(text))
+    parts = name_parts(inner, "a table's name") if not inner.at_end else ()
+    name = try_table_name(parts) if inner.at_end and parts else None
+    if name is None:
+        raise StatementSyntaxError(
+            f"'{text}' can't name a Paimon table.",
+            hint="Write 'table', 'database.table' or 'table$audit_log'.",
+            statement=statement,
+            position=position,
+        )
+    return name

@@ -1,0 +1,290 @@
+"""A query inside a statement → QueryText: its relations, bind parameters and extent.
+
+Two readings find the relations: sqlglot's tree, and a scan of the tokens where sqlglot can't read
+the query or is known to misread it (TABLE as a query, `|>` pipes). What neither can read is a
+StatementSyntaxError only where the scan is sure; everything else is left for Spark to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from paimon_magics.errors import StatementSyntaxError
+from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
+from paimon_magics.statements.lexing.keywords import NOT_A_PATH, QUERY_WORDS, word_set
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, tokenize
+from paimon_magics.statements.queries.change_functions import CHANGE_FUNCTIONS, change_reference
+from paimon_magics.statements.queries.qualifiers import references_of
+from paimon_magics.statements.queries.references import (
+    at_options,
+    at_time_travel,
+    read_relation,
+    skip_time_travel,
+)
+from paimon_magics.statements.queries.scanning import scan_relations
+from paimon_magics.statements.queries.tree import TreeRelation, masked, tree_relations
+from paimon_magics.statements.statement import (
+    QueryText,
+    TableReference,
+    TextRange,
+)
+
+__all__ = [
+    "at_query",
+    "bind_parameters",
+    "merging_places",
+    "parameter_ranges",
+    "read_query",
+    "with_markers_apart",
+]
+
+_SEARCH_FUNCTIONS = frozenset({"vector_search", "hybrid_search", "full_text_search"})
+"""Those of Paimon's `PaimonTableValuedFunctions` that are not offered."""
+
+_NAMES_RELATIONS = frozenset({"FROM", "JOIN", "TABLE"})
+_BEHIND_VALUES = word_set(
+    "UNION EXCEPT INTERSECT MINUS ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET JOIN SELECT"
+)
+
+
+def at_query(cursor: Cursor) -> bool:
+    """Whether a query comes next, in brackets or not."""
+    ahead = 0
+    while cursor.peek(ahead).text == "(":
+        ahead += 1
+    return cursor.peek(ahead).upper in QUERY_WORDS
+
+
+def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText:
+    """Reads the query from the cursor to its stop, which it must fill.
+
+    `cuts` are ranges that stand inside without belonging to it; they are ignored. Raises
+    StatementSyntaxError, or RefusedHere for a form that is not offered.
+    """
+    if cursor.at_end:
+        cursor.fail("a query")
+    start, end = cursor.position, cursor.tokens[cursor.stop - 1].end
+    is_values = _is_values(cursor)
+    parameters = bind_parameters(cursor, cuts)
+    _refuse_functions(cursor)
+    inner = _without(cursor, cuts)
+    found = _relations(inner, end)
+    relations = [
+        replace(
+            read_relation(_at(inner, i)),
+            filters=use.filters,
+            other_conditions=use.other_conditions,
+            unordered=use.unordered,
+        )
+        for i, use in found.items()
+    ]
+    references = references_of(relations, inner, _other_names(inner))
+    references = tuple(
+        sorted((*references, *_changes(inner)), key=lambda reference: reference.range.start)
+    )
+    cursor.index = cursor.stop
+    return QueryText(
+        TextRange(start, end),
+        references,
+        parameters,
+        is_values and not references,
+        cuts,
+    )
+
+
+def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[str, ...]:
+    """The names of the `:name` markers from the cursor to its stop, in order of first use.
+
+    Raises StatementSyntaxError at a `?` marker.
+    """
+    for token in cursor.tokens[cursor.index : cursor.stop]:
+        if token.kind == "symbol" and token.text == "?":
+            raise StatementSyntaxError(
+                "Bind parameters have names here, found a positional `?`.",
+                hint="Write `:name` and give the value under that name.",
+                statement=cursor.text,
+                position=token.start,
+            )
+    return tuple(dict.fromkeys(name for _, name in _markers(cursor)))
+
+
+def parameter_ranges(text: str) -> tuple[tuple[TextRange, str], ...]:
+    """Where `:name` markers stand in a statement, and their names."""
+    return tuple(_markers(Cursor(text, tokenize(text))))
+
+
+def merging_places(text: str) -> tuple[int, ...]:
+    """Where a `:name` follows a minus at once. Spark puts values in as text there: a negative one
+    would make a comment of the two, and leave out the rest of the line."""
+    if "-:" not in text:
+        return ()
+    return tuple(
+        place.start for place, _ in parameter_ranges(text) if text[: place.start].endswith("-")
+    )
+
+
+def with_markers_apart(text: str) -> str:
+    """The text with a blank at each of those places."""
+    for place in reversed(merging_places(text)):
+        text = f"{text[:place]} {text[place:]}"
+    return text
+
+
+def _markers(cursor: Cursor) -> Iterator[tuple[TextRange, str]]:
+    for index in range(cursor.index, cursor.stop):
+        token = cursor.tokens[index]
+        if token.kind == "symbol" and token.text == ":" and _is_marker(cursor, index):
+            name = cursor.tokens[index + 1]
+            yield TextRange(token.start, name.end), name.name
+
+
+def _is_marker(cursor: Cursor, index: int) -> bool:
+    if index + 1 >= cursor.stop or cursor.tokens[index + 1].kind not in IDENTIFIER_KINDS:
+        return False
+    if index == 0:
+        return True
+    previous = cursor.tokens[index - 1]
+    adjacent = previous.end == cursor.tokens[index].start
+    if previous.kind in IDENTIFIER_KINDS and previous.upper not in NOT_A_PATH:
+        # `v:field` is a path; `STRUCT<a : INT>` a type; `SELECT :a` and `LIMIT :n` are markers.
+        return not adjacent and not _in_struct_type(cursor, index)
+    return not (adjacent and (previous.text in (")", "]") or previous.kind == "quoted"))
+
+
+def _in_struct_type(cursor: Cursor, index: int) -> bool:
+    """Whether the token before `index` is a field's name in STRUCT<…>."""
+    before = cursor.tokens[index - 2] if index >= 2 else None
+    if before is None or before.text not in ("<", ","):
+        return False
+    depth = 0
+    for i in range(index - 2, 0, -1):
+        text = cursor.tokens[i].text
+        if text == ">":
+            depth += 1
+        elif text == "<":
+            if depth == 0:
+                return cursor.tokens[i - 1].upper == "STRUCT"
+            depth -= 1
+        elif text == ";":
+            break
+    return False
+
+
+def _is_values(cursor: Cursor) -> bool:
+    if not cursor.at("VALUES"):
+        return False
+    index = cursor.index
+    while index < cursor.stop:
+        if cursor.tokens[index].upper in _BEHIND_VALUES:
+            return False
+        index = cursor.brackets.get(index, index) + 1
+    return True
+
+
+def _changes(cursor: Cursor) -> tuple[TableReference, ...]:
+    """What the table functions for changes read."""
+    return tuple(
+        change_reference(_at(cursor, index))
+        for index in range(cursor.index, cursor.stop - 1)
+        if cursor.tokens[index].kind in IDENTIFIER_KINDS
+        and cursor.tokens[index].name.lower() in CHANGE_FUNCTIONS
+        and cursor.tokens[index + 1].text == "("
+    )
+
+
+def _refuse_functions(cursor: Cursor) -> None:
+    for index in range(cursor.index, cursor.stop - 1):
+        token = cursor.tokens[index]
+        if cursor.tokens[index + 1].text != "(" or token.kind not in IDENTIFIER_KINDS:
+            continue
+        if token.name.lower() in _SEARCH_FUNCTIONS:
+            raise RefusedHere(token.name.lower())
+        previous = cursor.tokens[index - 1].upper if index else ""
+        if token.upper == "IDENTIFIER" and previous in ("FROM", "JOIN", "TABLE", "INTO"):
+            raise RefusedHere("IDENTIFIER(…) as a name")
+
+
+def _relations(cursor: Cursor, end: int) -> dict[int, TreeRelation]:
+    """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan; and
+    what the tree says of their rows."""
+    tokens = cursor.tokens[cursor.index : cursor.stop]
+    if not any(t.upper in _NAMES_RELATIONS for t in tokens):
+        return {}  # a long VALUES list is not worth a tree
+    if not any(t.upper in ("TABLE", "|>") for t in tokens):
+        start = tokens[0].start
+        relations = tree_relations(_masked(cursor, start, end))
+        if relations is not None:
+            by_start = {t.start: i for i, t in enumerate(tokens, cursor.index)}
+            found = {by_start.get(r.start + start, -1): r for r in relations}
+            if -1 not in found:
+                return found
+    return {
+        index: TreeRelation(tokens[index - cursor.index].start)
+        for index in scan_relations(_at(cursor, cursor.index))
+    }
+
+
+def _masked(cursor: Cursor, start: int, end: int) -> str:
+    """The query for sqlglot: clauses that it may not know blanked, `$` in names replaced."""
+    blanks: list[TextRange] = []
+    dollars: list[TextRange] = []
+    probe = _at(cursor, cursor.index)
+    place = start
+    while not probe.at_end:
+        token = probe.peek()
+        if token.start > place and token.start > start:
+            blanks.append(TextRange(place - start, token.start - start))
+        begins = probe.index
+        if at_time_travel(probe):
+            skip_time_travel(probe)
+        elif at_options(probe):
+            probe.next()
+            probe.skip_brackets()
+        else:
+            probe.next()
+        if probe.index > begins + 1:
+            blanks.append(TextRange(token.start - start, probe.last_end - start))
+        elif token.kind == "word" and "$" in token.text:
+            dollars.append(TextRange(token.start - start, token.end - start))
+        place = probe.last_end
+    return masked(cursor.text[start:end], blanks, dollars)
+
+
+def _other_names(cursor: Cursor) -> frozenset[str]:
+    """Lower-case names that follow a bracket or stand before `AS (`: subqueries and CTEs."""
+    names = set()
+    for index in range(cursor.index + 1, cursor.stop):
+        token = cursor.tokens[index]
+        if token.kind not in IDENTIFIER_KINDS:
+            continue
+        previous = cursor.tokens[index - 1]
+        if previous.upper == "AS" and index >= 2:
+            previous = cursor.tokens[index - 2]
+        if (
+            previous.text == ")"
+            or previous.upper in ("WITH", "RECURSIVE")
+            or (
+                index + 2 < cursor.stop
+                and cursor.tokens[index + 1].upper == "AS"
+                and cursor.tokens[index + 2].text == "("
+            )
+        ):
+            names.add(token.name.lower())
+    return frozenset(names)
+
+
+def _at(cursor: Cursor, index: int) -> Cursor:
+    return Cursor(cursor.text, cursor.tokens, cursor.brackets, index, cursor.stop)
+
+
+def _without(cursor: Cursor, cuts: tuple[TextRange, ...]) -> Cursor:
+    """A cursor over the same text whose tokens leave out the cuts."""
+    if not cuts:
+        return _at(cursor, cursor.index)
+    kept = tuple(
+        t
+        for t in cursor.tokens[cursor.index : cursor.stop]
+        if not any(c.start <= t.start < c.end for c in cuts)
+    )
+    return Cursor(cursor.text, kept)

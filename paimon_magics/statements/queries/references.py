@@ -1,0 +1,157 @@
+"""One relation in a query: its name, time travel, options, sample and alias, read from tokens.
+
+Spark's order behind a table's name is: time travel, `WITH (options)`, TABLESAMPLE, alias
+(`relationPrimary` in `SqlBaseParser.g4`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_magics.statements.clauses.names import name_parts
+from paimon_magics.statements.clauses.properties import read_properties
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS
+from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token
+from paimon_magics.statements.statement import ColumnFilter, TextRange, TimeTravel
+
+__all__ = [
+    "Relation",
+    "at_options",
+    "at_time_travel",
+    "read_alias",
+    "read_relation",
+    "skip_time_travel",
+]
+
+_TIME_TRAVEL = {
+    "VERSION": "version",
+    "SYSTEM_VERSION": "version",
+    "TIMESTAMP": "timestamp",
+    "SYSTEM_TIME": "timestamp",
+}
+_TYPED_LITERALS = frozenset({"TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "DATE"})
+_OPERATORS = frozenset({"+", "-", "*", "/", "||"})
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A named relation. `parts` are its name's tokens, `alias` is None where the user gave none."""
+
+    parts: tuple[Token, ...]
+    range: TextRange
+    time_travel: TimeTravel | None
+    options: tuple[tuple[str, str], ...]
+    alias: str | None
+    alias_position: int
+    filters: tuple[ColumnFilter, ...] = ()
+    other_conditions: tuple[str, ...] = ()
+    unordered: bool = False
+
+
+def read_relation(cursor: Cursor) -> Relation:
+    """Reads a name and what belongs to it, and leaves the cursor behind the alias."""
+    parts = name_parts(cursor, "a table's name")
+    time_travel = _time_travel(cursor) if at_time_travel(cursor) else None
+    options: tuple[tuple[str, str], ...] = ()
+    if at_options(cursor):
+        cursor.next()
+        options = read_properties(cursor)
+    end = cursor.last_end
+    if cursor.accept("TABLESAMPLE"):
+        while not cursor.at("(") and not cursor.at_end:
+            cursor.next()
+        if cursor.at("("):
+            cursor.skip_brackets()
+        if cursor.accept("REPEATABLE") and cursor.at("("):
+            cursor.skip_brackets()
+    alias_position = cursor.last_end
+    return Relation(
+        parts,
+        TextRange(parts[0].start, end),
+        time_travel,
+        options,
+        read_alias(cursor),
+        alias_position,
+    )
+
+
+def at_time_travel(cursor: Cursor) -> bool:
+    """Whether a time-travel clause comes next."""
+    ahead = 1 if cursor.at("FOR") else 0
+    return (
+        cursor.peek(ahead).upper in _TIME_TRAVEL
+        and cursor.peek(ahead + 1).upper == "AS"
+        and cursor.peek(ahead + 2).upper == "OF"
+    )
+
+
+def at_options(cursor: Cursor) -> bool:
+    """Whether a relation's `WITH ('key' = 'value')` comes next."""
+    return cursor.at("WITH", "(") and cursor.peek(2).upper not in ("SELECT", "WITH")
+
+
+def skip_time_travel(cursor: Cursor) -> None:
+    """Steps over the time-travel clause that comes next."""
+    _time_travel(cursor)
+
+
+def _time_travel(cursor: Cursor) -> TimeTravel:
+    cursor.accept("FOR")
+    kind = _TIME_TRAVEL[cursor.next().upper]
+    cursor.expect("AS", "OF")
+    start = cursor.position
+    if kind == "version":
+        _operand(cursor, "a snapshot's number or a tag's name in quotes, as 3 or 'monday',")
+    else:
+        _value(cursor)
+    return TimeTravel(kind, cursor.text[start : cursor.last_end])
+
+
+def _value(cursor: Cursor) -> None:
+    wanted = "a time in quotes, as '2026-01-31 12:00:00',"
+    _operand(cursor, wanted)
+    while cursor.accept_any(*_OPERATORS):
+        _operand(cursor, wanted)
+
+
+def _operand(cursor: Cursor, wanted: str) -> None:
+    while cursor.accept_any("+", "-"):
+        pass
+    token = cursor.peek()
+    if token.kind == "string":
+        cursor.string(wanted)
+    elif token.kind == "number":
+        cursor.next()
+    elif token.text == ":" and cursor.peek(1).kind == "word":
+        cursor.index += 2
+    elif token.text == "(":
+        cursor.skip_brackets()
+    elif token.upper == "INTERVAL":
+        cursor.next()
+        _operand(cursor, "an interval")
+        if cursor.peek().kind == "word" and cursor.peek().upper not in CLAUSE_WORDS:
+            cursor.next()
+            if cursor.accept("TO"):
+                cursor.next()
+    elif token.upper in _TYPED_LITERALS and cursor.peek(1).kind == "string":
+        cursor.next()
+        cursor.string(wanted)
+    elif token.kind in IDENTIFIER_KINDS and token.upper not in CLAUSE_WORDS:
+        name_parts(cursor, wanted)
+        if cursor.at("("):
+            cursor.skip_brackets()
+    else:
+        cursor.fail(wanted)
+    if cursor.accept("::"):
+        cursor.identifier("a type")
+
+
+def read_alias(cursor: Cursor) -> str | None:
+    """The alias that comes next, without the word AS; None without one."""
+    if cursor.accept("AS"):
+        return cursor.identifier("an alias")
+    token = cursor.peek()
+    if token.kind not in IDENTIFIER_KINDS or token.upper in CLAUSE_WORDS or at_time_travel(cursor):
+        return None
+    return cursor.identifier("an alias")

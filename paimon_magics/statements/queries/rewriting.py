@@ -1,0 +1,90 @@
+"""Ranges of the user's text replaced by others, with a way back for positions.
+
+SQL is never made anew from a tree: what Spark runs is the user's own text, with a table's name
+replaced by a view's, and columns that spell out the database cut to the relation's alias.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paimon_magics.statements.clauses.names import quoted
+from paimon_magics.statements.statement import QueryText, TableReference, TextRange
+
+__all__ = ["RewrittenText", "cuts_of", "replacements_for", "rewrite"]
+
+Replacement = tuple[TextRange, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenText:
+    """A text made of pieces of the user's text and of replacements.
+
+    `_pieces` are (start in this text, start in the user's text, is a replacement), in order.
+    """
+
+    text: str
+    _pieces: tuple[tuple[int, int, bool], ...]
+
+    def original_position(self, position: int) -> int:
+        """Where in the user's text this position of the rewritten text comes from.
+
+        A position inside a replacement is where the replaced range begins.
+        """
+        index = bisect_right(self._pieces, position, key=lambda piece: piece[0]) - 1
+        start, original, is_replacement = self._pieces[max(index, 0)]
+        return original if is_replacement else original + max(position - start, 0)
+
+
+def rewrite(text: str, range: TextRange, replacements: Sequence[Replacement]) -> RewrittenText:
+    """The characters of `range`, with each replacement's own range replaced by its text.
+
+    Replacements may come in any order; they must lie in `range` and not overlap (an empty range
+    inserts, at one place in the order given). Raises ValueError otherwise: it is a mistake of the
+    caller, never of the user.
+    """
+    result: list[str] = []
+    pieces: list[tuple[int, int, bool]] = []
+    length = 0
+    place = range.start
+
+    def add(piece: str, original: int, is_replacement: bool) -> None:
+        nonlocal length
+        if piece:
+            pieces.append((length, original, is_replacement))
+            result.append(piece)
+            length += len(piece)
+
+    for target, new in sorted(replacements, key=lambda r: (r[0].start, r[0].end)):
+        if not place <= target.start <= target.end <= range.end:
+            raise ValueError(f"{target} overlaps another replacement or lies outside {range}")
+        add(text[place : target.start], place, False)
+        add(new, target.start, True)
+        place = target.end
+    add(text[place : range.end], place, False)
+    pieces.append((length, range.end, True))
+    return RewrittenText("".join(result), tuple(pieces))
+
+
+def replacements_for(reference: TableReference, view_name: str) -> tuple[Replacement, ...]:
+    """What makes a query read the view (named without quotes) in place of this table."""
+    view = quoted(view_name)
+    alias = quoted(reference.alias)
+    replacements: list[Replacement] = []
+    if reference.has_alias or reference.alias_position < 0:
+        replacements.append((reference.range, view))
+    elif reference.alias_position == reference.range.end:
+        replacements.append((reference.range, f"{view} AS {alias}"))
+    else:
+        place = TextRange(reference.alias_position, reference.alias_position)
+        replacements += [(reference.range, view), (place, f" AS {alias}")]
+    replacements += [(q, alias) for q in reference.qualifiers]
+    return tuple(replacements)
+
+
+def cuts_of(query: QueryText) -> tuple[Replacement, ...]:
+    """What makes a query's text stand alone: ranges that do not belong to it go, and DEFAULT, which
+    Spark reads in an INSERT only, becomes NULL, in whose place Paimon puts a column's default."""
+    return (*((cut, "") for cut in query.cuts), *((word, "NULL") for word in query.defaults))

@@ -1,0 +1,99 @@
+"""Where relations stand in a query, found from sqlglot's tree of it.
+
+sqlglot (Spark dialect) reads a text of the same length, in which what it does not know is
+masked: a `$` in a name becomes a letter, time travel and a relation's options become blanks. So
+its positions are those of the user's text. Only *where* a relation's name begins is taken from
+the tree, and which names a CTE shadows; everything else is read from the user's own text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from paimon_magics.statements.queries.filters import filters_of, is_unordered, other_conditions_of
+from paimon_magics.statements.statement import ColumnFilter, TextRange
+
+__all__ = ["MASK", "TreeRelation", "masked", "tree_relations"]
+
+MASK = "\N{LATIN LETTER RETROFLEX CLICK}"
+"""Stands for `$` in the text that sqlglot reads; a letter that no one uses in a name."""
+
+_DIALECT = sqlglot.Dialect.get_or_raise("spark")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRelation:
+    """A table's name that begins at `start`, and what its rows are used for; see TableReference."""
+
+    start: int
+    filters: tuple[ColumnFilter, ...] = ()
+    other_conditions: tuple[str, ...] = ()
+    unordered: bool = False
+
+
+def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
+    """The tables in `masked`, CTE names left out, by where their names begin.
+
+    None if sqlglot can't read the text as one query.
+    """
+    try:
+        trees = _DIALECT.parse(masked)
+    except (SqlglotError, RecursionError):
+        return None
+    if len(trees) != 1 or not isinstance(trees[0], exp.Query | exp.Values):
+        return None
+    found: list[TreeRelation] = []
+    try:
+        _visit(trees[0], frozenset(), found)
+    except _NoPositionError:
+        return None
+    return tuple(sorted(found, key=lambda relation: relation.start))
+
+
+class _NoPositionError(Exception):
+    """A table of the tree that does not stand in the text: sqlglot rewrote something."""
+
+
+def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -> None:
+    with_ = node.args.get("with_")
+    if isinstance(with_, exp.With):
+        recursive = bool(with_.args.get("recursive"))
+        for table in with_.expressions:
+            name = table.alias.lower()
+            _visit(table.this, visible | {name} if recursive else visible, found)
+            visible |= {name}
+    match node:
+        case exp.Table(this=exp.Identifier()) if node.db or node.name.lower() not in visible:
+            others = tuple(text.replace(MASK, "$") for text in other_conditions_of(node))
+            found.append(TreeRelation(_start(node), filters_of(node), others, is_unordered(node)))
+    for child in _children(node):
+        if child is not with_:
+            _visit(child, visible, found)
+
+
+def _children(node: exp.Expr) -> Iterable[exp.Expr]:
+    return node.iter_expressions()
+
+
+def _start(table: exp.Table) -> int:
+    start = table.parts[0].meta.get("start")
+    if not isinstance(start, int):
+        raise _NoPositionError
+    return start
+
+
+def masked(text: str, blanks: Iterable[TextRange], dollars: Iterable[TextRange]) -> str:
+    """`text` with the ranges `blanks` blanked and `$` in the ranges `dollars` replaced."""
+    characters = list(text)
+    for blank in blanks:
+        characters[blank.start : blank.end] = " " * (blank.end - blank.start)
+    for dollar in dollars:
+        for index in range(dollar.start, dollar.end):
+            if characters[index] == "$":
+                characters[index] = MASK
+    return "".join(characters)

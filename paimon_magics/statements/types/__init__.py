@@ -1,0 +1,1 @@
+"""Data types and their texts."""
