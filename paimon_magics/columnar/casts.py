@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.java_text import cast_text, java_float
 from paimon_magics.errors import JobError
-from paimon_magics.planning.short_texts import shortened
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.statements.data_types import AtomicType
 

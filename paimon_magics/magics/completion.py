@@ -25,7 +25,7 @@ from IPython.core.completer import (
 
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
-from paimon_magics.planning.short_texts import shortened
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.completion.words import FUNCTIONS, TIME_FUNCTIONS
 

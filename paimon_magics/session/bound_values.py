@@ -7,7 +7,7 @@ import decimal
 import math
 from collections.abc import Mapping
 
-from paimon_magics.planning.short_texts import shortened
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.clauses.names import text_literal
 from paimon_magics.statements.queries.query_text import parameter_ranges
 

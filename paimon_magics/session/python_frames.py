@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paimon_magics.errors import InvalidValueError, value_text
-from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.short_texts import shortened
+from paimon_magics.planning.formatting import count_text, shortened
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.statements.data_types import RowField
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.time_zones import clock_text, zones_of
-from paimon_magics.planning.amounts import count_text
-from paimon_magics.planning.short_texts import shortened
+from paimon_magics.planning.formatting import count_text, shortened
 
 if TYPE_CHECKING:
     import pyarrow

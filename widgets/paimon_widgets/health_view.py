@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import traitlets
 
 from paimon_magics.columnar.layouts import partition_sizes
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.health import Finding, worst
 from paimon_magics.session.reports.health import rules_text, sizes_chart, sizes_of, sizes_sql
 from paimon_widgets.assets import script, style, with_widget

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from paimon_magics.planning.amounts import age_text, size_text
+from paimon_magics.planning.formatting import age_text, size_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from paimon_magics.planning.amounts import size_text
+from paimon_magics.planning.formatting import size_text
 from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.charts import chart_svg
 from paimon_widgets.heat_map import PackedCells, colour, packed_cells

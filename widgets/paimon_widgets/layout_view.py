@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import traitlets
 
 from paimon_magics.columnar.time_zones import clock_text
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.session.reports.layout import histogram_chart
 from paimon_widgets.assets import script, style, with_widget
 from paimon_widgets.charts import chart_svg

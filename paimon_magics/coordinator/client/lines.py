@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits.requests import Waiting
+from paimon_magics.planning.formatting import count_text
 
 __all__ = ["Lines"]
 

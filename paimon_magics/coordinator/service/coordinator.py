@@ -81,10 +81,10 @@ from paimon_magics.errors import (
     OutdatedPlanError,
     PaimonMagicsError,
 )
-from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.formatting import count_text, size_text
 
 __all__ = ["Pace", "Progress", "StageProgress", "Work", "duration_text"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import integer_value, memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableDefinition
 from paimon_magics.statements.clauses.names import table_text, text_literal

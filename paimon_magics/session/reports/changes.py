@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from paimon_magics.columnar.updates import changed_columns
 from paimon_magics.errors import InvalidValueError
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.planning.reports.change_queries import single_changes_sql
 from paimon_magics.session.connection import Connection

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.columnar.updates import changed_columns
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.read_points import AtTimestamp, AtVersion
 from paimon_magics.planning.reports.change_queries import (
     CHANGES,

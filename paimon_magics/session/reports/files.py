@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.layouts import size_histogram
 from paimon_magics.columnar.time_zones import process_zone
 from paimon_magics.errors import UnknownNameError, nearest
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.reports.health import LayoutRules
 from paimon_magics.planning.reports.partition_names import PartitionNames
 from paimon_magics.planning.reports.view_queries import files_sql

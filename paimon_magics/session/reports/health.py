@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.layouts import partition_sizes
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.reports.health import Finding, Severity, worst
 from paimon_magics.planning.reports.view_queries import partitions_sql
 from paimon_magics.session.rendering import render_text

@@ -23,7 +23,7 @@ from paimon_magics.columnar.layouts import (
 )
 from paimon_magics.columnar.time_zones import UTC, in_zone, process_zone
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.amounts import count_text, size_text, stored_rows_text
+from paimon_magics.planning.formatting import count_text, size_text, stored_rows_text
 from paimon_magics.planning.reports.health import (
     Figures,
     Finding,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from paimon_magics.columnar.time_zones import rules_of
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.amounts import count_text, size_text
+from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.session.bound_values import bindings_text, with_values
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from paimon_magics.coordinator.client.administration import Status
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.session.reports.report import Bar, Chart, Report, Section
 
 if TYPE_CHECKING:

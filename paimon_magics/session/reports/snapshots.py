@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from paimon_magics.columnar.time_zones import process_zone
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reports.view_queries import snapshots_sql
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.changes import changes_of

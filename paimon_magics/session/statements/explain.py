@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     OverwritePartitions,
     OverwriteTouched,
 )
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.reads.predicate_texts import condition_text
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import InvalidValueError
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.planning.short_texts import shortened
 from paimon_magics.spark.losses import first_loss, may_lose, reason
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import to_spark_sql

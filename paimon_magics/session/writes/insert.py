@@ -25,7 +25,6 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     nearest,
 )
-from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
@@ -35,6 +34,7 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
     Transaction,
 )
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.distributions import Distribution, distribution_of

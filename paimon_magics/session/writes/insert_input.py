@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paimon_magics.errors import InvalidValueError, value_text
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text, shortened
 from paimon_magics.planning.schemas.table_schema import TableDefinition
-from paimon_magics.planning.short_texts import shortened
 from paimon_magics.session.given_times import columns_in_zone, value_in_zone
 from paimon_magics.statements.data_types import (
     ArrayType,

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.amounts import count_text, size_text, stored_rows_text
 from paimon_magics.planning.commits.requests import (
     Append,
     Change,
     OverwritePartitions,
     OverwriteTouched,
 )
+from paimon_magics.planning.formatting import count_text, size_text, stored_rows_text
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.insert import partition_specs, prepare_insert, truncate_specs

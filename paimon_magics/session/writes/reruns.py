@@ -10,8 +10,8 @@ import random
 import time
 
 from paimon_magics.errors import OutdatedPlanError
-from paimon_magics.planning.amounts import count_text
 from paimon_magics.planning.commits.requests import Waiting
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["Attempts"]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.amounts import count_text
+from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.session.connection import Connection

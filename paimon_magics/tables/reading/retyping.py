@@ -23,9 +23,9 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.fields import Field, can_evolve, evolved
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
-from paimon_magics.planning.short_texts import shortened
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.file_paths import file_paths

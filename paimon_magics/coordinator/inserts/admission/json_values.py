@@ -27,8 +27,8 @@ from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
+from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.schemas.defaults import default_text
-from paimon_magics.planning.short_texts import shortened
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,

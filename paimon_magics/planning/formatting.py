@@ -1,8 +1,8 @@
-"""Amounts as text for a person."""
+"""Amounts and long texts, as text for a person."""
 
 from __future__ import annotations
 
-__all__ = ["age_text", "count_text", "size_text", "stored_rows_text"]
+__all__ = ["age_text", "count_text", "shortened", "size_text", "stored_rows_text"]
 
 
 def count_text(number: int, what: str) -> str:
@@ -31,3 +31,8 @@ def size_text(size_bytes: int) -> str:
         amount, units = amount / 1024, units[1:]
     whole = amount >= 10 or amount == int(amount)
     return f"{amount:.0f} {units[0]}" if whole else f"{amount:.1f} {units[0]}"
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, where it is longer than `width` cut off with an ellipsis."""
+    return text if len(text) <= width else text[: width - 1] + "…"

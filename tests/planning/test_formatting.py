@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.amounts import age_text, count_text, size_text
+from paimon_magics.planning.formatting import age_text, count_text, size_text
 
 
 @pytest.mark.parametrize(
