@@ -27,14 +27,14 @@ from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import WriteTask, write_batches
+from paimon_magics.tables.writing.writer import WriteSpec, write_batches
 
 __all__ = ["append", "create", "started", "written"]
 
@@ -47,15 +47,15 @@ _COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicTy
 def create(catalog: Catalog, name: str) -> TableName:
     """A new table without rows."""
     table = TableName(name, "default")
-    catalog.create_table(table, TableDefinition(_COLUMNS))
+    catalog.create_table(table, TableSchema(_COLUMNS))
     return table
 
 
 def written(catalog: Catalog, transaction: Transaction, number: int) -> tuple[bytes, ...]:
     """The messages of one file with one row."""
     table = catalog.load(transaction.table)
-    schema = arrow_schema(table.definition)
-    task = WriteTask(
+    schema = arrow_schema(table.schema)
+    task = WriteSpec(
         table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),

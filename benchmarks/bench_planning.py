@@ -17,7 +17,7 @@ from measure import median_ms, report, resident_mb
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import plan_data_read
 
 
@@ -35,7 +35,7 @@ def measure(folder: str) -> None:
     """In a process that has not made the table."""
     table = Catalog.open({"warehouse": folder}).load(NAME)
     before = resident_mb(os.getpid())
-    kept = ManifestFolder(table.paimon)
+    kept = ManifestCache(table.paimon)
     partition = (ColumnFilter("p", "=", (FilterValue("string", "7"),)),)
     for what, filters in (("all files", ()), ("one of 10 partitions", partition)):
 

@@ -30,7 +30,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.system_tables.registry import metadata_table
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
 
 FILES = int(os.environ.get("FILES", "100000"))
 _RUNS = 5
@@ -78,13 +78,13 @@ def fill(catalog: Catalog, *, buckets: bool = False) -> None:
     committer = InProcessCommitter(catalog, Settings())
     opened = committer.begin(NAME)
     table = catalog.load(NAME)
-    schema = arrow_schema(table.definition)
-    task = WriteTask(
+    schema = arrow_schema(table.schema)
+    task = WriteSpec(
         table=native_table(table, {"data-file.prefix": opened.file_prefix + "data-"}),
         commit_user=opened.commit_user,
         schema=schema.serialize().to_pybytes(),
-        partition_keys=table.definition.partition_keys,
-        bucket_rule=BucketRule(table.definition.bucket_keys, table.definition.bucket),
+        partition_keys=table.schema.partition_keys,
+        bucket_rule=BucketRule(table.schema.bucket_keys, table.schema.bucket),
         overwrite=False,
         attempts_folder=opened.attempts_folder,
     )

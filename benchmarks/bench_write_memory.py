@@ -49,15 +49,15 @@ def write(folder: str, rows: int) -> int:
     from paimon_magics.statements.statement import TableName
     from paimon_magics.tables.catalog.catalog import Catalog
     from paimon_magics.tables.writing.native_writer import buffer_options, native_table
-    from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
+    from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
 
     pypaimon = CatalogFactory.create({"warehouse": folder})
     pypaimon.create_database("default", True)
     schema = Schema.from_pyarrow_schema(SCHEMA, primary_keys=["k"], options={"bucket": "1"})
     pypaimon.create_table("default.t", schema, False)
     table = Catalog.open({"warehouse": folder}).load(TableName("t", "default"))
-    task = WriteTask(
-        table=native_table(table, buffer_options(table.definition, slots=1)),
+    task = WriteSpec(
+        table=native_table(table, buffer_options(table.schema, slots=1)),
         commit_user="benchmark",
         schema=SCHEMA.serialize().to_pybytes(),
         partition_keys=(),

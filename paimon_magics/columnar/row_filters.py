@@ -16,12 +16,12 @@ from paimon_magics.planning.reads.row_filters import (
     ColumnKind,
     Condition,
     Kind,
-    Look,
     Order,
+    RowFilter,
     value_of,
 )
 
-__all__ = ["kinds_of", "looked_at"]
+__all__ = ["filtered", "kinds_of"]
 
 _COMPARED = {
     "=": pc.equal,
@@ -38,16 +38,16 @@ def kinds_of(schema: pa.Schema) -> dict[str, ColumnKind]:
     return {field.name: _kind(field.type) for field in schema}
 
 
-def looked_at(rows: pa.Table, look: Look, kinds: Mapping[str, ColumnKind]) -> pa.Table:
+def filtered(rows: pa.Table, row_filter: RowFilter, kinds: Mapping[str, ColumnKind]) -> pa.Table:
     """The rows that meet the conditions, in order; rows of equal rank keep theirs. As in SQL, a row
     without a value meets no comparison. Raises InvalidValueError."""
-    for condition in look.conditions:
+    for condition in row_filter.conditions:
         rows = rows.filter(_meets(rows.column(condition.column), condition, kinds))
-    if not look.orders:
+    if not row_filter.orders:
         return rows
     columns: list[Any] = []
     keys: list[tuple[str, str]] = []
-    for order in look.orders:
+    for order in row_filter.orders:
         for column in _ranked(rows.column(order.column), order):
             keys.append((str(len(keys)), "descending" if order.descending else "ascending"))
             columns.append(column)

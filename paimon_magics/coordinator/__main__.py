@@ -30,7 +30,7 @@ from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
 from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
-from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.catalog_options import catalog_options
@@ -242,7 +242,7 @@ def _group_commit(
         catalog,
         coordinator,
         log,
-        Witness(files, catalog.warehouse, log.id, log.name, who),
+        LogRegistry(files, catalog.warehouse, log.id, log.name, who),
         Settings(),
         own=ownership.acquire,
         may_answer=ownership.check_time,

@@ -25,11 +25,11 @@ from paimon_magics.tables.stores.probes import StoreReport, probe_store
 from paimon_magics.tables.stores.s3 import with_region
 from paimon_magics.tables.stores.store import S3_SCHEMES
 
-__all__ = ["Place", "committer_of", "found_place"]
+__all__ = ["ConnectTarget", "committer_of", "found_target"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConnectTarget:
     """A catalog that is open, and its `store` as it was found. `remote` is the coordinator at an
     address, where one was named, and `coordinator` what commits, in the words of `connect`."""
 
@@ -39,7 +39,7 @@ class Place:
     remote: CoordinatorClient | None
 
 
-def found_place(words: PlaceWords, settings: Settings) -> Place:
+def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
     """The place that `words` and the environment name; nothing is started for it.
 
     Raises SetupError when they contradict each other, or when the warehouse can't be used.
@@ -49,7 +49,7 @@ def found_place(words: PlaceWords, settings: Settings) -> Place:
     chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
     if not is_address(chosen):
         opened, store = _opened(_catalog_options(warehouse, catalog))
-        return Place(opened, store, chosen or default_coordinator(opened), None)
+        return ConnectTarget(opened, store, chosen or default_coordinator(opened), None)
     at = found_at(chosen, words.token, os.environ)
     remote = remote_coordinator(at, settings)
     if catalog is not None and warehouse is None:
@@ -58,10 +58,10 @@ def found_place(words: PlaceWords, settings: Settings) -> Place:
         warehouse = warehouse or remote.warehouse()
     opened, store = _opened(_catalog_options(warehouse, catalog))
     at.catalog = opened
-    return Place(opened, _compared(store, chosen, remote.store()), chosen, remote)
+    return ConnectTarget(opened, _compared(store, chosen, remote.store()), chosen, remote)
 
 
-def committer_of(place: Place, settings: Settings) -> CoordinatorClient:
+def committer_of(place: ConnectTarget, settings: Settings) -> CoordinatorClient:
     """What commits there; a coordinator that has to be started begins in the background."""
     return place.remote or local_committer(place.coordinator, place.catalog, settings)
 

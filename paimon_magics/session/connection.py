@@ -23,7 +23,7 @@ from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
-    from paimon_magics.tables.manifests.live_files import ManifestFolder
+    from paimon_magics.tables.manifests.live_files import ManifestCache
     from paimon_magics.tables.reading.data_read import DataRead
 
 __all__ = ["Connection"]
@@ -55,7 +55,7 @@ class Connection:
     slots: int
     view_frames: dict[str, DataFrame] = field(default_factory=dict)
     reads: OrderedDict[Hashable, DataRead] = field(default_factory=OrderedDict)
-    folders: OrderedDict[str, ManifestFolder] = field(default_factory=OrderedDict)
+    folders: OrderedDict[str, ManifestCache] = field(default_factory=OrderedDict)
     inserted: dict[TableName, tuple[float, Table]] = field(default_factory=dict)
     opened: OpenedStores = field(init=False)
     _at_hand: _AtHand = field(default_factory=lambda: _AtHand(), repr=False)
@@ -113,7 +113,7 @@ class Connection:
         while len(self.reads) > _READS_MAX:
             self.reads.popitem(last=False)
 
-    def manifests(self, location: str, make: Callable[[], ManifestFolder]) -> ManifestFolder:
+    def manifests(self, location: str, make: Callable[[], ManifestCache]) -> ManifestCache:
         """The manifests of the table that lies there, as far as they were read."""
         found = self.folders.get(location)
         if found is None:

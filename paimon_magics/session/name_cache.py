@@ -178,8 +178,8 @@ def _table(catalog: Catalog, name: TableName) -> KnownTable:
     from paimon_magics.statements.types.type_text import to_spark_sql
     from paimon_magics.tables.system_tables.registry import METADATA_COLUMNS
 
-    definition = catalog.load(_plain(name)).definition
-    columns = definition.columns
+    schema = catalog.load(_plain(name)).schema
+    columns = schema.columns
     metadata = METADATA_COLUMNS.get(name.system_table or "")
     if metadata is not None:
         fields = tuple(KnownColumn(field.name, str(field.type)) for field in metadata)
@@ -189,7 +189,7 @@ def _table(catalog: Catalog, name: TableName) -> KnownTable:
         columns = shown_columns(columns, RowView(kind))
     return KnownTable(
         tuple(KnownColumn(column.name, to_spark_sql(column.type)) for column in columns),
-        tuple(definition.partition_keys),
+        tuple(schema.partition_keys),
     )
 
 
@@ -197,10 +197,10 @@ def _partitions(catalog: Catalog, name: TableName) -> tuple[tuple[str | None, ..
     from paimon_magics.tables.manifests.partitions import list_partitions
 
     table = catalog.load(_plain(name))
-    keys = table.definition.partition_keys
+    keys = table.schema.partition_keys
     if not keys:
         return ()
-    types = [table.definition.column(key).type for key in keys]
+    types = [table.schema.column(key).type for key in keys]
     return tuple(
         tuple(
             None if value is None else _partition_text(value, type)

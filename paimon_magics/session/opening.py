@@ -234,12 +234,12 @@ def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -
 
 def _ready(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Session]:
     """What makes the session, once there is a Spark to make it on."""
-    from paimon_magics.session.connect_target import committer_of, found_place
+    from paimon_magics.session.connect_target import committer_of, found_target
     from paimon_magics.session.connection import Connection
     from paimon_magics.session.session import Session
     from paimon_magics.spark.views import Views
 
-    place = found_place(words, settings)
+    place = found_target(words, settings)
     committer = committer_of(place, settings)
 
     def session_on(spark: SparkSession) -> Session:
@@ -283,9 +283,9 @@ def _check_same(
 
 
 def _check_same_place(opened: Session, words: PlaceWords, wanted: Settings) -> None:
-    from paimon_magics.session.connect_target import found_place
+    from paimon_magics.session.connect_target import found_target
 
-    place = found_place(words, wanted)
+    place = found_target(words, wanted)
     before, now = opened.catalog_options, place.catalog.options
     if before == now:
         return

@@ -20,7 +20,7 @@ def refused(connection: Connection, statement: Refused) -> UnsupportedStatementE
     if change is not None and name is not None:
         table = connection.load(name, statement.text, _place(statement, str(name)))
         if name.system_table is None:
-            hint = alternative(change, table.definition)
+            hint = alternative(change, table.schema)
     if "BRANCH" in statement.kind:
         hint = (
             "Branches are made by CALL sys.create_branch, and listed by the system table "

@@ -23,7 +23,7 @@ from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT, WriteTask, Written
+from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT, WriteSpec, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +62,7 @@ class JobWritten:
 def write_frame(
     spark: SparkSession,
     frame: DataFrame,
-    task: WriteTask,
+    task: WriteSpec,
     distribution: Distribution,
     *,
     slots: int,
@@ -98,7 +98,7 @@ def write_frame(
 def _run(
     spark: SparkSession,
     frame: DataFrame,
-    task: WriteTask,
+    task: WriteSpec,
     distribution: Distribution,
     *,
     slots: int,
@@ -128,7 +128,7 @@ def _run(
 
 def _place(
     frame: DataFrame,
-    task: WriteTask,
+    task: WriteSpec,
     distribution: Distribution,
     *,
     slots: int,
@@ -202,7 +202,7 @@ def _ordinal(number: Column) -> Column:
     return F.when(number < F.lit(1 << GROUP_SHIFT), number).otherwise(beyond.cast("long"))
 
 
-def _with_owners(frame: DataFrame, task: WriteTask) -> DataFrame:
+def _with_owners(frame: DataFrame, task: WriteSpec) -> DataFrame:
     """With each row's owner, and its key hash where buckets are dynamic: rows of a partition with
     the same owner must meet in one task. The owner is the bucket, or the assigner."""
     rule, dynamic = task.bucket_rule, task.dynamic_buckets
@@ -261,7 +261,7 @@ def _with_column(frame: DataFrame, name: str) -> spark_types.StructType:
 class _OwnerTasks:
     """Runs in the task: computes each row's owner, or the hash that it follows from."""
 
-    task: WriteTask
+    task: WriteSpec
     name: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -277,7 +277,7 @@ class _OwnerTasks:
 class _AssignTasks:
     """Runs in the task: turns the rows' assigner into their bucket."""
 
-    task: WriteTask
+    task: WriteSpec
     hash_column: str
     owner_column: str
 
@@ -295,7 +295,7 @@ class _AssignTasks:
 class _WriteTasks:
     """Runs in the task: writes everything it is given, then hands over the messages."""
 
-    task: WriteTask
+    task: WriteSpec
     bucket_column: str | None
     hash_column: str | None
     order_column: str | None

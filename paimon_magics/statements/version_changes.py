@@ -1,7 +1,7 @@
 """What a statement asks of a table's tags, branches and history, as values, and those statements.
 
-`ALTER TABLE … TAG` is read into changes; `planning.commits.procedures` makes them of CALL. Snapshot ids
-and names are as written: whether they exist is found out where the change is made.
+`ALTER TABLE … TAG` is read into changes; `planning.commits.procedures` makes them of CALL. Snapshot
+ids and names are as written: whether they exist is found out where the change is made.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pypaimon.table.file_store_table import FileStoreTable
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.stores.store import Store
 
@@ -23,7 +23,7 @@ class Table:
     """
 
     name: TableName
-    definition: TableDefinition
+    schema: TableSchema
     location: str
     paimon: FileStoreTable
     store: Store

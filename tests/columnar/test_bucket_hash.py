@@ -16,7 +16,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.columnar.bucket_hash import binary_row_hash, default_bucket, mod_bucket
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.schema.types import arrow_schema
@@ -113,9 +113,7 @@ def create(session: Session, name: str, types: list[str], **options: str) -> pa.
     """A table with columns c0, c1, … of Paimon's types, and its Arrow schema."""
     columns = tuple(Column(i, f"c{i}", from_paimon(text)) for i, text in enumerate(types))
     stored = tuple((key.replace("_", "-"), value) for key, value in options.items())
-    session.catalog.create_table(
-        TableName(name, "default"), TableDefinition(columns, options=stored)
-    )
+    session.catalog.create_table(TableName(name, "default"), TableSchema(columns, options=stored))
     return arrow_schema(columns)
 
 

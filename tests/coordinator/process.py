@@ -21,7 +21,7 @@ from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
 from tests.coordinator.forking import Forked
 
 TABLE = TableName("t", database="default")
@@ -129,12 +129,12 @@ def write(
 ) -> tuple[bytes, ...]:
     """Write rows as a Spark task would; return the commit messages."""
     table = catalog.load(transaction.table)
-    definition = table.definition
-    schema = arrow_schema(definition)
+    table_schema = table.schema
+    schema = arrow_schema(table_schema)
     rule = None
-    if definition.bucket_mode == "HASH_FIXED":
-        rule = BucketRule(definition.bucket_keys, definition.bucket)
-    task = WriteTask(
+    if table_schema.bucket_mode == "HASH_FIXED":
+        rule = BucketRule(table_schema.bucket_keys, table_schema.bucket)
+    task = WriteSpec(
         table=native_table(
             table,
             {
@@ -144,7 +144,7 @@ def write(
         ),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),
-        partition_keys=definition.partition_keys,
+        partition_keys=table_schema.partition_keys,
         bucket_rule=rule,
         overwrite=overwrite,
         attempts_folder=transaction.attempts_folder,

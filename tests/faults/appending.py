@@ -27,7 +27,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import WriteTask, write_batches
+from paimon_magics.tables.writing.writer import WriteSpec, write_batches
 
 TABLE = TableName("t", "default")
 
@@ -46,8 +46,8 @@ def written(
     table: Table, transaction: Transaction, rows: Sequence[tuple[object, ...]]
 ) -> CommitRequest:
     """Write `rows` of an unpartitioned append table under `transaction`, and ask to append them."""
-    schema = arrow_schema(table.definition)
-    task = WriteTask(
+    schema = arrow_schema(table.schema)
+    task = WriteSpec(
         table=native_table(table, {"data-file.prefix": transaction.file_prefix + "data-"}),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),

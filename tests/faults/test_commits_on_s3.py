@@ -21,7 +21,7 @@ from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT
 from paimon_magics.coordinator.protocol.documents import request_document
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.backends.s3 import Bucket, S3Server, new_bucket, s3_server
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 def new_table(bucket: Bucket) -> Catalog:
     catalog = Catalog.open(bucket.options)
-    catalog.create_table(TABLE, TableDefinition(COLUMNS))
+    catalog.create_table(TABLE, TableSchema(COLUMNS))
     return catalog
 
 

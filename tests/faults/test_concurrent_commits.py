@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.stores.local import publish_local_file
@@ -56,7 +56,7 @@ def test_of_four_processes_exactly_one_publishes_each_name(tmp_path: Path) -> No
 
 def test_two_processes_append_to_one_table_and_lose_nothing(tmp_path: Path) -> None:
     catalog = open_catalog(tmp_path / "warehouse")
-    catalog.create_table(TABLE, TableDefinition(COLUMNS))
+    catalog.create_table(TABLE, TableSchema(COLUMNS))
     commits = 25
     snapshots = run_together(
         [
@@ -73,7 +73,7 @@ def test_two_processes_append_to_one_table_and_lose_nothing(tmp_path: Path) -> N
 def test_a_commit_that_loses_the_race_is_planned_again_on_top(tmp_path: Path) -> None:
     """Another writer publishes the very snapshot that this commit has prepared, three times."""
     catalog = open_catalog(tmp_path / "warehouse")
-    catalog.create_table(TABLE, TableDefinition(COLUMNS))
+    catalog.create_table(TABLE, TableSchema(COLUMNS))
     ours, theirs = committer_of(catalog), committer_of(open_catalog(tmp_path / "warehouse"))
     append(catalog, ours, [(0, 0)])
     lost: list[str] = []

@@ -238,7 +238,7 @@ def expire(owner: Owner, *, changelogs: int = 1) -> None:
     more `changelogs` outlive their snapshots."""
     table = owner.catalog.load(TABLE)
     one = Retention(count_min=1, count_max=1, time_ms=0)
-    rules = ExpiryRules.of(table.definition)
+    rules = ExpiryRules.of(table.schema)
     assert rules is not None
     rules = replace(
         rules,

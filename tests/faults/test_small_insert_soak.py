@@ -22,7 +22,7 @@ import pytest
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
-from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
@@ -61,8 +61,8 @@ class Simulated:
         self.coordinator.start()
         log = DatabaseLog(SqliteDatabase(folder / "log.sqlite"))
         files = catalog.stores.of(catalog.warehouse)
-        witness = Witness(files, catalog.warehouse, log.id, log.name, "a test")
-        self.group = group_commit(catalog, self.coordinator, log, witness, lambda: self.now_ms)
+        registry = LogRegistry(files, catalog.warehouse, log.id, log.name, "a test")
+        self.group = group_commit(catalog, self.coordinator, log, registry, lambda: self.now_ms)
         self.group.start()
         self.rows = 0
 
@@ -74,7 +74,7 @@ class Simulated:
             part = f"p{self.rows // 3 % PARTITIONS}"
             body = json.dumps({"rows": [[self.rows, part]]}).encode()
             answer: Future[Answer] = Future()
-            self.group.submit(Insert(facts, facts.door.json(body), Mode.ASYNC, answer))
+            self.group.submit(Insert(facts, facts.validator.json(body), Mode.ASYNC, answer))
             waiting.append(answer)
             self.rows += 1
         for answer in waiting:

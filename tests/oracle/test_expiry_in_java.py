@@ -97,9 +97,9 @@ def warehouse_of(table: Table) -> str:
 
 
 def expire(table: Table, options: dict[str, str]) -> int:
-    known = {**dict(table.definition.options), **options}
-    definition = dataclasses.replace(table.definition, options=tuple(known.items()))
-    rules = ExpiryRules.of(definition)
+    known = {**dict(table.schema.options), **options}
+    schema = dataclasses.replace(table.schema, options=tuple(known.items()))
+    rules = ExpiryRules.of(schema)
     assert rules is not None
     expiry = decide(table, rules, NO_FLOOR, int(time.time() * 1000))
     return 0 if expiry is None else carry_out(expiry)

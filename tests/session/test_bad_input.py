@@ -561,7 +561,7 @@ def test_what_a_newcomer_writes_is_answered_with_the_next_step(
 
 
 @pytest.mark.parametrize(
-    "definition",
+    "schema",
     [
         "CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '0')",
         "CREATE TABLE t (k INT, v INT) TBLPROPERTIES ('primary-key' = 'x')",
@@ -573,10 +573,10 @@ def test_what_a_newcomer_writes_is_answered_with_the_next_step(
     ],
 )
 def test_a_definition_that_other_engines_refuse_makes_no_table(
-    shop: Session, warehouse: Path, definition: str
+    shop: Session, warehouse: Path, schema: str
 ) -> None:
     with nothing_happens(shop.spark, warehouse), pytest.raises(StatementError) as caught:
-        shop.run(definition)
+        shop.run(schema)
     assert caught.value.hint
 
 

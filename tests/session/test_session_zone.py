@@ -13,7 +13,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError
-from paimon_magics.planning.reads.row_filters import Condition, Look, Order
+from paimon_magics.planning.reads.row_filters import Condition, Order, RowFilter
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.paging import QueryRows, rows_of
@@ -133,10 +133,10 @@ def test_the_sql_of_a_filter_finds_the_rows_that_the_grid_shows(
     here = rows_of(lake.run("SELECT * FROM t ORDER BY k"))
     wrong = []
     for name, operator, typed, keys in LOOKS:
-        look = Look((Order("k"),), (Condition(name, operator, typed),))
-        pasted = lake.run(there.sql(look)).data
-        found = [rows.column("k").to_pylist() for rows in (
-            here.page(look, 0, 20).rows, there.page(look, 0, 20).rows, pasted)]  # fmt: skip
+        row_filter = RowFilter((Order("k"),), (Condition(name, operator, typed),))
+        pasted = lake.run(there.sql(row_filter)).data
+        pages = (here.page(row_filter, 0, 20).rows, there.page(row_filter, 0, 20).rows, pasted)
+        found = [rows.column("k").to_pylist() for rows in pages]
         if found != [keys] * 3:
             wrong.append((name, operator, typed, found))
     assert wrong == []

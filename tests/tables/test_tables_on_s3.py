@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from paimon_magics.errors import SetupError, StatementError, UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, TableChange, TableName
@@ -27,7 +27,7 @@ from paimon_magics.tables.snapshots.chain import create_tag, latest_snapshot, lo
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 from tests.faults.appending import TABLE, append, committer_of
 
-DEFINITION = TableDefinition((Column(0, "a", AtomicType("INT")), Column(1, "b", AtomicType("INT"))))
+DEFINITION = TableSchema((Column(0, "a", AtomicType("INT")), Column(1, "b", AtomicType("INT"))))
 FOLDER = "warehouse/default.db/t"
 
 
@@ -82,7 +82,7 @@ def test_of_two_who_create_one_table_one_is_told_that_it_exists(
     server: S3Server, bucket: Bucket
 ) -> None:
     first, second = Catalog.open(bucket.options), Catalog.open(bucket.options)
-    other = TableDefinition((Column(0, "theirs", AtomicType("STRING")),))
+    other = TableSchema((Column(0, "theirs", AtomicType("STRING")),))
     created: list[bool] = []
 
     def create() -> None:
@@ -92,7 +92,7 @@ def test_of_two_who_create_one_table_one_is_told_that_it_exists(
     with pytest.raises(StatementError, match="exists already"):
         first.create_table(TABLE, DEFINITION)
     assert created == [True]
-    assert first.load(TABLE).definition.column_names == ("theirs",)
+    assert first.load(TABLE).schema.column_names == ("theirs",)
     assert first.create_table(TABLE, DEFINITION, if_not_exists=True) is False
 
 
@@ -103,9 +103,9 @@ def test_of_two_alterations_at_once_the_second_is_planned_on_the_first(
     sql = "ALTER TABLE t ADD COLUMN theirs INT"
     server.between = just_before("schema-1", lambda: void(other.alter_table(TABLE, changes(sql))))
     altered = catalog.alter_table(TABLE, changes("ALTER TABLE t ADD COLUMN ours INT"))
-    assert altered.definition.column_names == ("a", "b", "theirs", "ours")
-    assert altered.definition.schema_id == 2
-    ids = [column.id for column in altered.definition.columns]
+    assert altered.schema.column_names == ("a", "b", "theirs", "ours")
+    assert altered.schema.schema_id == 2
+    ids = [column.id for column in altered.schema.columns]
     assert ids == [0, 1, 2, 3], "no field id is given twice"
 
 
@@ -117,7 +117,7 @@ def test_of_two_alterations_that_contradict_each_other_the_second_is_refused(
     server.between = just_before("schema-1", lambda: void(other.alter_table(TABLE, changes(sql))))
     with pytest.raises(StatementError, match="same"):
         catalog.alter_table(TABLE, changes(sql))
-    assert catalog.load(TABLE).definition.column_names == ("a", "b", "same")
+    assert catalog.load(TABLE).schema.column_names == ("a", "b", "same")
 
 
 def void(_: object) -> None:
@@ -227,7 +227,7 @@ def test_credentials_that_may_only_read_are_told_before_anything_is_written(
     before = bucket.objects()
     server.between = read_only
     reader = Catalog.open(bucket.options)
-    assert reader.load(TABLE).definition.column_names == ("a", "b")
+    assert reader.load(TABLE).schema.column_names == ("a", "b")
     for attempt in (
         lambda: committer_of(reader).begin(TABLE),
         lambda: reader.create_table(TableName("u", "default"), DEFINITION),

@@ -16,7 +16,7 @@ import traitlets
 
 from paimon_magics.columnar.time_zones import zones_of
 from paimon_magics.errors import PaimonMagicsError
-from paimon_magics.planning.reads.row_filters import Condition, Kind, Look, Order
+from paimon_magics.planning.reads.row_filters import Condition, Kind, Order, RowFilter
 from paimon_magics.session.rendering import shown_value, shown_values, type_text
 from paimon_magics.session.reports.paging import ArrowRows, Page, Rows, rows_of
 from paimon_magics.session.reports.report import Action, Report, Section
@@ -44,7 +44,7 @@ class _Sheet:
     names: tuple[str, ...]
     size: int
     page: Page
-    look: Look
+    row_filter: RowFilter
     actions: tuple[Action, ...] = ()
 
 
@@ -79,7 +79,7 @@ class ReportView(anywidget.AnyWidget):
     @property
     def sql(self) -> str:
         """The query that gives the first table as it is shown."""
-        return self._sheets[0].rows.sql(self._sheets[0].look) if self._sheets else ""
+        return self._sheets[0].rows.sql(self._sheets[0].row_filter) if self._sheets else ""
 
     def answer(self, question: Any) -> dict[str, Any] | None:
         """What is answered to a browser: {"ask": "page" | "cell" | "act" | "refresh", …}; None for
@@ -108,8 +108,8 @@ class ReportView(anywidget.AnyWidget):
         sheet = self._sheets[number]
         match question["ask"]:
             case "page":
-                look, offset = _look(question)
-                return lambda: _turned(sheet, look, offset)
+                row_filter, offset = _look(question)
+                return lambda: _turned(sheet, row_filter, offset)
             case "cell":
                 text = _whole(sheet, question)
                 return lambda: {"text": text}
@@ -171,8 +171,8 @@ class ReportView(anywidget.AnyWidget):
         note: str = "",
         charts: Sequence[str] = (),
     ) -> dict[str, Any]:
-        look = Look()
-        sheet = _Sheet(rows, names, size, rows.page(look, 0, size), look, actions)
+        row_filter = RowFilter()
+        sheet = _Sheet(rows, names, size, rows.page(row_filter, 0, size), row_filter, actions)
         self._sheets.append(sheet)
         kinds = rows.kinds
         return {
@@ -180,7 +180,7 @@ class ReportView(anywidget.AnyWidget):
             "heading": heading,
             "note": note,
             "charts": list(charts),
-            "sql": rows.sql(look),
+            "sql": rows.sql(row_filter),
             "size": size,
             "columns": [
                 {
@@ -239,8 +239,8 @@ def _page(sheet: _Sheet) -> dict[str, Any]:
     }
 
 
-def _look(question: dict[str, Any]) -> tuple[Look, int]:
-    look = Look(
+def _look(question: dict[str, Any]) -> tuple[RowFilter, int]:
+    row_filter = RowFilter(
         tuple(Order(str(one["column"]), bool(one["descending"])) for one in question["orders"]),
         tuple(
             Condition(str(one["column"]), str(one["operator"]), str(one["text"]))
@@ -250,14 +250,14 @@ def _look(question: dict[str, Any]) -> tuple[Look, int]:
     offset = question["offset"]
     if not isinstance(offset, int) or offset < 0:
         raise ValueError(offset)
-    return look, offset
+    return row_filter, offset
 
 
-def _turned(sheet: _Sheet, look: Look, offset: int) -> dict[str, Any]:
+def _turned(sheet: _Sheet, row_filter: RowFilter, offset: int) -> dict[str, Any]:
     """Another page; the sheet stays as it is where that fails."""
-    page = sheet.rows.page(look, offset, sheet.size)
-    sheet.look, sheet.page = look, page
-    return {"page": _page(sheet), "sql": sheet.rows.sql(look)}
+    page = sheet.rows.page(row_filter, offset, sheet.size)
+    sheet.row_filter, sheet.page = row_filter, page
+    return {"page": _page(sheet), "sql": sheet.rows.sql(row_filter)}
 
 
 def _whole(sheet: _Sheet, question: dict[str, Any]) -> str:

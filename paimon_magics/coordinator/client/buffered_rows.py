@@ -38,5 +38,5 @@ def buffered_rows(buffered: BufferedInserts, table: Table) -> pa.Table:
             f"What is acknowledged of `{table.name}` can't be read: {error}.",
             hint="`%paimon queue` says more.",
         ) from error
-    batches, _ = batches_of(records, Definitions().of(table), table.definition)
-    return pa.Table.from_batches(batches, arrow_schema(table.definition))
+    batches, _ = batches_of(records, Definitions().of(table), table.schema)
+    return pa.Table.from_batches(batches, arrow_schema(table.schema))

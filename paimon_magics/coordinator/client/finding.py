@@ -19,30 +19,30 @@ from paimon_magics.coordinator.ownership.state_folder import token_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = ["At", "Finder", "Place", "is_loopback", "living_lease"]
+__all__ = ["At", "Endpoint", "Finder", "is_loopback", "living_lease"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where a coordinator answers, and the token that it wants."""
 
     address: str
     token: str
 
     def __repr__(self) -> str:
-        return f"Place({self.address})"
+        return f"Endpoint({self.address})"
 
 
 class Finder(Protocol):
     """Knows, or finds out, where the coordinator is. For any thread."""
 
     def find(
-        self, failed: Place | None = None, address: str = "", *, start: bool = True
-    ) -> Place | None:
+        self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
+    ) -> Endpoint | None:
         """Where it is. `failed` did not answer, or does not own the warehouse any more, and may
         have named the `address` of who does. One may be started where `start` says so.
 
-        None when there is no other place than that. Raises SetupError when the owner is out of
+        None when there is no other endpoint than that. Raises SetupError when the owner is out of
         reach, or none can be started.
         """
 
@@ -54,21 +54,21 @@ class At:
     """
 
     def __init__(self, address: str, token: str, catalog: Catalog | None = None) -> None:
-        self._place = Place(address.rstrip("/"), token)
+        self._endpoint = Endpoint(address.rstrip("/"), token)
         self.catalog = catalog
 
     def find(
-        self, failed: Place | None = None, address: str = "", *, start: bool = True
-    ) -> Place | None:
+        self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
+    ) -> Endpoint | None:
         """See `Finder.find`."""
         if failed is None:
-            return self._place
+            return self._endpoint
         if not address and self.catalog is not None:
             lease = living_lease(self.catalog)
             address = "" if lease is None else lease.address
         if not is_loopback(address) or address == failed.address:
             return None
-        return Place(address, token_of_owner(self.catalog, address) or self._place.token)
+        return Endpoint(address, token_of_owner(self.catalog, address) or self._endpoint.token)
 
 
 def living_lease(catalog: Catalog) -> Lease | None:

@@ -39,7 +39,7 @@ from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit, committed_files, find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
-from paimon_magics.tables.stores.store import told
+from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
 
@@ -77,7 +77,7 @@ class InProcessCommitter:
         ticket = uuid.uuid4().hex
         found = self._catalog.load(table)
         try:
-            if waits is not None and takes_one_at_a_time(found.definition):
+            if waits is not None and takes_one_at_a_time(found.schema):
                 wait_ms = self._settings.exclusive_wait_ms
                 self._lines.wait(found.location, ticket, wait_ms, waits)
                 found = self._catalog.load(table)  # others may have changed it meanwhile
@@ -106,7 +106,7 @@ class InProcessCommitter:
         loaded = self._catalog.load(transaction.table)
         is_certain = transaction.commit_user in self._uncommitted
         self._uncommitted.discard(transaction.commit_user)
-        with told(f"Looking for the outcome of a statement on `{transaction.table}`"):
+        with store_errors(f"Looking for the outcome of a statement on `{transaction.table}`"):
             is_committed = not is_certain and find_commit(loaded, transaction) is not None
         if is_committed:
             raise UnknownOutcomeError(

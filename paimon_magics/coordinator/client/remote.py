@@ -20,7 +20,7 @@ from urllib.parse import quote
 import httpx
 
 from paimon_magics.coordinator.client.administration import Administration
-from paimon_magics.coordinator.client.finding import Finder, Place
+from paimon_magics.coordinator.client.finding import Endpoint, Finder
 from paimon_magics.coordinator.client.queue_administration import TooLateError
 from paimon_magics.coordinator.client.read_leases import ReadLeases
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
@@ -106,7 +106,7 @@ class RemoteCoordinator:
         read_lease_ms_max: int = 86_400_000,
     ) -> None:
         self._finder = finder
-        self._place: Place | None = None
+        self._endpoint: Endpoint | None = None
         self._moving = threading.Lock()
         self._exclusive_wait_ms = exclusive_wait_ms
         self._http = httpx.Client(
@@ -282,17 +282,17 @@ class RemoteCoordinator:
         if not self._moving.acquire(blocking=False):
             raise SetupError("The coordinator is being looked for.")
         try:
-            self._place = place = self._place or self._finder.find(start=False)
-            if place is None:
+            self._endpoint = endpoint = self._endpoint or self._finder.find(start=False)
+            if endpoint is None:
                 raise SetupError("No coordinator runs.")
         finally:
             self._moving.release()
         try:
-            response = self._ask(place, "POST", "/v1/leases", document)
+            response = self._ask(endpoint, "POST", "/v1/leases", document)
         except httpx.TransportError as error:
-            self._move(place, start=False)
-            raise _unreachable(place, error) from error
-        self._move(place, _new_address(response), start=False)
+            self._move(endpoint, start=False)
+            raise _unreachable(endpoint, error) from error
+        self._move(endpoint, _new_address(response), start=False)
         return _document(response)
 
     def _call(
@@ -315,13 +315,13 @@ class RemoteCoordinator:
         may_have_arrived = False
         while True:
             try:
-                place = self._where()
+                endpoint = self._where()
                 try:
-                    response = self._ask(place, method, path, document)
+                    response = self._ask(endpoint, method, path, document)
                 except httpx.TransportError as error:
                     may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
-                    problem: PaimonMagicsError = _unreachable(place, error)
-                    moved = self._move(place)
+                    problem: PaimonMagicsError = _unreachable(endpoint, error)
+                    moved = self._move(endpoint)
                     document = document if again is None else again
                 else:
                     if response.status_code not in (423, 429, 503):
@@ -330,7 +330,7 @@ class RemoteCoordinator:
                         return _document(response)
                     may_have_arrived = settles
                     problem = _problem(response)
-                    moved = self._move(place, _new_address(response))
+                    moved = self._move(endpoint, _new_address(response))
             except SetupError as error:  # there is none, and none can be started
                 raise _no_clear_answer(error) if may_have_arrived else error from None
             if path == "/v1/transactions" and not moved:
@@ -344,57 +344,59 @@ class RemoteCoordinator:
     def _once(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
         """Who owns the warehouse, and its answer to one request."""
         for _ in range(_PLACES_MAX):
-            place = self._where()
+            endpoint = self._where()
             try:
-                response = self._ask(place, method, path, document)
+                response = self._ask(endpoint, method, path, document)
             except httpx.TransportError as error:
-                problem: PaimonMagicsError = _unreachable(place, error)
-                moved = self._move(place)
+                problem: PaimonMagicsError = _unreachable(endpoint, error)
+                moved = self._move(endpoint)
             else:
                 if response.status_code != 503:
-                    return place.address, _document(response)
+                    return endpoint.address, _document(response)
                 problem = _problem(response)
-                moved = self._move(place, _new_address(response))
+                moved = self._move(endpoint, _new_address(response))
             if not moved:
                 break
         raise problem
 
-    def _ask(self, place: Place, method: str, path: str, document: Any = None) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {place.token}"}
+    def _ask(
+        self, endpoint: Endpoint, method: str, path: str, document: Any = None
+    ) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {endpoint.token}"}
         if isinstance(document, _Body):
             headers.update(document.headers)
             return self._http.request(
                 method,
-                place.address + path,
+                endpoint.address + path,
                 content=document.content,
                 headers={name.encode(): value.encode() for name, value in headers.items()},
             )
-        return self._http.request(method, place.address + path, json=document, headers=headers)
+        return self._http.request(method, endpoint.address + path, json=document, headers=headers)
 
-    def _where(self) -> Place:
+    def _where(self) -> Endpoint:
         with self._moving:
-            if self._place is None:
-                self._place = self._finder.find()
-                assert self._place is not None
-            return self._place
+            if self._endpoint is None:
+                self._endpoint = self._finder.find()
+                assert self._endpoint is not None
+            return self._endpoint
 
-    def _move(self, failed: Place, address: str | None = None, *, start: bool = True) -> bool:
-        """Whether there is another place to ask than the one that failed; "" for one that answered
+    def _move(self, failed: Endpoint, address: str | None = None, *, start: bool = True) -> bool:
+        """Whether there is another endpoint than the failed one; "" for one that answered
         and named no other."""
         if address == "":
             return False
         with self._moving:
-            if self._place is failed:
+            if self._endpoint is failed:
                 found = self._finder.find(failed, address or "", start=start)
                 if found is None:
                     return False
-                self._place = found
+                self._endpoint = found
             return True
 
 
-def _unreachable(place: Place, error: httpx.TransportError) -> SetupError:
+def _unreachable(endpoint: Endpoint, error: httpx.TransportError) -> SetupError:
     return SetupError(
-        f"The coordinator at {place.address} can't be reached: {error}",
+        f"The coordinator at {endpoint.address} can't be reached: {error}",
         hint="Check that it runs, and its address and token.",
     )
 

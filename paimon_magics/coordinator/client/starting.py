@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx
 
-from paimon_magics.coordinator.client.finding import Place, is_loopback, living_lease
+from paimon_magics.coordinator.client.finding import Endpoint, is_loopback, living_lease
 from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder, token_of
@@ -88,12 +88,12 @@ class Embedded:
         self._idle_ms = idle_ms
         self._path = state_path(catalog.options, os.environ)
         self._options = with_credentials(catalog.options)
-        self._told: Place | None = None
+        self._told: Endpoint | None = None
         self.problem = ""
 
     def find(
-        self, failed: Place | None = None, address: str = "", *, start: bool = True
-    ) -> Place | None:
+        self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
+    ) -> Endpoint | None:
         """See `Finder.find`."""
         if address:
             return self._at(address, failed)
@@ -108,16 +108,16 @@ class Embedded:
                 f"No coordinator could be started: {error.message}", hint=f"{error.hint} {_ELSE}"
             ) from error
 
-    def _tell(self, place: Place) -> None:
+    def _tell(self, endpoint: Endpoint) -> None:
         """Let one that runs already reach the store as this session does. One that does not take
         the options goes on with its own: whether they work shows when it is asked for something."""
-        if place == self._told:
+        if endpoint == self._told:
             return
         try:
             answer = httpx.post(
-                place.address + OPTIONS_PATH,
+                endpoint.address + OPTIONS_PATH,
                 json={"options": self._options},
-                headers={"Authorization": f"Bearer {place.token}"},
+                headers={"Authorization": f"Bearer {endpoint.token}"},
                 timeout=_TELL_SECONDS_MAX,
                 trust_env=False,
             )
@@ -125,58 +125,58 @@ class Embedded:
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             self.problem = f"it could not be told them: {error!r}"
             return
-        self._told = place
+        self._told = endpoint
 
-    def _at(self, address: str, failed: Place | None) -> Place | None:
+    def _at(self, address: str, failed: Endpoint | None) -> Endpoint | None:
         """The owner that another coordinator named, if it is this user's."""
         lease = living_lease(self._catalog)
         if lease is None or lease.address != address or not is_loopback(address):
             return None
-        return _place(lease, failed)
+        return _endpoint(lease, failed)
 
-    def _running(self, folder: StateFolder, failed: Place | None) -> Place | None:
+    def _running(self, folder: StateFolder, failed: Endpoint | None) -> Endpoint | None:
         """The process that holds the state folder, if one does."""
         running = folder.running() if folder.is_held() else None
         if running is None:
             return None
-        place = Place(running.address, folder.token())
-        if place == failed:
+        endpoint = Endpoint(running.address, folder.token())
+        if endpoint == failed:
             # It may be on its way out; only then is there another one to be found.
             _wait_until(lambda: not folder.is_held(), seconds=_LOOK_SECONDS * 50)
             if folder.is_held():
                 raise SetupError(
-                    f"The coordinator at {place.address} (process {running.pid}) holds "
+                    f"The coordinator at {endpoint.address} (process {running.pid}) holds "
                     f"{folder.path} and does not answer.",
                     hint="End that process.",
                 )
             return None
-        return place
+        return endpoint
 
-    def _owner(self, failed: Place | None) -> Place | None:
+    def _owner(self, failed: Endpoint | None) -> Endpoint | None:
         """The coordinator that owns the warehouse, if it is this user's and answers."""
         with contextlib.suppress(SetupError):  # another's: only who needs to commit is told
             lease = living_lease(self._catalog)
-            return None if lease is None else _place(lease, failed)
+            return None if lease is None else _endpoint(lease, failed)
         return None
 
-    def _start(self, folder: StateFolder) -> Place:
+    def _start(self, folder: StateFolder) -> Endpoint:
         with folder.turn("starting"):
             running = folder.running() if folder.is_held() else None
             if running is None:
                 _begin(folder, self._options, self._idle_ms)
                 running = folder.running()
                 assert running is not None
-                self._told = Place(running.address, folder.token())
+                self._told = Endpoint(running.address, folder.token())
                 return self._told
-            place = Place(running.address, folder.token())
-        self._tell(place)
-        return place
+            endpoint = Endpoint(running.address, folder.token())
+        self._tell(endpoint)
+        return endpoint
 
 
-def _place(lease: Lease, failed: Place | None) -> Place | None:
+def _endpoint(lease: Lease, failed: Endpoint | None) -> Endpoint | None:
     token = token_of(lease.home)
-    place = None if token is None else Place(lease.address, token)
-    return None if place == failed or not _is_alive(lease) else place
+    endpoint = None if token is None else Endpoint(lease.address, token)
+    return None if endpoint == failed or not _is_alive(lease) else endpoint
 
 
 def _is_alive(lease: Lease) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core.values import Answer, Held, Pause, Stopped
+from paimon_magics.coordinator.core.values import Answer, Pause, Stopped, TransactionState
 from paimon_magics.planning.commits.publications import Publication
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 class Save:
     """Store the transaction, durably, before any effect that follows."""
 
-    held: Held
+    held: TransactionState
 
 
 @dataclass(frozen=True, slots=True)

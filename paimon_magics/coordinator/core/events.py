@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core.values import NOWHERE, Cause, Held, Origin, Pause, Stopped
-from paimon_magics.planning.commits.publications import Finding, Publication
+from paimon_magics.coordinator.core.values import (
+    NOWHERE,
+    Cause,
+    Origin,
+    Pause,
+    Stopped,
+    TransactionState,
+)
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
     "AbortAsked",
     "Adopted",
-    "Begun",
+    "BeginAsked",
     "ChainCut",
     "CheckAsked",
     "CheckFailed",
@@ -45,7 +52,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BeginAsked:
     """Somebody asks for a new transaction; `id` is fresh. `exclusive` where the table takes one at
     a time; who `waits` was told by TurnAsked that it is their turn. `in_pause`: it belongs to what
     was acknowledged before, and may begin in a pause."""
@@ -80,7 +87,7 @@ class HeartbeatAsked:
     id: str
     now_ms: int
     ask: int
-    finished: Held | None = None
+    finished: TransactionState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ class CommitAsked:
     id: str
     digest: str
     ask: int
-    finished: Held | None = None
+    finished: TransactionState | None = None
     files: int | None = None
 
 
@@ -125,7 +132,7 @@ class CommitPublished:
     receipt: CommitReceipt
     now_ms: int
     publication: Publication | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[PublicationFinding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +169,7 @@ class AbortAsked:
     reason: str
     now_ms: int
     ask: int
-    finished: Held | None = None
+    finished: TransactionState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +197,9 @@ class CheckFinished:
     """
 
     table: str
-    findings: tuple[Finding, ...]
+    findings: tuple[PublicationFinding, ...]
     now_ms: int
-    finished: tuple[Held, ...] = ()
+    finished: tuple[TransactionState, ...] = ()
     before: str = ""
 
 
@@ -210,9 +217,9 @@ class Republished:
     """An overwritten commit is in the table again, or can't be: the finding tells."""
 
     table: str
-    finding: Finding
+    finding: PublicationFinding
     now_ms: int
-    finished: Held | None = None
+    finished: TransactionState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +304,7 @@ class Restored:
     """What was not finished when the coordinator last stopped, which publications were watched,
     which tables stopped, and whether it was paused; the first event of its life."""
 
-    held: tuple[Held, ...]
+    held: tuple[TransactionState, ...]
     now_ms: int
     watched: tuple[Publication, ...] = ()
     stopped: tuple[tuple[str, Stopped], ...] = ()
@@ -312,7 +319,7 @@ class Ticked:
 
 
 Event = (
-    Begun
+    BeginAsked
     | HeartbeatAsked
     | CommitAsked
     | Adopted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paimon_magics.coordinator.core.state import State, without
-from paimon_magics.coordinator.core.values import Held, Occupied, Phase, Waiter
+from paimon_magics.coordinator.core.values import Occupied, Phase, TransactionState, Waiter
 
 __all__ = ["WAITER_MS", "in_turn", "leave", "waits"]
 
@@ -53,7 +53,7 @@ def leave(state: State, id: str) -> State:
     return state
 
 
-def _holder(state: State, table: str) -> Held | None:
+def _holder(state: State, table: str) -> TransactionState | None:
     """The transaction that keeps a table to itself, as long as it may still commit."""
     ended = (Phase.ABORTING, Phase.ABORTED)
     return next(

@@ -48,14 +48,14 @@ from paimon_magics.coordinator.core.values import (
     Answer,
     Done,
     Halted,
-    Held,
     Phase,
     Refusal,
     Stopped,
     Suspended,
+    TransactionState,
     Unchecked,
 )
-from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
@@ -81,7 +81,7 @@ def published(
     state: State,
     table: str,
     publication: Publication | None,
-    findings: tuple[Finding, ...],
+    findings: tuple[PublicationFinding, ...],
     now_ms: int,
 ) -> _Step:
     """After a commit: watch it, and no longer what nothing can be lost of any more."""
@@ -273,7 +273,7 @@ def _go_on(state: State, table: str, answer: Answer) -> _Step:
     return state, (*(Reply(ask, answer) for ask in asks), *following)
 
 
-def _settle(state: State, table: str, findings: tuple[Finding, ...]) -> _Step:
+def _settle(state: State, table: str, findings: tuple[PublicationFinding, ...]) -> _Step:
     """No longer watch what nothing can be lost of, and be certain of what is there."""
     verdicts = {finding.id: finding.verdict for finding in findings}
     settled = {id for id, verdict in verdicts.items() if verdict is Verdict.SETTLED}
@@ -303,7 +303,9 @@ def _watch(state: State, watched: tuple[Publication, ...], table: str) -> State:
     return replace(state, watched={**others, table: watched} if watched else others)
 
 
-def _still_watched(state: State, table: str, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def _still_watched(
+    state: State, table: str, findings: tuple[PublicationFinding, ...]
+) -> tuple[PublicationFinding, ...]:
     watched = {p.id for p in state.watched.get(table, ())}
     return tuple(finding for finding in findings if finding.id in watched)
 
@@ -312,7 +314,9 @@ def _publication(state: State, table: str, id: str) -> Publication:
     return next(p for p in state.watched[table] if p.id == id)
 
 
-def _moved(state: State, table: str, finding: Finding, finished: Held | None) -> _Step:
+def _moved(
+    state: State, table: str, finding: PublicationFinding, finished: TransactionState | None
+) -> _Step:
     """A commit that was overwritten is in the table again, as another snapshot."""
     if all(p.id != finding.id for p in state.watched.get(table, ())):
         return state, ()  # it was cut off meanwhile, or its table dropped
@@ -330,8 +334,8 @@ def _moved(state: State, table: str, finding: Finding, finished: Held | None) ->
 def _stop(
     state: State,
     table: str,
-    findings: tuple[Finding, ...],
-    finished: dict[str, Held],
+    findings: tuple[PublicationFinding, ...],
+    finished: dict[str, TransactionState],
     now_ms: int,
 ) -> _Step:
     """Stop the table: its commits are refused, and nothing is published on it."""

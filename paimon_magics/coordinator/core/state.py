@@ -15,11 +15,11 @@ from paimon_magics.coordinator.core.effects import (
 )
 from paimon_magics.coordinator.core.values import (
     Answer,
-    Held,
     Limits,
     Pause,
     Phase,
     Stopped,
+    TransactionState,
     Waiter,
 )
 from paimon_magics.planning.commits.publications import Publication
@@ -58,7 +58,7 @@ class State:
     """
 
     limits: Limits = field(default_factory=Limits)
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, TransactionState] = field(default_factory=dict)
     running: Mapping[str, str] = field(default_factory=dict)
     queues: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     asks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class State:
     ticked_at_ms: int = 0
 
 
-def pending_transactions(state: State) -> tuple[Held, ...]:
+def pending_transactions(state: State) -> tuple[TransactionState, ...]:
     """The transactions that may still be committed, the oldest first."""
     pending = (Phase.ACTIVE, Phase.COMMITTING, Phase.UNCLEAR)
     held = (one for one in state.held.values() if one.phase in pending)
@@ -85,7 +85,9 @@ def pending_commits(state: State) -> tuple[Publication, ...]:
     return tuple(p for watched in state.watched.values() for p in watched if not p.certain)
 
 
-def aborting(held: Held, reason: str, now_ms: int, grace_ms: int = 0) -> Held:
+def aborting(
+    held: TransactionState, reason: str, now_ms: int, grace_ms: int = 0
+) -> TransactionState:
     """A transaction that is over without a commit; its files are removed after `grace_ms`."""
     return replace(
         held,
@@ -126,7 +128,7 @@ def waiting(state: State, id: str, ask: int) -> State:
     return replace(state, asks={**state.asks, id: (*state.asks.get(id, ()), ask)})
 
 
-def with_held(state: State, held: Held) -> State:
+def with_held(state: State, held: TransactionState) -> State:
     """Hold a transaction as it is now."""
     return replace(state, held={**state.held, held.id: held})
 

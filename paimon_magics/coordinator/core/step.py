@@ -18,7 +18,7 @@ from paimon_magics.coordinator.core.effects import (
 from paimon_magics.coordinator.core.events import (
     AbortAsked,
     Adopted,
-    Begun,
+    BeginAsked,
     ChainCut,
     CheckAsked,
     CheckFailed,
@@ -61,7 +61,6 @@ from paimon_magics.coordinator.core.values import (
     Done,
     Gone,
     Halted,
-    Held,
     Mismatch,
     NotCommitted,
     Opened,
@@ -70,6 +69,7 @@ from paimon_magics.coordinator.core.values import (
     Phase,
     Refusal,
     Suspended,
+    TransactionState,
     Undetermined,
     Unknown,
 )
@@ -90,7 +90,7 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
     match event:
         case TurnAsked():
             return _ask_turn(state, event)
-        case Begun():
+        case BeginAsked():
             return _begin(state, event)
         case HeartbeatAsked():
             return _heartbeat(state, event)
@@ -142,7 +142,7 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
             return _ticked(state, now_ms)
 
 
-def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
+def _begin(state: State, event: BeginAsked) -> tuple[State, tuple[Effect, ...]]:
     if event.id in state.held:
         return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
     if state.pause is not None and not event.in_pause:
@@ -156,7 +156,7 @@ def _begin(state: State, event: Begun) -> tuple[State, tuple[Effect, ...]]:
         if occupied is not None:
             return state, (Reply(event.ask, occupied),)
         state = leave(state, event.id)
-    opened = Held(
+    opened = TransactionState(
         id=event.id,
         table=event.table,
         phase=Phase.ACTIVE,
@@ -226,7 +226,7 @@ def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
     if event.digest is None:
         if id in state.held:
             return _ask_abort(state, AbortAsked(id, _BY_OWNER, now_ms, ask))
-        ended = Held(
+        ended = TransactionState(
             id,
             table,
             Phase.ABORTING,
@@ -246,7 +246,7 @@ def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
     stopped = state.stopped.get(table)
     if stopped is not None:
         return state, (Reply(ask, Halted(stopped.reason)),)
-    unclear = Held(
+    unclear = TransactionState(
         id,
         table,
         Phase.UNCLEAR,
@@ -417,7 +417,7 @@ def _without_stall(state: State, now_ms: int) -> State:
     return state
 
 
-def _answer_about(held: Held) -> Answer:
+def _answer_about(held: TransactionState) -> Answer:
     match held.phase:
         case Phase.ACTIVE:
             return Opened(held.expires_at_ms)

@@ -17,7 +17,6 @@ __all__ = [
     "Done",
     "Gone",
     "Halted",
-    "Held",
     "Limits",
     "Mismatch",
     "NotCommitted",
@@ -30,6 +29,7 @@ __all__ = [
     "Refusal",
     "Stopped",
     "Suspended",
+    "TransactionState",
     "Unchecked",
     "Undetermined",
     "Unknown",
@@ -96,7 +96,7 @@ NOWHERE = Origin()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class TransactionState:
     """A transaction as the coordinator holds it; the whole of it is stored.
 
     `digest` tells a repeated commit request from another one. Of `exclusive` ones, which write
@@ -239,7 +239,7 @@ class Occupied:
     """The table takes one such transaction at a time: this one is open, or so many wait for their
     turn before who has asked."""
 
-    holder: Held | None
+    holder: TransactionState | None
     ahead: int = 0
 
 

@@ -42,8 +42,8 @@ from paimon_magics.coordinator.rest.requests import (
 from paimon_magics.coordinator.rest.versions import VERSION_ENDPOINTS
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.schemas.rules import check_definition
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.rules import check_schema
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import (
     AddColumn,
     RenameColumn,
@@ -52,7 +52,7 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.tables.catalog.rest_documents import (
     changes_from_documents,
-    definition_from_document,
+    schema_from_document,
     sequence_of,
     string_map,
     table_document,
@@ -217,11 +217,11 @@ def _create_table(context: Context, call: Call) -> Any:
         )
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: create it from its table.")
-    definition = definition_from_document(call.body.get("schema"))
+    schema = schema_from_document(call.body.get("schema"))
     if context.catalog.table_exists(name):
         raise already_exists("TABLE", str(name))
-    check_definition(definition)
-    if not context.catalog.create_table(name, definition, if_not_exists=True):
+    check_schema(schema)
+    if not context.catalog.create_table(name, schema, if_not_exists=True):
         raise already_exists("TABLE", str(name))
 
 
@@ -232,31 +232,31 @@ def _get_table(context: Context, call: Call) -> Any:
 def _alter_table(context: Context, call: Call) -> Any:
     name = table_name(call.names)
     table = table_of(context, name)
-    definition = context.catalog.load(name).definition
-    changes = changes_from_documents(call.body.get("changes"), definition)
+    schema = context.catalog.load(name).schema
+    changes = changes_from_documents(call.body.get("changes"), schema)
     try:
         with context.change_in_order(table):
             context.catalog.alter_table(name, changes)
     except UnknownNameError as error:
-        raise not_found("COLUMN", _missing_column(definition, changes), str(error)) from error
+        raise not_found("COLUMN", _missing_column(schema, changes), str(error)) from error
     except InvalidTableError as error:
-        taken = _taken_column(definition, changes)
+        taken = _taken_column(schema, changes)
         if taken is not None:
             raise already_exists("COLUMN", taken, str(error)) from error
         raise
 
 
-def _missing_column(definition: TableDefinition, changes: list[TableChange]) -> str:
+def _missing_column(schema: TableSchema, changes: list[TableChange]) -> str:
     paths = [getattr(change, "path", None) for change in changes]
-    names = [".".join(p) for p in paths if p and p[0] not in definition.column_names]
+    names = [".".join(p) for p in paths if p and p[0] not in schema.column_names]
     return names[0] if names else ".".join(next((p for p in paths if p), ()))
 
 
-def _taken_column(definition: TableDefinition, changes: list[TableChange]) -> str | None:
+def _taken_column(schema: TableSchema, changes: list[TableChange]) -> str | None:
     for change in changes:
         match change:
             case AddColumn(path=(name,)) | RenameColumn(path=(_,), new_name=name):
-                if name in definition.column_names:
+                if name in schema.column_names:
                     return name
             case _:
                 continue

@@ -20,9 +20,9 @@ from paimon_magics.coordinator.service.opening import open_transaction
 from paimon_magics.coordinator.service.publication_watch import publication_of
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.planning.commits.requests import CommitRequest, OverwritePartitions
-from paimon_magics.planning.schemas.rules import check_definition
+from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.rest_documents import definition_from_document
+from paimon_magics.tables.catalog.rest_documents import schema_from_document
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.writing.cleanup import tidy_up
 
@@ -36,17 +36,17 @@ def replace_table(context: Context, call: Call) -> Any:
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: replace its table.")
     table = table_of(context, name)
-    definition = definition_from_document(call.body.get("schema"))
-    check_definition(definition)
+    schema = schema_from_document(call.body.get("schema"))
+    check_schema(schema)
     if context.catalog.metastore != "filesystem":
         raise not_offered("replacing tables")
-    if list(definition.partition_keys) != list(table.schema.get("partitionKeys") or []):
+    if list(schema.partition_keys) != list(table.schema.get("partitionKeys") or []):
         raise not_offered(f"other partition columns for `{name}`: drop it and create it again")
     require_looked_at(context, name, table.location)
     with context.change_in_order(table), context.turn(table.location):
         _remove_rows(context, name)
         context.recent.forget(table)
-        context.catalog.replace_table(name, definition)
+        context.catalog.replace_table(name, schema)
     return None
 
 

@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from paimon_magics.coordinator.http.answers import NEW_CREDENTIALS, error_answer
-from paimon_magics.coordinator.inserts.admission.validator import Admitted
+from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.inserts.queue.values import (
     Accepted,
@@ -159,7 +159,7 @@ def named_table(document: Any) -> TableName:
             )
 
 
-def digest_of(admitted: Admitted) -> bytes:
+def digest_of(admitted: ValidatedInsert) -> bytes:
     """What tells an insert from another one under the same name: whoever repeats it may write the
     same JSON with other spaces, or its members in another order."""
     payload = admitted.payload

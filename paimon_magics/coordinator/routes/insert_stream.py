@@ -25,8 +25,8 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.admission.table_info import Facts, mode_of
-from paimon_magics.coordinator.inserts.admission.validator import Admitted
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
+from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
@@ -93,7 +93,7 @@ class _Stream:
                 await task
 
     async def _read(self) -> None:
-        facts: Facts | None = None
+        facts: TableInfo | None = None
         loop = asyncio.get_running_loop()
         while True:
             message = await self._receive()
@@ -117,12 +117,12 @@ class _Stream:
                 return
 
     def _insert(
-        self, facts: Facts, message: Any, offset: int, future: asyncio.Future[Answer]
+        self, facts: TableInfo, message: Any, offset: int, future: asyncio.Future[Answer]
     ) -> Insert:
         text, content = message.get("text"), message.get("bytes")
-        admitted: Admitted
+        admitted: ValidatedInsert
         if text is not None:
-            admitted = facts.door.json(text.encode())
+            admitted = facts.validator.json(text.encode())
         else:
             admitted = admitted_stream(facts, content)
         named = named_by(None, self._channel, None if self._channel is None else offset)

@@ -15,8 +15,8 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.answers import error_answer
 from paimon_magics.coordinator.http.bodies import json_body
 from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.admission.table_info import Facts, mode_of
-from paimon_magics.coordinator.inserts.admission.validator import Admitted
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
+from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue
 from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
@@ -100,20 +100,20 @@ class InsertRoutes:
         answer = await self.submit(facts, admitted, request.headers.get("group_commit"), named)
         return answer_of(answer, named.label)
 
-    def known(self, database: str, table: str) -> Facts | None:
+    def known(self, database: str, table: str) -> TableInfo | None:
         """A table, if it was looked at just now."""
         return self._group.known_tables.fresh(database, table)
 
-    def fresh(self, request: HTTPConnection) -> Facts | None:
+    def fresh(self, request: HTTPConnection) -> TableInfo | None:
         """The table that a request names, if it was looked at just now."""
         names = request.path_params
         return self._group.known_tables.fresh(str(names["database"]), str(names["table"]))
 
-    async def facts_of(self, database: str, table: str) -> Facts:
+    async def facts_of(self, database: str, table: str) -> TableInfo:
         """The table of that name, as it is."""
         return await run_in_threadpool(self._group.known_tables.load, database, table)
 
-    async def facts(self, request: HTTPConnection) -> Facts:
+    async def facts(self, request: HTTPConnection) -> TableInfo:
         """The table that a request names."""
         names = request.path_params
         database, table = str(names["database"]), str(names["table"])
@@ -124,7 +124,7 @@ class InsertRoutes:
             facts = await run_in_threadpool(self._group.known_tables.load, database, table)
         return facts
 
-    def problem(self, facts: Facts) -> PaimonMagicsError | None:
+    def problem(self, facts: TableInfo) -> PaimonMagicsError | None:
         """Why nothing is taken now: the coordinator is paused, the table stopped, the disk full."""
         state = self._coordinator.state
         if state.pause is not None:
@@ -144,7 +144,7 @@ class InsertRoutes:
         self._group.submit(insert)
 
     async def submit(
-        self, facts: Facts, admitted: Admitted, mode: str | None, named: Named
+        self, facts: TableInfo, admitted: ValidatedInsert, mode: str | None, named: Named
     ) -> Answer:
         """Hand an insert over, and wait for its answer."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -161,10 +161,10 @@ class InsertRoutes:
         )
         return await future
 
-    async def _admitted(self, facts: Facts, body: bytes, content_type: str) -> Admitted:
+    async def _admitted(self, facts: TableInfo, body: bytes, content_type: str) -> ValidatedInsert:
         if content_type.partition(";")[0].strip().lower() == ARROW:
             return await run_in_threadpool(admitted_stream, facts, body)
-        return facts.door.json(body)
+        return facts.validator.json(body)
 
     # ---- looking ----
 
@@ -311,13 +311,13 @@ class InsertRoutes:
         """Insert a dead letter's rows anew; only once, however often it is asked."""
         return await self.retry_letter(await self.facts(request), request.path_params["lsn"])
 
-    async def discard_letter(self, facts: Facts, number: int | str) -> Response:
+    async def discard_letter(self, facts: TableInfo, number: int | str) -> Response:
         """Forget the dead letter of that number."""
         letter = await self._letter(facts, number)
         await run_in_threadpool(self._group.settle_dead_letter, facts, letter["lsn"], "discarded")
         return JSONResponse({"status": "discarded"})
 
-    async def retry_letter(self, facts: Facts, number: int | str) -> Response:
+    async def retry_letter(self, facts: TableInfo, number: int | str) -> Response:
         """Insert the rows of the dead letter of that number anew."""
         letter = await self._letter(facts, number)
         # Somebody has probably just changed the schema for it.
@@ -327,14 +327,14 @@ class InsertRoutes:
         if letter["format"] is Format.ARROW:
             admitted = await run_in_threadpool(admitted_stream, facts, letter["payload"])
         else:
-            admitted = facts.door.json(letter["payload"])
+            admitted = facts.validator.json(letter["payload"])
         named = named_by(f"dead-letter-{lsn}", None, None)
         answer = await self.submit(facts, admitted, None, named)
         if isinstance(answer, Accepted):
             await run_in_threadpool(self._group.settle_dead_letter, facts, lsn, "retried")
         return answer_of(answer, named.label)
 
-    async def _letter(self, facts: Facts, number: int | str) -> dict[str, Any]:
+    async def _letter(self, facts: TableInfo, number: int | str) -> dict[str, Any]:
         text = str(number)
         letters = await run_in_threadpool(self._group.dead_letters, facts.location)
         for letter in letters:
@@ -346,10 +346,10 @@ class InsertRoutes:
         )
 
 
-def admitted_stream(facts: Facts, body: bytes) -> Admitted:
+def admitted_stream(facts: TableInfo, body: bytes) -> ValidatedInsert:
     """An Arrow stream that fits the table. Raises StatementErrors."""
     try:
-        rows, payload = conformed_stream(facts.name, body, facts.definition)
+        rows, payload = conformed_stream(facts.name, body, facts.schema)
     except StatementError:
         raise
     except ValueError as error:  # Arrow's own are such
@@ -357,7 +357,7 @@ def admitted_stream(facts: Facts, body: bytes) -> Admitted:
             f"The rows do not fit `{facts.name}`: {error}.",
             hint="Nothing of the insert was taken. DESCRIBE shows the columns.",
         ) from error
-    return Admitted(Format.ARROW, facts.definition.schema_id, rows, payload)
+    return ValidatedInsert(Format.ARROW, facts.schema.schema_id, rows, payload)
 
 
 def _made_ms(table: TableQueue) -> int:

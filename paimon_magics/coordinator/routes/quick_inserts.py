@@ -66,7 +66,7 @@ class QuickInserts:
         response: Response
         try:
             named = named_by(label, channel, offset)
-            admitted = facts.door.json(await _body(receive))
+            admitted = facts.validator.json(await _body(receive))
             answer = await self._inserts.submit(facts, admitted, mode, named)
         except PaimonMagicsError as error:
             response = await on_error(None, error)

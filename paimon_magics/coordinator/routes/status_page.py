@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.core import Held, Phase, State, pending_transactions
+from paimon_magics.coordinator.core import Phase, State, TransactionState, pending_transactions
 from paimon_magics.coordinator.http.pages import Markup, page
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.routes.administration import about
@@ -168,7 +168,9 @@ def _open(state: State, now_ms: int) -> list[_Cells]:
     ]
 
 
-def _commits(finished: Iterable[Held], published: Iterable[Publication]) -> list[_Commit]:
+def _commits(
+    finished: Iterable[TransactionState], published: Iterable[Publication]
+) -> list[_Commit]:
     commits = [
         _Commit(
             at_ms=held.ended_at_ms,
@@ -206,7 +208,7 @@ def _commits(finished: Iterable[Held], published: Iterable[Publication]) -> list
     return sorted(commits, key=lambda one: one.at_ms, reverse=True)[:_COMMITS_SHOWN]
 
 
-def _ended(finished: Iterable[Held]) -> list[_Cells]:
+def _ended(finished: Iterable[TransactionState]) -> list[_Cells]:
     rows: list[_Cells] = [
         (
             _when(held.ended_at_ms),

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from paimon_magics.coordinator.core import Answer, Held, Mismatch, Unknown
+from paimon_magics.coordinator.core import Answer, Mismatch, TransactionState, Unknown
 from paimon_magics.coordinator.http.answers import answer_response
 from paimon_magics.coordinator.http.authorisation import Principal, Scope
 from paimon_magics.coordinator.http.bodies import json_body
@@ -176,13 +176,13 @@ class _Handlers:
         return answer_response(answer)
 
 
-def all_transactions(coordinator: Coordinator) -> list[Held]:
+def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
     """The transactions that are not finished, and those that were last, newest first."""
     finished = coordinator.recently_finished(_FINISHED_SHOWN)
     return [*coordinator.state.held.values(), *finished]
 
 
-def shown_transaction(held: Held) -> dict[str, Any]:
+def shown_transaction(held: TransactionState) -> dict[str, Any]:
     """What everybody who may read is told of a transaction."""
     return {
         "id": held.id,

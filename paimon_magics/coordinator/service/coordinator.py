@@ -24,7 +24,7 @@ from paimon_magics.coordinator.core import (
     AbortAsked,
     Adopted,
     Answer,
-    Begun,
+    BeginAsked,
     CheckTable,
     CommitAsked,
     CommitPublished,
@@ -35,7 +35,6 @@ from paimon_magics.coordinator.core import (
     Event,
     Halted,
     HeartbeatAsked,
-    Held,
     Limits,
     LookUpCommit,
     Noted,
@@ -52,6 +51,7 @@ from paimon_magics.coordinator.core import (
     RunCommit,
     State,
     Suspended,
+    TransactionState,
     TurnAsked,
     Unknown,
     UnpauseAsked,
@@ -71,7 +71,7 @@ from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.publication_watch import Watching
 from paimon_magics.coordinator.service.recent_errors import RecentErrors
 from paimon_magics.coordinator.service.snapshot_leases import Leases
-from paimon_magics.coordinator.service.state_thread import Asked, Decider
+from paimon_magics.coordinator.service.state_thread import Asked, StateThread
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.coordinator.turns import Turns
@@ -82,7 +82,7 @@ from paimon_magics.errors import (
     PaimonMagicsError,
 )
 from paimon_magics.planning.commits.expiry import NO_FLOOR
-from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
@@ -126,7 +126,7 @@ class Coordinator:
         self._epoch = 0
         self._store = store
         limits = limits or Limits()
-        self._decider = Decider(
+        self._decider = StateThread(
             store,
             State(limits),
             happened=self._happened,
@@ -259,11 +259,11 @@ class Coordinator:
         """What was published last, within and outside transactions, the newest first."""
         return self._store.recent_publications(count)
 
-    def held(self, id: str) -> Held | None:
+    def held(self, id: str) -> TransactionState | None:
         """A transaction, finished or not, while an answer about it is kept."""
         return self._decider.state.held.get(id) or self._store.finished(id)
 
-    def recently_finished(self, count: int) -> list[Held]:
+    def recently_finished(self, count: int) -> list[TransactionState]:
         """The transactions that were finished last, the newest first."""
         return self._store.recently_finished(count)
 
@@ -302,7 +302,7 @@ class Coordinator:
         if ticket:
             self._check_turn(table, ticket)
         loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
-        if self.place is None or in_pause or not loaded.definition.flag("auto_batch_load"):
+        if self.place is None or in_pause or not loaded.schema.flag("auto_batch_load"):
             return self._begin(loaded, transaction, owner, origin, in_pause, ticket)
         tidy_up(loaded, transaction, frozenset())
         taken_by = self.place(loaded)
@@ -320,7 +320,7 @@ class Coordinator:
         if self.transaction(ticket) is not None:
             raise InvalidValueError(f"There is a transaction {ticket} already.")
         table = self._catalog.load(name)
-        if not takes_one_at_a_time(table.definition):
+        if not takes_one_at_a_time(table.schema):
             return
         answer = self._decider.ask(
             lambda ask: Asked(TurnAsked(ticket, table.location, _now_ms(), ask))
@@ -343,13 +343,13 @@ class Coordinator:
         try:
             answer = self._decider.ask(
                 lambda ask: Asked(
-                    Begun(
+                    BeginAsked(
                         id,
                         loaded.location,
                         owner,
                         _now_ms(),
                         ask,
-                        takes_one_at_a_time(loaded.definition),
+                        takes_one_at_a_time(loaded.schema),
                         origin,
                         str(table),
                         in_pause,
@@ -429,7 +429,7 @@ class Coordinator:
                     epoch,
                     _now_ms(),
                     ask,
-                    takes_one_at_a_time(table.definition),
+                    takes_one_at_a_time(table.schema),
                     origin,
                     str(table.name),
                     None if asked is None else noted_files(asked.properties),
@@ -473,7 +473,7 @@ class Coordinator:
             self._epoch = self._ownership.epoch
             self._worker.drop_claims(_now_ms() - self._decider.state.limits.receipt_retention_ms)
 
-    def _was_committed(self, held: Held) -> bool:
+    def _was_committed(self, held: TransactionState) -> bool:
         """Whether a coordinator between this one's two lives has committed the transaction; if so
         that is stored."""
         found = self._worker.receipt(self._decider.opened[held.id])
@@ -505,7 +505,7 @@ class Coordinator:
 
     def _happened(self, event: Event) -> None:
         match event:
-            case Republished(finding=Finding(verdict=Verdict.REPUBLISHED)):
+            case Republished(finding=PublicationFinding(verdict=Verdict.REPUBLISHED)):
                 self.republished += 1
             case CommitPublished(publication=Publication() as made) | Noted(publication=made):
                 self.upkeep.committed(made.table, made.location)
@@ -585,7 +585,7 @@ def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
                 ahead,
                 hint="Run it again: it waits for them.",
             )
-        case Occupied(holder=Held() as holder, ahead=ahead):
+        case Occupied(holder=TransactionState() as holder, ahead=ahead):
             seconds = (_now_ms() - holder.begun_at_ms) // 1000
             return TableHeldError(
                 f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "

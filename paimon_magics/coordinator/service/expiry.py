@@ -164,7 +164,7 @@ class Upkeep:
             table = self._catalog.load(name)
         except UnknownNameError:
             return None
-        rules = ExpiryRules.of(table.definition)
+        rules = ExpiryRules.of(table.schema)
         if rules is None or not can_expire(table):
             return None
         while not self._stopping:

@@ -9,7 +9,7 @@ from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish, latest_snapshot_id
-from paimon_magics.tables.stores.store import told
+from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import open_attempts
 from paimon_magics.tables.writing.cleanup import attempts_of
@@ -38,7 +38,7 @@ def open_on(table: Table, base_snapshot_id: int | None) -> Transaction:
     identity = uuid.uuid4()
     prefix = f"pm-{identity.hex}-"
     folder = attempts_of(table, prefix)
-    with told(f"Opening a transaction on `{table.name}`"):
+    with store_errors(f"Opening a transaction on `{table.name}`"):
         if base_snapshot_id is None:
             base_snapshot_id = latest_snapshot_id(table)
         if folder is not None:

@@ -19,7 +19,6 @@ from paimon_magics.coordinator.core import (
     CheckFailed,
     CheckFinished,
     Event,
-    Held,
     Noted,
     NotPublished,
     Pause,
@@ -29,6 +28,7 @@ from paimon_magics.coordinator.core import (
     State,
     TableDropped,
     TableMoved,
+    TransactionState,
 )
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.coordinator.turns import Turns
@@ -39,7 +39,7 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
 )
 from paimon_magics.faults import reach
-from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -107,7 +107,7 @@ class Watching:
 
     # ---- in the pool ----
 
-    def look(self, location: str, loaded: Table | None = None) -> tuple[Finding, ...]:
+    def look(self, location: str, loaded: Table | None = None) -> tuple[PublicationFinding, ...]:
         """What became of a table's publications. Raises what reading them raises.
 
         `loaded` is the table, or a branch of it, where the caller has just loaded it.
@@ -131,7 +131,7 @@ class Watching:
             return CheckFailed(location, f"The table can't be looked at: {error}", _now_ms())
         return self.found(location, findings, before="")
 
-    def found(self, location: str, findings: tuple[Finding, ...], before: str) -> Event:
+    def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:
         """Tell the core, about a commit that was not tried for it or none."""
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
             reach("watch.found")
@@ -148,7 +148,9 @@ class Watching:
         except (UnknownOutcomeError, SetupError, OSError):
             finding = None
         except PaimonMagicsError as error:
-            finding = Finding(publication.id, Verdict.LOST, _not_again(publication, error))
+            finding = PublicationFinding(
+                publication.id, Verdict.LOST, _not_again(publication, error)
+            )
         except Exception:
             finding = None
         if finding is None:
@@ -212,14 +214,14 @@ class Watching:
         name: TableName,
         publications: Sequence[Publication],
         loaded: Table | None = None,
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[PublicationFinding, ...]:
         try:
             is_loaded = loaded is not None and loaded.name == name
             table = loaded if is_loaded else self._catalog.load(name)
         except UnknownNameError:
             table = None
         if table is None or table.location != location:  # dropped or renamed by others
-            return tuple(Finding(p.id, Verdict.SETTLED) for p in publications)
+            return tuple(PublicationFinding(p.id, Verdict.SETTLED) for p in publications)
 
         def kept(publication: Publication) -> Changed | None:
             request = self._request_of(publication)
@@ -227,7 +229,7 @@ class Watching:
 
         return examine(table, publications, kept)
 
-    def _republished(self, publication: Publication) -> Finding:
+    def _republished(self, publication: Publication) -> PublicationFinding:
         findings = self._look(publication.location, publication.table, [publication])
         if findings[0].verdict is not Verdict.OVERWRITTEN:
             return findings[0]
@@ -241,7 +243,7 @@ class Watching:
     def _request_of(self, publication: Publication) -> CommitRequest | None:
         return self._request(publication.id) if publication.is_transaction else None
 
-    def _finished(self, findings: Sequence[Finding]) -> tuple[Held, ...]:
+    def _finished(self, findings: Sequence[PublicationFinding]) -> tuple[TransactionState, ...]:
         """The transactions whose publications are not as they were."""
         held = (
             self._store.finished(finding.id)

@@ -26,7 +26,7 @@ from paimon_magics.coordinator.core import (
     AbortAsked,
     Adopted,
     Answer,
-    Begun,
+    BeginAsked,
     CommitAsked,
     CommitPublished,
     CutPublications,
@@ -36,7 +36,6 @@ from paimon_magics.coordinator.core import (
     ForgetFinished,
     ForgetPublications,
     HeartbeatAsked,
-    Held,
     LookUpCommit,
     Phase,
     Reply,
@@ -49,6 +48,7 @@ from paimon_magics.coordinator.core import (
     SaveStopped,
     State,
     Ticked,
+    TransactionState,
     step,
 )
 from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
@@ -60,7 +60,7 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.commits.fencing import DeposedError
 
-__all__ = ["Asked", "Decider"]
+__all__ = ["Asked", "StateThread"]
 
 _TICK_SECONDS = 1.0
 
@@ -76,7 +76,7 @@ class Asked:
     request: CommitRequest | None = None
 
 
-class Decider:
+class StateThread:
     """Owns the state and the store's changes to it. Every method may be called from any thread.
 
     `happened` is told of each event that was saved, then `carry_out` of each of its effects but
@@ -256,7 +256,7 @@ class Decider:
                     case _:
                         self._store_effect(effect)
         before, self.state = self.state, state
-        if isinstance(asked.event, Begun | Adopted) and asked.opened is not None:
+        if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
             self.opened[asked.event.id] = asked.opened
         for effect in effects:
             if isinstance(effect, Save) and effect.held.id in before.held.keys() - state.held:
@@ -279,7 +279,7 @@ class Decider:
                     return replace(event, finished=self._store.finished(id))
         return event
 
-    def _save(self, held: Held, asked: Asked) -> None:
+    def _save(self, held: TransactionState, asked: Asked) -> None:
         if asked.opened is not None:
             self._store.open(held, transaction_document(asked.opened))
             if asked.request is None:
@@ -322,7 +322,7 @@ class Decider:
 
 def _reach_after(event: Event) -> None:
     match event:
-        case Begun():
+        case BeginAsked():
             reach("begin.stored")
         case CommitAsked():
             reach("commit.stored")

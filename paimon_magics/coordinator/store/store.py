@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from paimon_magics.coordinator.core import FINISHED, Held, Origin, Pause, Phase, Stopped
+from paimon_magics.coordinator.core import FINISHED, Origin, Pause, Phase, Stopped, TransactionState
 from paimon_magics.coordinator.store.database import Change, Database
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
@@ -125,17 +125,17 @@ class Store:
         """Where it is kept."""
         return self._database
 
-    def unfinished(self) -> list[tuple[Held, dict[str, object]]]:
+    def unfinished(self) -> list[tuple[TransactionState, dict[str, object]]]:
         """All transactions that are not finished, each with what was noted when it was opened."""
         rows = self._read("SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id")
         return [(_held(body), json.loads(opened)) for body, opened in rows]
 
-    def finished(self, id: str) -> Held | None:
+    def finished(self, id: str) -> TransactionState | None:
         """A finished transaction, None when there is none (any more) or it is not finished."""
         rows = self._read("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
         return _held(rows[0][0]) if rows else None
 
-    def recently_finished(self, count: int) -> list[Held]:
+    def recently_finished(self, count: int) -> list[TransactionState]:
         """The transactions that were finished last, the newest first."""
         rows = self._read(
             "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
@@ -172,7 +172,7 @@ class Store:
             if changes:
                 self._database.write(changes)
 
-    def open(self, held: Held, opened: dict[str, object]) -> None:
+    def open(self, held: TransactionState, opened: dict[str, object]) -> None:
         """Store a new transaction."""
         self._write(
             "INSERT INTO transactions (id, finished, expires_at_ms, body, opened) "
@@ -182,7 +182,7 @@ class Store:
             *(held.id, held.expires_at_ms, _body(held), json.dumps(opened)),
         )
 
-    def save(self, held: Held, request: bytes | None = None) -> None:
+    def save(self, held: TransactionState, request: bytes | None = None) -> None:
         """Store a transaction's new state, and what it asks to commit where that is given."""
         self._write(
             "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
@@ -363,15 +363,15 @@ class Store:
             )
 
 
-def _body(held: Held) -> str:
+def _body(held: TransactionState) -> str:
     return json.dumps(asdict(held))
 
 
-def _held(text: str) -> Held:
+def _held(text: str) -> TransactionState:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
     origin = body.pop("origin", None)  # which older versions did not store
-    return Held(
+    return TransactionState(
         **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]
         receipt=CommitReceipt(**receipt) if isinstance(receipt, dict) else None,
         origin=Origin(**origin) if isinstance(origin, dict) else Origin(),

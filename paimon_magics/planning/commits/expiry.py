@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.options.values import duration_ms, integer_value
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = ["NO_FLOOR", "ExpiryRules", "Retention", "changelogs_end", "snapshots_end"]
 
@@ -50,32 +50,32 @@ class ExpiryRules:
     removes_empty_folders: bool
 
     @classmethod
-    def of(cls, definition: TableDefinition) -> ExpiryRules | None:
+    def of(cls, schema: TableSchema) -> ExpiryRules | None:
         """The rules of a table; None where its writers leave expiry to another job (`write-only`).
 
         Raises InvalidTableError for options that contradict each other.
         """
-        if definition.write_only:
+        if schema.write_only:
             return None
-        snapshots = _retention(definition, "snapshot", _PAIMONS)
-        changelogs = _retention(definition, "changelog", snapshots)
+        snapshots = _retention(schema, "snapshot", _PAIMONS)
+        changelogs = _retention(schema, "changelog", snapshots)
         keeps = (
             changelogs.count_max > snapshots.count_max
             or changelogs.time_ms > snapshots.time_ms
             or changelogs.count_min > snapshots.count_min
         )
-        consumer_time = definition.option("consumer.expiration-time")
+        consumer_time = schema.option("consumer.expiration-time")
         return cls(
             snapshots=snapshots,
             changelogs=changelogs,
-            limit=_integer(definition, "snapshot.expire.limit"),
+            limit=_integer(schema, "snapshot.expire.limit"),
             keeps_changelogs=keeps,
-            has_changelog_files=definition.changelog_producer != "none",
-            consumers_keep_snapshots=not (definition.flag("consumer.changelog-only") and keeps),
+            has_changelog_files=schema.changelog_producer != "none",
+            consumers_keep_snapshots=not (schema.flag("consumer.changelog-only") and keeps),
             consumer_time_ms=None
             if consumer_time is None
             else duration_ms("consumer.expiration-time", consumer_time),
-            removes_empty_folders=definition.flag("snapshot.clean-empty-directories"),
+            removes_empty_folders=schema.flag("snapshot.clean-empty-directories"),
         )
 
 
@@ -116,11 +116,11 @@ def changelogs_end(
     return end
 
 
-def _retention(definition: TableDefinition, what: str, default: Retention) -> Retention:
+def _retention(schema: TableSchema, what: str, default: Retention) -> Retention:
     low, high, time = (
         f"{what}.{rest}" for rest in ("num-retained.min", "num-retained.max", "time-retained")
     )
-    least, most, long = (definition.option(key) for key in (low, high, time))
+    least, most, long = (schema.option(key) for key in (low, high, time))
     found = Retention(
         count_min=default.count_min if least is None else integer_value(low, least),
         count_max=default.count_max if most is None else integer_value(high, most),
@@ -135,5 +135,5 @@ def _retention(definition: TableDefinition, what: str, default: Retention) -> Re
     return found
 
 
-def _integer(definition: TableDefinition, key: str) -> int:
-    return integer_value(key, definition.option(key) or "")
+def _integer(schema: TableSchema, key: str) -> int:
+    return integer_value(key, schema.option(key) or "")

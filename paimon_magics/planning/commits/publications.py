@@ -13,7 +13,7 @@ from enum import StrEnum
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Finding", "Publication", "Verdict"]
+__all__ = ["Publication", "PublicationFinding", "Verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PublicationFinding:
     """What was found of the publication `id`.
 
     `account` says what happened, for a person. A republished one comes with its new publication and

@@ -37,9 +37,9 @@ def check_option(key: str, value: str) -> None:
     """Refuses a key that looks mistyped (UnknownNameError) or an unreadable value
     (InvalidTableError)."""
     check_option_key(key)
-    definition = known_option(key)
-    if definition is not None:
-        _check_value(definition, key, value)
+    schema = known_option(key)
+    if schema is not None:
+        _check_value(schema, key, value)
 
 
 def known_option(key: str) -> OptionDefinition | None:
@@ -83,8 +83,8 @@ def _folded(key: str) -> str:
     return re.sub(r"[-_. ]", "", key.lower())
 
 
-def _check_value(definition: OptionDefinition, key: str, value: str) -> None:
-    match definition.type:
+def _check_value(schema: OptionDefinition, key: str, value: str) -> None:
+    match schema.type:
         case "boolean":
             values.boolean_value(key, value)
         case "integer":
@@ -100,7 +100,7 @@ def _check_value(definition: OptionDefinition, key: str, value: str) -> None:
         case "duration":
             values.duration_ms(key, value)
         case "choice":
-            values.choice_value(key, value, definition.choices)
+            values.choice_value(key, value, schema.choices)
         case "map":
             if any(item.count(":") != 1 for item in value.split(",") if item):
                 raise InvalidTableError(

@@ -24,11 +24,11 @@ __all__ = [
     "ColumnKind",
     "Condition",
     "Kind",
-    "Look",
     "Order",
+    "RowFilter",
     "condition_sql",
+    "filter_sql",
     "limited_sql",
-    "look_sql",
     "value_of",
 ]
 
@@ -103,15 +103,18 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RowFilter:
     """All conditions hold; the first order counts first."""
 
     orders: tuple[Order, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
 
-def look_sql(
-    rows: str, look: Look, kinds: Mapping[str, ColumnKind], given: Sequence[str] | None = None
+def filter_sql(
+    rows: str,
+    row_filter: RowFilter,
+    kinds: Mapping[str, ColumnKind],
+    given: Sequence[str] | None = None,
 ) -> str:
     """The query for what is looked at of `rows`: a query, the name of a table, or a statement that
     shows something. `given` are the columns that it gives, where those are not all; a comment names
@@ -122,28 +125,30 @@ def look_sql(
 
     Raises InvalidValueError for a value that the column can't have, UnknownNameError for a column.
     """
-    for order in look.orders:
+    for order in row_filter.orders:
         if _kind(order.column, kinds).kind is Kind.OTHER:
             raise InvalidValueError(
                 f"Rows can't be sorted by `{order.column}`.", hint="Choose another column."
             )
-    conditions = [condition_sql(one, kinds) for one in look.conditions]
-    asked = {one.column for one in look.conditions} | {one.column for one in look.orders}
+    conditions = [condition_sql(one, kinds) for one in row_filter.conditions]
+    asked = {one.column for one in row_filter.conditions} | {
+        one.column for one in row_filter.orders
+    }
     if not rows or (given is not None and (not given or not asked <= set(given))):
         return ""
     said = "" if given is None else _lacking(kinds, given)
     is_query = _QUERY.match(rows) is not None
     is_table = not is_query and _TABLE.fullmatch(rows) is not None
-    if not look.orders and not look.conditions:
+    if not row_filter.orders and not row_filter.conditions:
         return said + (f"SELECT * FROM {rows}" if is_table else rows)
     if not is_query and not is_table:
         return ""
     parts = [f"SELECT * FROM {rows if is_table else _within(rows)}"]
     if conditions:
         parts.append("WHERE " + " AND ".join(conditions))
-    if look.orders:
+    if row_filter.orders:
         ways = ("ASC NULLS LAST", "DESC NULLS LAST")
-        keys = (f"{quoted(one.column)} {ways[one.descending]}" for one in look.orders)
+        keys = (f"{quoted(one.column)} {ways[one.descending]}" for one in row_filter.orders)
         parts.append("ORDER BY " + ", ".join(keys))
     return said + " ".join(parts)
 
@@ -164,7 +169,7 @@ def _lacking(kinds: Mapping[str, ColumnKind], given: Sequence[str]) -> str:
 
 
 def condition_sql(condition: Condition, kinds: Mapping[str, ColumnKind]) -> str:
-    """A condition as SQL; raises as `look_sql`."""
+    """A condition as SQL; raises as `filter_sql`."""
     column = _kind(condition.column, kinds)
     name = quoted(condition.column)
     operators = column.kind.operators

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.options.values import integer_value, memory_size_bytes
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text, text_literal
 from paimon_magics.statements.statement import TableName
 
@@ -61,24 +61,24 @@ class LayoutRules:
     is_primary_key_table: bool
 
     @classmethod
-    def of(cls, definition: TableDefinition) -> LayoutRules:
+    def of(cls, schema: TableSchema) -> LayoutRules:
         """From a table's options. Raises InvalidTableError for values that can't be read."""
-        keyed = definition.is_primary_key_table
-        target = definition.option("target-file-size")
+        keyed = schema.is_primary_key_table
+        target = schema.option("target-file-size")
         target_bytes = (
             _TARGET_BYTES[keyed]
             if target is None
             else memory_size_bytes("target-file-size", target)
         )
-        ratio = float(definition.option("compaction.small-file-ratio") or "0.7")
-        trigger = _whole(definition, "num-sorted-run.compaction-trigger", 5)
+        ratio = float(schema.option("compaction.small-file-ratio") or "0.7")
+        trigger = _whole(schema, "num-sorted-run.compaction-trigger", 5)
         return cls(
             target_bytes,
             int(target_bytes * ratio),
             trigger,
-            _whole(definition, "num-sorted-run.stop-trigger", trigger + 3),
-            _whole(definition, "compaction.min.file-num", 5),
-            definition.bucket,
+            _whole(schema, "num-sorted-run.stop-trigger", trigger + 3),
+            _whole(schema, "compaction.min.file-num", 5),
+            schema.bucket,
             keyed,
         )
 
@@ -236,6 +236,6 @@ def _compact(name: TableName, partition: str) -> str:
     return f"CALL sys.compact(table => {text_literal(table_text(name))}{where})"
 
 
-def _whole(definition: TableDefinition, key: str, otherwise: int) -> int:
-    text = definition.option(key)
+def _whole(schema: TableSchema, key: str, otherwise: int) -> int:
+    text = schema.option(key)
     return otherwise if text is None else integer_value(key, text)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import AtomicType, DataType
 
@@ -62,16 +62,12 @@ class PartitionNames:
     twice: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls, definition: TableDefinition, zone: str, twice: Sequence[str] = ()
-    ) -> PartitionNames:
+    def of(cls, schema: TableSchema, zone: str, twice: Sequence[str] = ()) -> PartitionNames:
         """Those of a table."""
         return cls(
-            tuple(
-                (key, key_kind(definition.column(key).type)) for key in definition.partition_keys
-            ),
-            definition.partition_default_name,
-            definition.flag("partition.legacy-name"),
+            tuple((key, key_kind(schema.column(key).type)) for key in schema.partition_keys),
+            schema.partition_default_name,
+            schema.flag("partition.legacy-name"),
             zone,
             tuple(twice),
         )

@@ -31,7 +31,7 @@ from paimon_magics.planning.schemas.option_changes import (
 from paimon_magics.planning.schemas.rules import check_structure
 from paimon_magics.planning.schemas.table_schema import (
     Column,
-    TableDefinition,
+    TableSchema,
     column_list,
     nested_field_count,
 )
@@ -72,22 +72,22 @@ class Alteration:
     """The definition after the changes, and the changes that are left to do.
 
     `changes` have exact column names; those without effect (IF EXISTS of something that is not
-    there, a type that is the same) are gone. With none left, `definition` is the one before.
+    there, a type that is the same) are gone. With none left, `schema` is the one before.
     """
 
-    definition: TableDefinition
+    schema: TableSchema
     changes: tuple[TableChange, ...]
 
 
 def plan_alter_table(
-    definition: TableDefinition, changes: Sequence[TableChange], *, has_snapshots: bool = True
-) -> TableDefinition:
+    schema: TableSchema, changes: Sequence[TableChange], *, has_snapshots: bool = True
+) -> TableSchema:
     """The definition that the changes lead to; see `plan_alteration`."""
-    return plan_alteration(definition, changes, has_snapshots=has_snapshots).definition
+    return plan_alteration(schema, changes, has_snapshots=has_snapshots).schema
 
 
 def plan_alteration(
-    definition: TableDefinition, changes: Sequence[TableChange], *, has_snapshots: bool = True
+    schema: TableSchema, changes: Sequence[TableChange], *, has_snapshots: bool = True
 ) -> Alteration:
     """Plans changes of columns and options; options that can't change on a table with data are
     free to while `has_snapshots` is false.
@@ -95,7 +95,7 @@ def plan_alteration(
     Raises UnknownNameError for a column or option that is not there, InvalidTableError for what
     Paimon refuses. RenameTable and DropPartitions change no definition: a ValueError.
     """
-    planned = definition
+    planned = schema
     left: list[TableChange] = []
     for change in changes:
         resolved, after = _apply(planned, change, has_snapshots)
@@ -103,56 +103,56 @@ def plan_alteration(
             left.append(resolved)
             planned = after
     if not left:
-        return Alteration(definition, ())
+        return Alteration(schema, ())
     check_structure(planned)
-    return Alteration(replace(planned, schema_id=definition.schema_id + 1), tuple(left))
+    return Alteration(replace(planned, schema_id=schema.schema_id + 1), tuple(left))
 
 
 def _apply(
-    definition: TableDefinition, change: TableChange, has_snapshots: bool
-) -> tuple[TableChange, TableDefinition]:
+    schema: TableSchema, change: TableChange, has_snapshots: bool
+) -> tuple[TableChange, TableSchema]:
     match change:
         case AddColumn():
-            parents = resolve(definition.columns, change.path[:-1])
+            parents = resolve(schema.columns, change.path[:-1])
             change = replace(change, path=(*parents, change.path[-1]))
-            return _add(definition, change)
-        case DropColumn(path=path, if_exists=True) if not _exists(definition, path):
-            return change, definition
+            return _add(schema, change)
+        case DropColumn(path=path, if_exists=True) if not _exists(schema, path):
+            return change, schema
         case SetOptions(options=options):
             for key, value in options:
-                definition = set_option(definition, key, value, has_snapshots)
-            return change, definition
+                schema = set_option(schema, key, value, has_snapshots)
+            return change, schema
         case UnsetOptions(keys=keys, if_exists=if_exists):
             for key in keys:
-                definition = unset_option(definition, key, if_exists, has_snapshots)
-            return change, definition
+                schema = unset_option(schema, key, if_exists, has_snapshots)
+            return change, schema
         case RenameTable() | DropPartitions():
             raise ValueError(f"{type(change).__name__} changes no definition")
         case _:
-            change = replace(change, path=resolve(definition.columns, change.path))
+            change = replace(change, path=resolve(schema.columns, change.path))
     match change:
         case DropColumn():
-            return change, _drop(definition, change)
+            return change, _drop(schema, change)
         case RenameColumn():
-            return change, _rename(definition, change)
+            return change, _rename(schema, change)
         case RetypeColumn():
-            return change, _retype(definition, change, has_snapshots)
+            return change, _retype(schema, change, has_snapshots)
         case SetColumnNullability():
-            return change, _set_nullability(definition, change)
+            return change, _set_nullability(schema, change)
         case SetColumnComment():
             return change, with_field(
-                definition, change.path, lambda field: replace(field, comment=change.comment)
+                schema, change.path, lambda field: replace(field, comment=change.comment)
             )
         case SetColumnDefault():
-            return _set_default(definition, change)
+            return _set_default(schema, change)
         case ReorderColumn():
-            return _reorder(definition, change)
+            return _reorder(schema, change)
 
 
 # ---- columns ----
 
 
-def _add(definition: TableDefinition, change: AddColumn) -> tuple[TableChange, TableDefinition]:
+def _add(schema: TableSchema, change: AddColumn) -> tuple[TableChange, TableSchema]:
     name = change.path[-1]
     shown = ".".join(change.path)
     if not change.type.nullable:
@@ -167,93 +167,91 @@ def _add(definition: TableDefinition, change: AddColumn) -> tuple[TableChange, T
             "new rows only.",
         )
     parents = change.path[:-1]
-    siblings = siblings_at(definition.columns, parents)
+    siblings = siblings_at(schema.columns, parents)
     _refuse_same_name(siblings, name, shown)
     if change.after is not None:
         change = replace(change, after=resolved_name(siblings, change.after, shown))
-    position = _position(definition, change, siblings)
+    position = _position(schema, change, siblings)
     if not parents:
         column = Column(-1, name, change.type, change.comment)
-        columns = (*definition.columns[:position], column, *definition.columns[position:])
+        columns = (*schema.columns[:position], column, *schema.columns[position:])
     else:
         field = RowField(name, change.type, change.comment)
         columns = with_siblings(
-            definition.columns,
+            schema.columns,
             parents,
             lambda fields: (*fields[:position], field, *fields[position:]),
         )
-    return change, _numbered(definition, columns)
+    return change, _numbered(schema, columns)
 
 
-def _position(definition: TableDefinition, change: AddColumn, siblings: list[str]) -> int:
+def _position(schema: TableSchema, change: AddColumn, siblings: list[str]) -> int:
     if change.first:
         return 0
     if change.after is not None:
         return siblings.index(change.after) + 1
-    if len(change.path) == 1 and definition.flag("add-column-before-partition"):
+    if len(change.path) == 1 and schema.flag("add-column-before-partition"):
         return next(
-            (i for i, name in enumerate(siblings) if name in definition.partition_keys),
+            (i for i, name in enumerate(siblings) if name in schema.partition_keys),
             len(siblings),
         )
     return len(siblings)
 
 
-def _drop(definition: TableDefinition, change: DropColumn) -> TableDefinition:
+def _drop(schema: TableSchema, change: DropColumn) -> TableSchema:
     path = change.path
     shown = ".".join(path)
     if len(path) == 1:
-        _refuse_key(definition, path[0], "dropped", definition.primary_keys)
-        _refuse_indexed(definition, path[0], "dropped")
-    if len(siblings_at(definition.columns, path[:-1])) == 1:
+        _refuse_key(schema, path[0], "dropped", schema.primary_keys)
+        _refuse_indexed(schema, path[0], "dropped")
+    if len(siblings_at(schema.columns, path[:-1])) == 1:
         raise InvalidTableError(
             f"`{shown}` is the only one left: it can't be dropped.", hint="Keep it."
         )
     if len(path) == 1:
-        left = tuple(c for c in definition.columns if c.name != path[0])
-        return replace(definition, columns=left)
+        left = tuple(c for c in schema.columns if c.name != path[0])
+        return replace(schema, columns=left)
     columns = with_siblings(
-        definition.columns,
+        schema.columns,
         path[:-1],
         lambda fields: tuple(f for f in fields if f.name != path[-1]),
     )
-    return replace(definition, columns=columns)
+    return replace(schema, columns=columns)
 
 
-def _rename(definition: TableDefinition, change: RenameColumn) -> TableDefinition:
+def _rename(schema: TableSchema, change: RenameColumn) -> TableSchema:
     path, new_name = change.path, change.new_name
     if path[-1] == new_name:
-        return definition
-    names = [n for n in siblings_at(definition.columns, path[:-1]) if n != path[-1]]
+        return schema
+    names = [n for n in siblings_at(schema.columns, path[:-1]) if n != path[-1]]
     _refuse_same_name(names, new_name, new_name)
-    renamed = with_field(definition, path, lambda field: replace(field, name=new_name))
+    renamed = with_field(schema, path, lambda field: replace(field, name=new_name))
     if len(path) > 1:
         return renamed
-    _refuse_key(definition, path[0], "renamed", ())
-    _refuse_indexed(definition, path[0], "renamed")
-    if is_blob_column(definition.column(path[0]).type):
+    _refuse_key(schema, path[0], "renamed", ())
+    _refuse_indexed(schema, path[0], "renamed")
+    if is_blob_column(schema.column(path[0]).type):
         raise InvalidTableError(
             f"The BLOB column `{path[0]}` can't be renamed.", hint="Keep its name."
         )
     return replace(
         renamed,
-        primary_keys=tuple(new_name if k == path[0] else k for k in definition.primary_keys),
-        options=renamed_in_options(definition.options, path[0], new_name),
+        primary_keys=tuple(new_name if k == path[0] else k for k in schema.primary_keys),
+        options=renamed_in_options(schema.options, path[0], new_name),
     )
 
 
-def _retype(
-    definition: TableDefinition, change: RetypeColumn, has_snapshots: bool
-) -> TableDefinition:
+def _retype(schema: TableSchema, change: RetypeColumn, has_snapshots: bool) -> TableSchema:
     path = change.path
     shown = ".".join(path)
-    source = type_at(definition.columns, path)
+    source = type_at(schema.columns, path)
     target = as_nullable(change.type, source.nullable)
     if source == target:
-        return definition
+        return schema
     if len(path) == 1:
-        _refuse_key(definition, path[0], "retyped", definition.primary_keys)
-        _refuse_indexed(definition, path[0], "retyped")
-        if has_snapshots and definition.bucket > 0 and path[0] in definition.bucket_keys:
+        _refuse_key(schema, path[0], "retyped", schema.primary_keys)
+        _refuse_indexed(schema, path[0], "retyped")
+        if has_snapshots and schema.bucket > 0 and path[0] in schema.bucket_keys:
             raise InvalidTableError(
                 f"The bucket key `{path[0]}` can't be retyped: its rows would be in wrong buckets.",
                 hint="Create a new table and copy the rows.",
@@ -268,7 +266,7 @@ def _retype(
             hint=f"Change its fields one by one, as in `{shown}.field`, `{shown}.element` or "
             f"`{shown}.value`.",
         )
-    allow_explicit = not definition.flag("disable-explicit-type-casting")
+    allow_explicit = not schema.flag("disable-explicit-type-casting")
     if not can_retype(source, target, allow_explicit=allow_explicit):
         raise InvalidTableError(
             f"`{shown}` can't be changed from {type_name(source)} to {type_name(target)}.",
@@ -277,57 +275,53 @@ def _retype(
             else "The option 'disable-explicit-type-casting' allows casts without loss only.",
         )
     if len(path) == 1:
-        stored_default(shown, target, definition.column(path[0]).default)
-    return with_type(definition, path, lambda _: target)
+        stored_default(shown, target, schema.column(path[0]).default)
+    return with_type(schema, path, lambda _: target)
 
 
-def _set_nullability(definition: TableDefinition, change: SetColumnNullability) -> TableDefinition:
+def _set_nullability(schema: TableSchema, change: SetColumnNullability) -> TableSchema:
     shown = ".".join(change.path)
-    source = type_at(definition.columns, change.path)
+    source = type_at(schema.columns, change.path)
     if source.nullable == change.nullable:
-        return definition
-    if change.nullable and change.path[0] in definition.primary_keys and len(change.path) == 1:
+        return schema
+    if change.nullable and change.path[0] in schema.primary_keys and len(change.path) == 1:
         raise InvalidTableError(
             f"`{shown}` is in the primary key: it can't hold NULL.", hint="Keep NOT NULL."
         )
-    if not change.nullable and definition.flag("alter-column-null-to-not-null.disabled"):
+    if not change.nullable and schema.flag("alter-column-null-to-not-null.disabled"):
         raise InvalidTableError(
             f"`{shown}` can't become NOT NULL: rows that are there may hold NULL.",
             hint="If none does, set the option 'alter-column-null-to-not-null.disabled' = 'false' "
             "first.",
         )
-    return with_type(definition, change.path, lambda t: as_nullable(t, change.nullable))
+    return with_type(schema, change.path, lambda t: as_nullable(t, change.nullable))
 
 
-def _set_default(
-    definition: TableDefinition, change: SetColumnDefault
-) -> tuple[TableChange, TableDefinition]:
+def _set_default(schema: TableSchema, change: SetColumnDefault) -> tuple[TableChange, TableSchema]:
     if len(change.path) > 1:
         raise InvalidTableError(
             f"The nested field `{'.'.join(change.path)}` can't have a default.",
             hint="Only whole columns can.",
         )
-    column = definition.column(change.path[0])
+    column = schema.column(change.path[0])
     default = stored_default(column.name, column.type, change.default)
     columns = tuple(
-        replace(c, default=default) if c.name == column.name else c for c in definition.columns
+        replace(c, default=default) if c.name == column.name else c for c in schema.columns
     )
-    return replace(change, default=default), replace(definition, columns=columns)
+    return replace(change, default=default), replace(schema, columns=columns)
 
 
-def _reorder(
-    definition: TableDefinition, change: ReorderColumn
-) -> tuple[TableChange, TableDefinition]:
+def _reorder(schema: TableSchema, change: ReorderColumn) -> tuple[TableChange, TableSchema]:
     if len(change.path) > 1:
         raise InvalidTableError(
             f"The nested field `{'.'.join(change.path)}` can't be moved.",
             hint="Only whole columns can.",
         )
-    column = definition.column(change.path[0])
-    others = [c for c in definition.columns if c.name != column.name]
+    column = schema.column(change.path[0])
+    others = [c for c in schema.columns if c.name != column.name]
     position = 0
     if change.after is not None:
-        after = resolved_name(definition.column_names, change.after, column.name)
+        after = resolved_name(schema.column_names, change.after, column.name)
         if after == column.name:
             raise InvalidTableError(
                 f"`{after}` can't be moved after itself.", hint="Name another column."
@@ -335,14 +329,14 @@ def _reorder(
         position = [c.name for c in others].index(after) + 1
         change = replace(change, after=after)
     columns = (*others[:position], column, *others[position:])
-    return change, replace(definition, columns=columns)
+    return change, replace(schema, columns=columns)
 
 
-def _numbered(definition: TableDefinition, columns: tuple[Column, ...]) -> TableDefinition:
+def _numbered(schema: TableSchema, columns: tuple[Column, ...]) -> TableSchema:
     # A preview: the highest id ever given is known to the stored schema alone.
-    highest = max((c.id + nested_field_count(c.type) for c in definition.columns), default=-1)
+    highest = max((c.id + nested_field_count(c.type) for c in schema.columns), default=-1)
     return replace(
-        definition,
+        schema,
         columns=tuple(replace(c, id=highest + 1) if c.id == -1 else c for c in columns),
     )
 
@@ -350,10 +344,8 @@ def _numbered(definition: TableDefinition, columns: tuple[Column, ...]) -> Table
 # ---- refusals ----
 
 
-def _refuse_key(
-    definition: TableDefinition, name: str, what: str, primary_keys: tuple[str, ...]
-) -> None:
-    for keys, kind in ((definition.partition_keys, "a partition key"), (primary_keys, "in the "
+def _refuse_key(schema: TableSchema, name: str, what: str, primary_keys: tuple[str, ...]) -> None:
+    for keys, kind in ((schema.partition_keys, "a partition key"), (primary_keys, "in the "
                        "primary key")):  # fmt: skip
         if name in keys:
             raise InvalidTableError(
@@ -362,9 +354,9 @@ def _refuse_key(
             )
 
 
-def _refuse_indexed(definition: TableDefinition, name: str, what: str) -> None:
+def _refuse_indexed(schema: TableSchema, name: str, what: str) -> None:
     for key in _INDEX_OPTIONS:
-        if name in column_list(definition.stored_option(key)):
+        if name in column_list(schema.stored_option(key)):
             raise InvalidTableError(
                 f"`{name}` has a primary-key index ('{key}'): it can't be {what}.",
                 hint=f"Take it out of '{key}' first.",
@@ -382,9 +374,9 @@ def _refuse_same_name(names: Sequence[str], name: str, shown: str) -> None:
             )
 
 
-def _exists(definition: TableDefinition, path: tuple[str, ...]) -> bool:
+def _exists(schema: TableSchema, path: tuple[str, ...]) -> bool:
     try:
-        resolve(definition.columns, path)
+        resolve(schema.columns, path)
     except UnknownNameError:
         return False
     return True

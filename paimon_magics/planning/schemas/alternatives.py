@@ -7,7 +7,7 @@ names, as that statement would: rows of a key by an INSERT, others by writing th
 
 from __future__ import annotations
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import spelled
 from paimon_magics.statements.grammar.row_changes import Delete, Merge, RowChange, Update
 from paimon_magics.statements.lexing.tokens import tokenize
@@ -95,21 +95,21 @@ INSTEAD: dict[str, str] = {
 """By the beginning of what is not offered, the longest that fits."""
 
 
-def alternative(change: RowChange, definition: TableDefinition) -> str:
+def alternative(change: RowChange, schema: TableSchema) -> str:
     """A sentence with the statement that does the same to the table of that definition."""
     match change:
         case Delete():
-            return _deleted(change, definition)
+            return _deleted(change, schema)
         case Update():
-            return _updated(change, definition)
+            return _updated(change, schema)
         case Merge():
-            return _merged(change, definition)
+            return _merged(change, schema)
 
 
-def _deleted(change: Delete, definition: TableDefinition) -> str:
+def _deleted(change: Delete, schema: TableSchema) -> str:
     if not change.condition:
         return f"{_SAME}TRUNCATE TABLE {change.target}"
-    partition = _partition(change, definition)
+    partition = _partition(change, schema)
     if partition:
         return f"{_SAME}ALTER TABLE {change.target} DROP PARTITION ({partition})"
     rows = _rows(change.target, change.alias)
@@ -117,7 +117,7 @@ def _deleted(change: Delete, definition: TableDefinition) -> str:
     return f"{_ANEW}INSERT OVERWRITE {change.target} SELECT * FROM {rows} {where}"
 
 
-def _partition(change: Delete, definition: TableDefinition) -> str:
+def _partition(change: Delete, schema: TableSchema) -> str:
     """`day = 'x', hour = 1` where the condition is just that, of partition columns."""
     tokens = tokenize(change.condition)
     found = []
@@ -125,23 +125,23 @@ def _partition(change: Delete, definition: TableDefinition) -> str:
         name, *rest = tokens[start : start + 4]
         if len(rest) < 2 or rest[0].text not in ("=", "==") or rest[1].kind != "string":
             return ""
-        if name.name not in definition.partition_keys or (len(rest) > 2 and rest[2].upper != "AND"):
+        if name.name not in schema.partition_keys or (len(rest) > 2 and rest[2].upper != "AND"):
             return ""
         found.append(f"{name.text} = {rest[1].text}")
     return ", ".join(found)
 
 
-def _updated(change: Update, definition: TableDefinition) -> str:
+def _updated(change: Update, schema: TableSchema) -> str:
     names = {name.lower(): value for name, value in change.assignments}
-    keys = {key.lower() for key in (*definition.primary_keys, *definition.partition_keys)}
+    keys = {key.lower() for key in (*schema.primary_keys, *schema.partition_keys)}
     is_upsert = (
-        bool(definition.primary_keys)
-        and definition.option("merge-engine") == "deduplicate"
+        bool(schema.primary_keys)
+        and schema.option("merge-engine") == "deduplicate"
         and not keys & set(names)
     )
     rows = _rows(change.target, change.alias)
     columns = []
-    for column in definition.column_names:
+    for column in schema.column_names:
         value = names.get(column.lower())
         if value is None:
             columns.append(spelled(column))
@@ -159,17 +159,17 @@ def _updated(change: Update, definition: TableDefinition) -> str:
     return f"{_ANEW}INSERT OVERWRITE {change.target} SELECT {listed} FROM {rows}"
 
 
-def _merged(change: Merge, definition: TableDefinition) -> str:
+def _merged(change: Merge, schema: TableSchema) -> str:
     source = _rows(change.source, change.source_alias)
     if not change.is_upsert:
         return "%paimon help merge shows what works today."
-    if definition.primary_keys and definition.option("merge-engine") == "deduplicate":
+    if schema.primary_keys and schema.option("merge-engine") == "deduplicate":
         return (
             "This does the same, where the condition compares the primary key: INSERT INTO "
             f"{change.target} BY NAME SELECT * FROM {source}"
         )
     rows = _rows(change.target, change.alias)
-    columns = ", ".join(spelled(column) for column in definition.column_names)
+    columns = ", ".join(spelled(column) for column in schema.column_names)
     kept = f"SELECT {columns} FROM {rows} LEFT ANTI JOIN {source} ON {change.condition}"
     given = f"SELECT {columns} FROM {source}"
     return f"{_ANEW}INSERT OVERWRITE {change.target} {kept} UNION ALL {given}"

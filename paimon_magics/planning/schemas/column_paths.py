@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -118,20 +118,20 @@ def type_at(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> Data
 
 
 def with_field(
-    definition: TableDefinition,
+    schema: TableSchema,
     path: tuple[str, ...],
     edit: Callable[[Column | RowField], Column | RowField],
-) -> TableDefinition:
+) -> TableSchema:
     """The definition with the column or nested field at `path` edited."""
     if len(path) == 1:
         columns = []
-        for column in definition.columns:
+        for column in schema.columns:
             edited = edit(column) if column.name == path[0] else column
             assert isinstance(edited, Column)
             columns.append(edited)
-        return replace(definition, columns=tuple(columns))
+        return replace(schema, columns=tuple(columns))
     if path[-1] in ("element", "value") and not isinstance(
-        type_at(definition.columns, path[:-1]), RowType
+        type_at(schema.columns, path[:-1]), RowType
     ):
         raise InvalidTableError(
             f"`{'.'.join(path)}` is no field: only its type can be changed.",
@@ -146,7 +146,7 @@ def with_field(
             result.append(edited)
         return tuple(result)
 
-    return replace(definition, columns=with_siblings(definition.columns, path[:-1], on_fields))
+    return replace(schema, columns=with_siblings(schema.columns, path[:-1], on_fields))
 
 
 def with_siblings(
@@ -168,14 +168,14 @@ def with_siblings(
 
 
 def with_type(
-    definition: TableDefinition, path: tuple[str, ...], edit: Callable[[DataType], DataType]
-) -> TableDefinition:
+    schema: TableSchema, path: tuple[str, ...], edit: Callable[[DataType], DataType]
+) -> TableSchema:
     """The definition with the type at `path` edited."""
     return replace(
-        definition,
+        schema,
         columns=tuple(
             replace(c, type=_changed(c.type, path[1:], edit)) if c.name == path[0] else c
-            for c in definition.columns
+            for c in schema.columns
         ),
     )
 

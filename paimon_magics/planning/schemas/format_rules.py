@@ -7,7 +7,7 @@ pypaimon's, which can't store every type so that other engines read the same.
 from __future__ import annotations
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -26,20 +26,20 @@ _MICROSECONDS = 6
 _LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
 
 
-def check_file_format(name: TableName, definition: TableDefinition) -> None:
+def check_file_format(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for files that this version can't write safely."""
-    file_format = definition.file_format
+    file_format = schema.file_format
     if file_format == "parquet":
         return
-    if file_format not in ("orc", "avro") or definition.is_primary_key_table:
-        kind = "primary-key " if definition.is_primary_key_table else ""
+    if file_format not in ("orc", "avro") or schema.is_primary_key_table:
+        kind = "primary-key " if schema.is_primary_key_table else ""
         raise UnsupportedStatementError(
             f"`{name}` is a {kind}table with {file_format} files; writing those is not offered "
             "yet.",
             hint="Tables with 'file.format' = 'parquet' can be written.",
         )
-    legacy = (definition.stored_option(_LTZ_LEGACY) or "true").lower() != "false"
-    for column in definition.columns:
+    legacy = (schema.stored_option(_LTZ_LEGACY) or "true").lower() != "false"
+    for column in schema.columns:
         if file_format == "orc" and legacy and contains_type(column.type, "TIMESTAMP_LTZ"):
             raise UnsupportedStatementError(
                 f"Column `{column.name}` of `{name}` can't be written to ORC files: Paimon's Java "

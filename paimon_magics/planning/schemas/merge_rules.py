@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from paimon_magics.errors import InvalidTableError, nearest
 from paimon_magics.planning.options.table_options import CORE_OPTIONS
 from paimon_magics.planning.options.values import choice_value
-from paimon_magics.planning.schemas.table_schema import TableDefinition, column_list
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 
 __all__ = ["MERGE_RULES", "field_option_keys"]
@@ -45,59 +45,59 @@ _AGGREGATE_TYPES: dict[str, tuple[str, Callable[[DataType], bool]]] = {
 _AGGREGATES = (*_AGGREGATES_OF_ANY_TYPE, *_AGGREGATE_TYPES)
 
 
-def field_option_keys(definition: TableDefinition) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def field_option_keys(schema: TableSchema) -> Iterator[tuple[str, tuple[str, ...], str]]:
     """Each option `fields.<columns>.<suffix>` as (key, columns, suffix)."""
-    for key, _ in definition.options:
+    for key, _ in schema.options:
         parts = key.split(".", 2)
         if parts[0] == "fields" and len(parts) == 3:
             yield key, tuple(parts[1].split(",")), parts[2]
 
 
-def _check_field_options(definition: TableDefinition) -> None:
+def _check_field_options(schema: TableSchema) -> None:
     """`SchemaValidation.validateFieldsPrefix`."""
-    for key, columns, suffix in field_option_keys(definition):
-        _check_exist(definition, columns, key)
+    for key, columns, suffix in field_option_keys(schema):
+        _check_exist(schema, columns, key)
         if "." in suffix and not suffix.startswith(("map.", "pk-")):
             for name in columns:
-                if len(columns) == 1 and isinstance(definition.column(name).type, RowType):
+                if len(columns) == 1 and isinstance(schema.column(name).type, RowType):
                     raise InvalidTableError(
                         f"The option '{key}' names a field inside the STRUCT `{name}`.",
                         hint="Only whole columns can have such options.",
                     )
 
 
-def _check_merge_engine(definition: TableDefinition) -> None:
-    stored = definition.stored_option("merge-engine")
+def _check_merge_engine(schema: TableSchema) -> None:
+    stored = schema.stored_option("merge-engine")
     if stored is not None:
         choice_value("merge-engine", stored, CORE_OPTIONS["merge-engine"].choices)
-        if not definition.primary_keys:
+        if not schema.primary_keys:
             raise InvalidTableError(
                 f"The option 'merge-engine' = '{stored}' needs a primary key.",
                 hint="Add PRIMARY KEY or the option 'primary-key', or leave 'merge-engine' out.",
             )
 
 
-def _check_changelog_producer(definition: TableDefinition) -> None:
-    producer = definition.changelog_producer
+def _check_changelog_producer(schema: TableSchema) -> None:
+    producer = schema.changelog_producer
     choice_value("changelog-producer", producer, CORE_OPTIONS["changelog-producer"].choices)
     if producer == "none":
         return
-    if not definition.primary_keys:
+    if not schema.primary_keys:
         raise InvalidTableError(
             f"The option 'changelog-producer' = '{producer}' needs a primary key.",
             hint="Add PRIMARY KEY or the option 'primary-key', or leave 'changelog-producer' out.",
         )
-    if definition.merge_engine == "first-row" and producer != "lookup":
+    if schema.merge_engine == "first-row" and producer != "lookup":
         raise InvalidTableError(
             f"The merge engine first-row can't go with 'changelog-producer' = '{producer}'.",
             hint="Use lookup or none.",
         )
-    if producer == "lookup" and definition.stored_option("full-compaction.delta-commits"):
+    if producer == "lookup" and schema.stored_option("full-compaction.delta-commits"):
         raise InvalidTableError(
             "'full-compaction.delta-commits' can't go with 'changelog-producer' = 'lookup'.",
             hint="Leave it out, or set 'changelog-producer' to full-compaction.",
         )
-    if definition.flag("streaming-read-overwrite") and producer != "input":
+    if schema.flag("streaming-read-overwrite") and producer != "input":
         raise InvalidTableError(
             f"'streaming-read-overwrite' can't go with 'changelog-producer' = '{producer}': "
             "readers would see changes twice.",
@@ -105,33 +105,33 @@ def _check_changelog_producer(definition: TableDefinition) -> None:
         )
 
 
-def _check_sequence(definition: TableDefinition) -> None:
+def _check_sequence(schema: TableSchema) -> None:
     """`SchemaValidation.validateSequenceField`, `validateSnapshotSequenceOrdering`."""
-    fields = definition.sequence_fields
-    _check_exist(definition, fields, "sequence.field")
+    fields = schema.sequence_fields
+    _check_exist(schema, fields, "sequence.field")
     for name in fields:
         if fields.count(name) > 1:
             raise InvalidTableError(
                 f"The option 'sequence.field' names `{name}` twice.", hint="Name it once."
             )
-        if definition.stored_option(f"fields.{name}.aggregate-function") is not None:
+        if schema.stored_option(f"fields.{name}.aggregate-function") is not None:
             raise InvalidTableError(
                 f"The sequence field `{name}` can't have an aggregate function.",
                 hint=f"Leave out 'fields.{name}.aggregate-function'.",
             )
-    if fields and definition.merge_engine == "first-row":
+    if fields and schema.merge_engine == "first-row":
         raise InvalidTableError(
             "The merge engine first-row can't go with 'sequence.field'.", hint="Leave it out."
         )
-    if fields and definition.is_cross_partition_update:
+    if fields and schema.is_cross_partition_update:
         raise InvalidTableError(
             "'sequence.field' can't be used where a key can move between partitions (the primary "
-            f"key {', '.join(definition.primary_keys)} lacks partition keys of "
-            f"{', '.join(definition.partition_keys)}).",
+            f"key {', '.join(schema.primary_keys)} lacks partition keys of "
+            f"{', '.join(schema.partition_keys)}).",
             hint="Add all partition keys to the primary key, or leave out 'sequence.field'.",
         )
-    if definition.flag("sequence.snapshot-ordering") and (
-        not definition.primary_keys or fields or not definition.write_only
+    if schema.flag("sequence.snapshot-ordering") and (
+        not schema.primary_keys or fields or not schema.write_only
     ):
         raise InvalidTableError(
             "'sequence.snapshot-ordering' needs a primary key, 'write-only' = 'true' and no "
@@ -140,42 +140,42 @@ def _check_sequence(definition: TableDefinition) -> None:
         )
 
 
-def _check_rowkind_field(definition: TableDefinition) -> None:
-    field = definition.rowkind_field
+def _check_rowkind_field(schema: TableSchema) -> None:
+    field = schema.rowkind_field
     if field is not None:
-        _check_exist(definition, (field,), "rowkind.field")
-    if definition.flag("streaming-read-overwrite") and not definition.primary_keys:
+        _check_exist(schema, (field,), "rowkind.field")
+    if schema.flag("streaming-read-overwrite") and not schema.primary_keys:
         raise InvalidTableError(
             "'streaming-read-overwrite' needs a primary key.",
             hint="Use 'streaming-read-append-overwrite' for an append table.",
         )
-    if definition.flag("table-read.sequence-number.enabled") and not definition.primary_keys:
+    if schema.flag("table-read.sequence-number.enabled") and not schema.primary_keys:
         raise InvalidTableError(
             "'table-read.sequence-number.enabled' needs a primary key.", hint="Leave it out."
         )
 
 
-def _check_aggregates(definition: TableDefinition) -> None:
+def _check_aggregates(schema: TableSchema) -> None:
     """`SchemaValidation.validateMergeFunctionFactory` and the aggregator factories."""
-    if not definition.primary_keys:
+    if not schema.primary_keys:
         return
-    for name in definition.column_names:
+    for name in schema.column_names:
         key = f"fields.{name}.aggregate-function"
-        function = definition.stored_option(key)
+        function = schema.stored_option(key)
         if function is None:
             key = "fields.default-aggregate-function"
-            function = definition.stored_option(key)
-        if function is None or definition.merge_engine not in ("aggregation", "partial-update"):
+            function = schema.stored_option(key)
+        if function is None or schema.merge_engine not in ("aggregation", "partial-update"):
             continue
         if function not in _AGGREGATES:
             raise InvalidTableError(
                 f"There is no aggregate function '{function}' (option '{key}').",
                 hint=nearest(function, _AGGREGATES, what="aggregate functions"),
             )
-        if name in definition.primary_keys or name in definition.sequence_fields:
+        if name in schema.primary_keys or name in schema.sequence_fields:
             continue
         wanted, fits = _AGGREGATE_TYPES.get(function, ("", lambda _: True))
-        if not fits(definition.column(name).type):
+        if not fits(schema.column(name).type):
             raise InvalidTableError(
                 f"The aggregate function '{function}' of `{name}` needs a column of the type "
                 f"{wanted}.",
@@ -183,19 +183,19 @@ def _check_aggregates(definition: TableDefinition) -> None:
             )
 
 
-def _check_partial_update(definition: TableDefinition) -> None:
+def _check_partial_update(schema: TableSchema) -> None:
     """`PartialUpdateMergeFunction.Factory`."""
-    if not definition.primary_keys or definition.merge_engine != "partial-update":
+    if not schema.primary_keys or schema.merge_engine != "partial-update":
         return
     protected: set[str] = set()
     sequences: set[str] = set()
-    for key, columns, suffix in field_option_keys(definition):
+    for key, columns, suffix in field_option_keys(schema):
         if suffix != "sequence-group":
             continue
-        members = column_list(definition.stored_option(key))
-        _check_exist(definition, members, key)
+        members = column_list(schema.stored_option(key))
+        _check_exist(schema, members, key)
         for name in (*columns, *members):
-            if name in definition.primary_keys:
+            if name in schema.primary_keys:
                 raise InvalidTableError(
                     f"The option '{key}' names `{name}`, which is in the primary key.",
                     hint="Leave it out of the sequence group.",
@@ -207,21 +207,19 @@ def _check_partial_update(definition: TableDefinition) -> None:
                 )
         protected.update(members)
         sequences.update(columns)
-    for name in definition.column_names:
-        function = definition.stored_option(
+    for name in schema.column_names:
+        function = schema.stored_option(
             f"fields.{name}.aggregate-function"
-        ) or definition.stored_option("fields.default-aggregate-function")
-        skipped = name in sequences or name in definition.primary_keys
+        ) or schema.stored_option("fields.default-aggregate-function")
+        skipped = name in sequences or name in schema.primary_keys
         if function not in (None, "last_non_null_value") and not skipped and name not in protected:
             raise InvalidTableError(
                 f"The aggregate function '{function}' of `{name}` needs a sequence group.",
                 hint=f"Add an option such as 'fields.<sequence column>.sequence-group' = '{name}'.",
             )
-    on_group = column_list(
-        definition.stored_option("partial-update.remove-record-on-sequence-group")
-    )
-    on_delete = definition.flag("partial-update.remove-record-on-delete")
-    ignore = definition.flag("ignore-delete") or definition.flag("partial-update.ignore-delete")
+    on_group = column_list(schema.stored_option("partial-update.remove-record-on-sequence-group"))
+    on_delete = schema.flag("partial-update.remove-record-on-delete")
+    ignore = schema.flag("ignore-delete") or schema.flag("partial-update.ignore-delete")
     for set_one, one, set_other, other in (
         (on_delete, "partial-update.remove-record-on-delete", ignore, "ignore-delete"),
         (on_group, "partial-update.remove-record-on-sequence-group", ignore, "ignore-delete"),
@@ -240,12 +238,12 @@ def _check_partial_update(definition: TableDefinition) -> None:
             )
 
 
-def _check_exist(definition: TableDefinition, names: tuple[str, ...], key: str) -> None:
+def _check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
     for name in names:
-        if name not in definition.column_names:
+        if name not in schema.column_names:
             raise InvalidTableError(
                 f"The option '{key}' names the column `{name}`, which the table does not have.",
-                hint=nearest(name, definition.column_names, what="columns"),
+                hint=nearest(name, schema.column_names, what="columns"),
             )
 
 
@@ -257,7 +255,7 @@ def _is_array_of_rows(data_type: DataType) -> bool:
     return isinstance(data_type, ArrayType) and isinstance(data_type.element, RowType)
 
 
-MERGE_RULES: tuple[Callable[[TableDefinition], None], ...] = (
+MERGE_RULES: tuple[Callable[[TableSchema], None], ...] = (
     _check_field_options,
     _check_merge_engine,
     _check_changelog_producer,

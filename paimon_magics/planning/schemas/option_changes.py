@@ -14,7 +14,7 @@ from paimon_magics.errors import InvalidTableError, UnknownNameError, nearest
 from paimon_magics.planning.options.rules import check_option, known_option
 from paimon_magics.planning.options.table_options import default_value
 from paimon_magics.planning.options.values import boolean_value, integer_value
-from paimon_magics.planning.schemas.table_schema import TableDefinition, column_list
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 
 __all__ = ["renamed_in_options", "set_option", "unset_option"]
 
@@ -38,49 +38,47 @@ _KEYED_BY_COLUMN = (
 _KEYED_AND_VALUED_BY_COLUMNS = ("sequence-group", "nested-key")
 
 
-def set_option(
-    definition: TableDefinition, key: str, value: str, has_snapshots: bool
-) -> TableDefinition:
+def set_option(schema: TableSchema, key: str, value: str, has_snapshots: bool) -> TableSchema:
     """The definition with one option set; `comment` is the table's comment."""
     if key == "comment":
-        return replace(definition, comment=value)
+        return replace(schema, comment=value)
     if key in ("primary-key", "partition"):
-        keys = definition.primary_keys if key == "primary-key" else definition.partition_keys
+        keys = schema.primary_keys if key == "primary-key" else schema.partition_keys
         if column_list(value) == keys:
-            return definition
+            return schema
         raise InvalidTableError(
             f"The option '{key}' can't change: it is ({', '.join(keys)}).",
             hint="Create a new table and copy the rows.",
         )
-    _refuse_fixed(definition, key, value)
+    _refuse_fixed(schema, key, value)
     if key in _FIXED:  # set to what it is
-        return definition
+        return schema
     check_option(key, value)
-    old = definition.stored_option(key)
+    old = schema.stored_option(key)
     if old == value:
-        return definition
+        return schema
     if has_snapshots:
-        _check_change(definition, key, old, value)
-    options = dict(definition.options)
+        _check_change(schema, key, old, value)
+    options = dict(schema.options)
     options[key] = value
-    return replace(definition, options=tuple(options.items()))
+    return replace(schema, options=tuple(options.items()))
 
 
 def unset_option(
-    definition: TableDefinition, key: str, if_exists: bool, has_snapshots: bool
-) -> TableDefinition:
+    schema: TableSchema, key: str, if_exists: bool, has_snapshots: bool
+) -> TableSchema:
     """The definition without the option; raises UnknownNameError when it is not set."""
     if key == "comment":
-        return replace(definition, comment=None)
+        return replace(schema, comment=None)
     if key in ("primary-key", "partition"):
         raise InvalidTableError(
             f"The option '{key}' can't be unset.", hint="Create a new table and copy the rows."
         )
-    _refuse_fixed(definition, key, None)
-    options = dict(definition.options)
+    _refuse_fixed(schema, key, None)
+    options = dict(schema.options)
     if key not in options:
         if if_exists:
-            return definition
+            return schema
         raise UnknownNameError(
             f"The option '{key}' is not set.", hint=nearest(key, options, what="options set")
         )
@@ -90,9 +88,9 @@ def unset_option(
             raise InvalidTableError(
                 "The option 'bucket' can't be unset on a table with data.", hint="Set it instead."
             )
-        _refuse_clustering(definition, key)
+        _refuse_clustering(schema, key)
     del options[key]
-    return replace(definition, options=tuple(options.items()))
+    return replace(schema, options=tuple(options.items()))
 
 
 def renamed_in_options(
@@ -121,7 +119,7 @@ def _renamed_list(text: str, old: str, new: str) -> str:
     return ",".join(new if name == old else name for name in column_list(text))
 
 
-def _check_change(definition: TableDefinition, key: str, old: str | None, value: str) -> None:
+def _check_change(schema: TableSchema, key: str, old: str | None, value: str) -> None:
     _refuse_immutable(key)
     if key == "bucket":
         before = integer_value(key, old or default_value(key) or "-1")
@@ -132,7 +130,7 @@ def _check_change(definition: TableDefinition, key: str, old: str | None, value:
             )
     if (
         key == "deletion-vectors.enabled"
-        and not definition.flag("deletion-vectors.modifiable")
+        and not schema.flag("deletion-vectors.modifiable")
         and boolean_value(key, old or "false") != boolean_value(key, value)
     ):
         raise InvalidTableError(
@@ -144,13 +142,13 @@ def _check_change(definition: TableDefinition, key: str, old: str | None, value:
         raise InvalidTableError(
             f"The option '{key}' can't change from true to false.", hint="Leave it as it is."
         )
-    _refuse_clustering(definition, key)
+    _refuse_clustering(schema, key)
 
 
-def _refuse_fixed(definition: TableDefinition, key: str, value: str | None) -> None:
+def _refuse_fixed(schema: TableSchema, key: str, value: str | None) -> None:
     if key not in _FIXED:
         return
-    unchanged = key == "type" and value and value.lower() == definition.option("type")
+    unchanged = key == "type" and value and value.lower() == schema.option("type")
     if not unchanged:
         raise InvalidTableError(f"The option '{key}' can't change.", hint=_FIXED[key])
 
@@ -164,8 +162,8 @@ def _refuse_immutable(key: str) -> None:
         )
 
 
-def _refuse_clustering(definition: TableDefinition, key: str) -> None:
-    overriding = definition.stored_option("pk-clustering-override") is not None
+def _refuse_clustering(schema: TableSchema, key: str) -> None:
+    overriding = schema.stored_option("pk-clustering-override") is not None
     if key == "clustering.columns" and overriding:
         raise InvalidTableError(
             "The option 'clustering.columns' can't change with 'pk-clustering-override'.",

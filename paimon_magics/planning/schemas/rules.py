@@ -16,10 +16,10 @@ from paimon_magics.planning.options.rules import check_option
 from paimon_magics.planning.options.values import integer_value
 from paimon_magics.planning.schemas.feature_rules import FEATURE_RULES
 from paimon_magics.planning.schemas.merge_rules import MERGE_RULES
-from paimon_magics.planning.schemas.table_schema import TableDefinition, column_list
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 
-__all__ = ["check_columns_exist", "check_definition", "check_stated", "check_structure"]
+__all__ = ["check_columns_exist", "check_schema", "check_stated", "check_structure"]
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _KEY_PREFIX = "_KEY_"
@@ -30,57 +30,57 @@ _FILE_FORMATS = ("parquet", "orc", "avro", "row", "blob", "lance", "mosaic", "vo
                  "json", "text")  # fmt: skip
 
 
-def check_definition(definition: TableDefinition) -> None:
+def check_schema(schema: TableSchema) -> None:
     """Refuses a new table that Paimon's engines would refuse.
 
     Raises InvalidTableError for a definition that contradicts itself or Paimon's rules, and
     UnknownNameError for an option key that looks mistyped.
     """
-    for key, value in definition.options:
+    for key, value in schema.options:
         check_option(key, value)
-    check_structure(definition)
+    check_structure(schema)
 
 
-def check_stated(definition: TableDefinition) -> None:
-    """As `check_definition`, for a table of a statement: an engine may make one without columns, a
+def check_stated(schema: TableSchema) -> None:
+    """As `check_schema`, for a table of a statement: an engine may make one without columns, a
     person does not mean it."""
-    if not definition.columns:
+    if not schema.columns:
         raise InvalidTableError(
             "The table has no columns.",
             hint="Write CREATE TABLE t (id INT, name STRING), or CREATE TABLE t AS SELECT ….",
         )
-    check_definition(definition)
+    check_schema(schema)
 
 
-def check_structure(definition: TableDefinition) -> None:
-    """Everything `check_definition` looks at but the keys of the options."""
-    _check_column_names(definition)
-    _check_keys(definition)
-    _check_types(definition)
-    _check_buckets(definition)
-    _check_formats(definition)
-    _check_retention(definition)
+def check_structure(schema: TableSchema) -> None:
+    """Everything `check_schema` looks at but the keys of the options."""
+    _check_column_names(schema)
+    _check_keys(schema)
+    _check_types(schema)
+    _check_buckets(schema)
+    _check_formats(schema)
+    _check_retention(schema)
     for rule in (*MERGE_RULES, *FEATURE_RULES):
-        rule(definition)
+        rule(schema)
 
 
-def check_columns_exist(definition: TableDefinition, names: Iterable[str], where: str) -> None:
+def check_columns_exist(schema: TableSchema, names: Iterable[str], where: str) -> None:
     """Raises InvalidTableError for a name that is no column; `where` says what names it."""
     for name in names:
-        if name not in definition.column_names:
+        if name not in schema.column_names:
             raise InvalidTableError(
                 f"{where} names the column `{name}`, which the table does not have.",
-                hint=nearest(name, definition.column_names, what="columns"),
+                hint=nearest(name, schema.column_names, what="columns"),
             )
 
 
-def _check_column_names(definition: TableDefinition) -> None:
+def _check_column_names(schema: TableSchema) -> None:
     """`Schema.normalizeFields` and the reserved names of `SpecialFields`.
 
     Names that differ in case only are refused too: Spark could not tell the columns apart.
     """
-    _check_distinct(definition.column_names, "The table")
-    for name in definition.column_names:
+    _check_distinct(schema.column_names, "The table")
+    for name in schema.column_names:
         if name in _SYSTEM_NAMES or name.startswith(_KEY_PREFIX):
             raise InvalidTableError(
                 f"A column can't be named `{name}`: Paimon keeps that name for itself.",
@@ -89,7 +89,7 @@ def _check_column_names(definition: TableDefinition) -> None:
             )
         if not name.strip():
             raise InvalidTableError("A column has an empty name.", hint="Give it a name.")
-    for column in definition.columns:
+    for column in schema.columns:
         _check_nested_names(column.name, column.type)
         if (column.comment or "").strip().startswith(_COMMENT_DIRECTIVES):
             raise InvalidTableError(
@@ -129,48 +129,48 @@ def _check_distinct(names: Sequence[str], where: str) -> None:
             )
 
 
-def _check_keys(definition: TableDefinition) -> None:
+def _check_keys(schema: TableSchema) -> None:
     """`Schema.normalizeFields`, `SchemaValidation.validateOnlyContainPrimitiveType`,
     `TableSchema.trimmedPrimaryKeys`."""
-    upsert_keys = column_list(definition.stored_option("upsert-key"))
+    upsert_keys = column_list(schema.stored_option("upsert-key"))
     for names, where in (
-        (definition.partition_keys, "PARTITIONED BY"),
-        (definition.primary_keys, "The primary key"),
+        (schema.partition_keys, "PARTITIONED BY"),
+        (schema.primary_keys, "The primary key"),
         (upsert_keys, "The option 'upsert-key'"),
     ):
-        check_columns_exist(definition, names, where)
+        check_columns_exist(schema, names, where)
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise InvalidTableError(
                 f"{where} names the column `{repeated[0]}` twice.", hint="Name it once."
             )
         for name in names:
-            if not isinstance(definition.column(name).type, AtomicType):
+            if not isinstance(schema.column(name).type, AtomicType):
                 raise InvalidTableError(
                     f"{where} names the column `{name}`, whose type is nested.",
                     hint="Arrays, maps and structs can't be keys: use another column.",
                 )
-    if upsert_keys and definition.primary_keys:
+    if upsert_keys and schema.primary_keys:
         raise InvalidTableError(
             "The option 'upsert-key' can't be set for a table with a primary key.",
             hint="Keep one of them.",
         )
-    if definition.primary_keys and not definition.trimmed_primary_keys:
+    if schema.primary_keys and not schema.trimmed_primary_keys:
         raise InvalidTableError(
-            f"The primary key ({', '.join(definition.primary_keys)}) has nothing but partition "
+            f"The primary key ({', '.join(schema.primary_keys)}) has nothing but partition "
             "keys: every partition would hold one row.",
             hint="Add a column to the primary key.",
         )
-    if definition.flag("primary-key.nullable"):
+    if schema.flag("primary-key.nullable"):
         raise InvalidTableError(
             "'primary-key.nullable' can't be true: primary keys that hold NULL are not offered.",
             hint="Leave it out; the columns of the primary key become NOT NULL.",
         )
 
 
-def _check_types(definition: TableDefinition) -> None:
+def _check_types(schema: TableSchema) -> None:
     """The limits of Paimon's types, which its constructors check."""
-    for column in definition.columns:
+    for column in schema.columns:
         _check_type(column.name, column.type)
 
 
@@ -205,83 +205,83 @@ def _bad_type(path: str, data_type: AtomicType, wanted: str) -> InvalidTableErro
     )
 
 
-def _check_buckets(definition: TableDefinition) -> None:
+def _check_buckets(schema: TableSchema) -> None:
     """`SchemaValidation.validateBucket`, `TableSchema.originalBucketKeys`, `ModBucketFunction`."""
-    bucket = definition.bucket
-    bucket_keys = column_list(definition.stored_option("bucket-key"))
-    check_columns_exist(definition, bucket_keys, "The option 'bucket-key'")
+    bucket = schema.bucket
+    bucket_keys = column_list(schema.stored_option("bucket-key"))
+    check_columns_exist(schema, bucket_keys, "The option 'bucket-key'")
     for name in bucket_keys:
-        if name in definition.partition_keys:
+        if name in schema.partition_keys:
             raise InvalidTableError(
                 f"The option 'bucket-key' names the partition key `{name}`.",
                 hint="Use columns that are no partition keys.",
             )
-        if definition.primary_keys and name not in definition.primary_keys:
+        if schema.primary_keys and name not in schema.primary_keys:
             raise InvalidTableError(
                 f"The option 'bucket-key' names `{name}`, which is not in the primary key.",
-                hint=f"Use columns of the primary key ({', '.join(definition.primary_keys)}).",
+                hint=f"Use columns of the primary key ({', '.join(schema.primary_keys)}).",
             )
     if bucket == -1:
-        if definition.stored_option("bucket-key") is not None:
+        if schema.stored_option("bucket-key") is not None:
             raise InvalidTableError(
                 "The option 'bucket-key' needs a number of buckets, and 'bucket' is -1.",
                 hint="Set 'bucket' to a number above 0, or leave out 'bucket-key'.",
             )
-        if not definition.primary_keys and _has(definition, "full-compaction.delta-commits"):
+        if not schema.primary_keys and _has(schema, "full-compaction.delta-commits"):
             raise InvalidTableError(
                 "The option 'full-compaction.delta-commits' can't be set for an append table "
                 "without buckets.",
                 hint="Leave it out.",
             )
         return
-    if bucket < 1 and not (bucket == -2 and definition.primary_keys):
+    if bucket < 1 and not (bucket == -2 and schema.primary_keys):
         raise InvalidTableError(
             f"The option 'bucket' can't be {bucket}.",
             hint="Use a number above 0, -1 for dynamic or no buckets, or (with a primary key) -2 "
             "for postponed ones.",
         )
-    if not definition.bucket_keys:
+    if not schema.bucket_keys:
         raise InvalidTableError(
             f"The append table has 'bucket' = {bucket} and no 'bucket-key'.",
             hint="Set 'bucket-key' to the columns to hash by, or leave out 'bucket'.",
         )
-    for name in definition.bucket_keys:
-        if not isinstance(definition.column(name).type, AtomicType):
+    for name in schema.bucket_keys:
+        if not isinstance(schema.column(name).type, AtomicType):
             raise InvalidTableError(
                 f"The bucket key `{name}` has a nested type.", hint="Use another column."
             )
-    if (definition.option("bucket-function.type") or "").lower() == "mod":
-        types = [definition.column(name).type for name in definition.bucket_keys]
+    if (schema.option("bucket-function.type") or "").lower() == "mod":
+        types = [schema.column(name).type for name in schema.bucket_keys]
         if len(types) != 1 or not _is_atomic(types[0], "INT", "BIGINT"):
             raise InvalidTableError(
                 "'bucket-function.type' = 'mod' needs one bucket key of the type INT or BIGINT; "
-                f"the bucket keys are {', '.join(definition.bucket_keys)}.",
+                f"the bucket keys are {', '.join(schema.bucket_keys)}.",
                 hint="Set 'bucket-key' to such a column, or leave out 'bucket-function.type'.",
             )
 
 
-def _check_formats(definition: TableDefinition) -> None:
+def _check_formats(schema: TableSchema) -> None:
     """`FileFormat.fromIdentifier` and the formats' `validateDataFields`."""
     for key in ("file.format", "changelog-file.format", "manifest.format"):
-        name = definition.option(key)
+        name = schema.option(key)
         if name is not None and name.lower() not in _FILE_FORMATS:
             raise InvalidTableError(
                 f"The option '{key}' can't be '{name}'.",
                 hint=nearest(name, _FILE_FORMATS[:3], what="file formats"),
             )
-    if (definition.option("type") or "table").lower() != "table":
+    if (schema.option("type") or "table").lower() != "table":
         raise InvalidTableError(
-            f"A table of the type '{definition.option('type')}' can't be made here.",
+            f"A table of the type '{schema.option('type')}' can't be made here.",
             hint="Leave out the option 'type', or make the table with Flink or Spark.",
         )
-    if definition.flag("auto-create"):
+    if schema.flag("auto-create"):
         raise InvalidTableError(
             "The option 'auto-create' can't be true for a table.", hint="Leave it out."
         )
-    per_level = definition.stored_option("file.format.per.level") or ""
+    per_level = schema.stored_option("file.format.per.level") or ""
     avro_levels = [p for p in per_level.split(",") if p.strip().lower().endswith(":avro")]
-    if definition.file_format == "avro" or avro_levels:
-        for column in definition.columns:
+    if schema.file_format == "avro" or avro_levels:
+        for column in schema.columns:
             match column.type:
                 case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ", parameters=(p,)) if p > 6:
                     raise InvalidTableError(
@@ -290,14 +290,14 @@ def _check_formats(definition: TableDefinition) -> None:
                     )
 
 
-def _check_retention(definition: TableDefinition) -> None:
+def _check_retention(schema: TableSchema) -> None:
     """`SchemaValidation.validateTableSchema`, the numbers that must be at least 1 or ordered."""
-    if _integer(definition, "target-file-row-num", bits=64) < 1:
+    if _integer(schema, "target-file-row-num", bits=64) < 1:
         raise _too_small("target-file-row-num")
-    low = _integer(definition, "snapshot.num-retained.min")
-    high = _integer(definition, "snapshot.num-retained.max")
-    changelog_low = _integer(definition, "changelog.num-retained.min", low)
-    changelog_high = _integer(definition, "changelog.num-retained.max", high)
+    low = _integer(schema, "snapshot.num-retained.min")
+    high = _integer(schema, "snapshot.num-retained.max")
+    changelog_low = _integer(schema, "changelog.num-retained.min", low)
+    changelog_high = _integer(schema, "changelog.num-retained.max", high)
     for kind, minimum, maximum in (
         ("snapshot", low, high),
         ("changelog", changelog_low, changelog_high),
@@ -316,13 +316,13 @@ def _too_small(key: str) -> InvalidTableError:
     return InvalidTableError(f"The option '{key}' is below 1.", hint="Set it to 1 or more.")
 
 
-def _integer(definition: TableDefinition, key: str, default: int = 0, *, bits: int = 32) -> int:
-    text = definition.option(key)
+def _integer(schema: TableSchema, key: str, default: int = 0, *, bits: int = 32) -> int:
+    text = schema.option(key)
     return default if text is None else integer_value(key, text, bits=bits)
 
 
-def _has(definition: TableDefinition, key: str) -> bool:
-    return definition.stored_option(key) is not None
+def _has(schema: TableSchema, key: str) -> bool:
+    return schema.stored_option(key) is not None
 
 
 def _is_atomic(data_type: DataType, *names: str) -> bool:

@@ -1,9 +1,9 @@
 """A table's definition as a value, and what CREATE TABLE makes of a statement.
 
-Holds `Column` and `TableDefinition` with the properties that planning asks for most, and
+Holds `Column` and `TableSchema` with the properties that planning asks for most, and
 `plan_create_table`. Field ids follow Paimon's `Schema.Builder`: counted from 0 in the order of the
 columns, where the fields nested in a column take the ids after it. Nothing here says whether a
-definition is one that Paimon would accept: `definition_rules.check_definition` does.
+definition is one that Paimon would accept: `definition_rules.check_schema` does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paimon_magics.statements.statement import CreateTable
 __all__ = [
     "Column",
     "ColumnLike",
-    "TableDefinition",
+    "TableSchema",
     "column_list",
     "nested_field_count",
     "plan_create_table",
@@ -68,7 +68,7 @@ class ColumnLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TableDefinition:
+class TableSchema:
     """One schema of a table. `options` are the stored ones, in order and without duplicates.
 
     `schema_id` numbers the table's schemas from 0; a definition that is only planned has the id
@@ -225,13 +225,13 @@ class TableDefinition:
 
 def plan_create_table(
     statement: CreateTable, query_columns: Sequence[ColumnLike] | None = None
-) -> TableDefinition:
+) -> TableSchema:
     """The definition that CREATE TABLE asks for; `query_columns` are those of its AS query.
 
     The options `primary-key`, `partition`, `comment` and `path` say the same as their clauses and
     are read as such (Paimon's `Schema`, its Spark catalog); the first three are not stored as
     options. Columns of the primary key become NOT NULL. Raises InvalidTableError for what can't be
-    read as one definition; `check_definition` then judges it.
+    read as one definition; `check_schema` then judges it.
     """
     options = _options(statement)
     columns = _columns(statement, query_columns)
@@ -248,7 +248,7 @@ def plan_create_table(
     if path is not None:
         options["path"] = path
 
-    return TableDefinition(
+    return TableSchema(
         columns=tuple(
             replace(c, type=as_nullable(c.type, False)) if c.name in primary_keys else c
             for c in columns

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 
 __all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied"]
@@ -53,10 +53,10 @@ _COMPRESSIONS = {
 _AVRO_CHANGELOGS = ("null", "deflate", "snappy", "zstd")  # written by the native writer
 
 
-def check_written_options(name: TableName, definition: TableDefinition) -> None:
+def check_written_options(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError, naming the option, for a table that the writers would not
     write as it says."""
-    for key, value, wanted in _refused(definition):
+    for key, value, wanted in _refused(schema):
         raise UnsupportedStatementError(
             f"Table `{name}` has '{key}' = '{value}', which asks for {wanted}; writing such tables "
             "is not offered yet.",
@@ -64,14 +64,14 @@ def check_written_options(name: TableName, definition: TableDefinition) -> None:
         )
 
 
-def options_not_applied(definition: TableDefinition) -> tuple[str, ...]:
+def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
     """The stored options that have no effect on what is written here, sorted."""
     found = {
         key
         for key, idle in _NOT_APPLIED.items()
-        if (definition.stored_option(key) or idle).lower() != idle
+        if (schema.stored_option(key) or idle).lower() != idle
     }
-    for key, value in definition.options:
+    for key, value in schema.options:
         if key.startswith("file-index.") and key.endswith(".columns"):
             found.add(key)
         if key in _PER_LEVEL and any(pair.strip().startswith("0:") for pair in value.split(",")):
@@ -79,31 +79,31 @@ def options_not_applied(definition: TableDefinition) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _refused(definition: TableDefinition) -> Iterator[tuple[str, str, str]]:
+def _refused(schema: TableSchema) -> Iterator[tuple[str, str, str]]:
     for key, (idle, wanted) in _REFUSED.items():
-        value = definition.stored_option(key)
+        value = schema.stored_option(key)
         if value is not None and value.lower() != idle:
             yield key, value, wanted
-    for key, value in definition.options:
+    for key, value in schema.options:
         if key.endswith(".map.storage-layout") and value.lower() != "default":
             yield key, value, "maps in a form of their own"
-    if definition.bucket_mode == "HASH_DYNAMIC" and definition.flag("index-file-in-data-file-dir"):
+    if schema.bucket_mode == "HASH_DYNAMIC" and schema.flag("index-file-in-data-file-dir"):
         yield "index-file-in-data-file-dir", "true", "hash indexes beside the data files"
-    if definition.changelog_producer == "input":
-        changelog = (definition.stored_option("changelog-file.format") or "parquet").lower()
+    if schema.changelog_producer == "input":
+        changelog = (schema.stored_option("changelog-file.format") or "parquet").lower()
         if changelog not in ("parquet", "avro"):
             yield "changelog-file.format", changelog, f"{changelog} files"
         key = "changelog-file.compression"
-        if definition.stored_option(key) is None:
+        if schema.stored_option(key) is None:
             key = "file.compression"
-        codec = (definition.option(key) or "zstd").lower()
+        codec = (schema.option(key) or "zstd").lower()
         if changelog == "avro" and codec not in _AVRO_CHANGELOGS:
             yield key, codec, "a compression that avro changelogs don't have here"
-    file_format = definition.file_format
-    compression = definition.stored_option("file.compression")
+    file_format = schema.file_format
+    compression = schema.stored_option("file.compression")
     possible = _COMPRESSIONS.get(file_format)
     if compression is not None and possible and compression.lower() not in possible:
         yield "file.compression", compression, f"a compression that {file_format} files don't have"
-    if file_format != "parquet" and definition.stored_option("target-file-row-num") is not None:
-        value = definition.stored_option("target-file-row-num") or ""
+    if file_format != "parquet" and schema.stored_option("target-file-row-num") is not None:
+        value = schema.stored_option("target-file-row-num") or ""
         yield "target-file-row-num", value, f"{file_format} files of a number of rows"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 
 __all__ = [
     "ByAssigner",
@@ -102,7 +102,7 @@ Distribution = OneWriter | ByBucket | ByAssigner | Gathered | InPlace
 
 
 def distribution_of(
-    definition: TableDefinition,
+    schema: TableSchema,
     *,
     slots: int,
     single_writer_rows_max: int,
@@ -114,24 +114,24 @@ def distribution_of(
     `partitions_max` is how many partitions the rows may be for, and `estimated_bytes` what they
     take in memory; each None where it is not known.
     """
-    match definition.bucket_mode:
+    match schema.bucket_mode:
         case "KEY_DYNAMIC":
             return OneWriter(single_writer_rows_max)
         case "HASH_FIXED":
-            return ByBucket(definition.bucket_keys, definition.bucket)
+            return ByBucket(schema.bucket_keys, schema.bucket)
         case "POSTPONE_MODE":
-            return ByBucket(definition.bucket_keys, None)
+            return ByBucket(schema.bucket_keys, None)
         case "HASH_DYNAMIC":
-            return ByAssigner(definition.trimmed_primary_keys)
-    if not definition.is_partitioned:
+            return ByAssigner(schema.trimmed_primary_keys)
+    if not schema.is_partitioned:
         # Few rows in as many files as there are cores would be small files.
         if estimated_bytes is None or estimated_bytes >= slots * _IN_PLACE_FILE_BYTES_MIN:
             return InPlace(slots, None)
         return Gathered((), max(1, math.ceil(estimated_bytes / _IN_PLACE_FILE_BYTES_MIN)))
     if estimated_bytes is None:
-        return Gathered(definition.partition_keys)
+        return Gathered(schema.partition_keys)
     files = (partitions_max or _IN_PLACE_FILES_MAX + 1) * slots
     if files <= _IN_PLACE_FILES_MAX and estimated_bytes >= files * _IN_PLACE_FILE_BYTES_MIN:
         return InPlace(slots, partitions_max)
     tasks = max(slots * _GATHERED_TASKS_PER_SLOT, math.ceil(estimated_bytes / _GATHERED_TASK_BYTES))
-    return Gathered(definition.partition_keys, tasks)
+    return Gathered(schema.partition_keys, tasks)

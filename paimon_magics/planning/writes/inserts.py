@@ -17,7 +17,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.planning.schemas.format_rules import check_file_format
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import check_written_options
 from paimon_magics.statements.statement import Insert, TableName
 
@@ -57,18 +57,18 @@ class Missing:
 Source = FromInput | Constant | Missing
 
 
-def takes_one_at_a_time(definition: TableDefinition) -> bool:
+def takes_one_at_a_time(schema: TableSchema) -> bool:
     """Whether a second writer would give keys of the first one to other buckets or partitions."""
-    return definition.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
+    return schema.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
 
 
-def static_partition_columns(insert: Insert, definition: TableDefinition) -> dict[str, str]:
+def static_partition_columns(insert: Insert, schema: TableSchema) -> dict[str, str]:
     """Column → SQL text of the value, for the items `column = value` of the PARTITION clause.
 
     Raises UnknownNameError for a column that is no partition column, InvalidValueError for one
     that is named twice.
     """
-    known = {key.lower(): key for key in definition.partition_keys}
+    known = {key.lower(): key for key in schema.partition_keys}
     seen: set[str] = set()
     static: dict[str, str] = {}
     for item in insert.partition or ():
@@ -96,15 +96,15 @@ def static_partition_columns(insert: Insert, definition: TableDefinition) -> dic
 
 
 def match_columns(
-    insert: Insert, definition: TableDefinition, input_names: Sequence[str]
+    insert: Insert, schema: TableSchema, input_names: Sequence[str]
 ) -> tuple[Source, ...]:
     """Where the value of each table column comes from, in the table's column order.
 
     `input_names` are the column names of the insert's source. Raises InvalidValueError for a wrong
     number of columns or one named twice, UnknownNameError for a column that the table has not.
     """
-    static = static_partition_columns(insert, definition)
-    columns = definition.columns
+    static = static_partition_columns(insert, schema)
+    columns = schema.columns
     open_columns = [column for column in columns if column.name not in static]
     if insert.columns is not None:
         given = _by_list(insert, open_columns, static, input_names)
@@ -131,7 +131,7 @@ def match_columns(
     return tuple(sources)
 
 
-def check_writable(name: TableName, definition: TableDefinition) -> None:
+def check_writable(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table that this version does not write.
 
     What is refused, and why, is said in the message: a layout that needs its own distribution, or
@@ -142,12 +142,12 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
             f"`{name}` is a system table, and system tables are read-only.",
             hint=f"Write to `{name.table}` itself.",
         )
-    check_file_format(name, definition)
-    check_written_options(name, definition)
-    _check_layout(name, definition)
-    _check_visibility(name, definition)
-    for key in definition.partition_keys:
-        if definition.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
+    check_file_format(name, schema)
+    check_written_options(name, schema)
+    _check_layout(name, schema)
+    _check_visibility(name, schema)
+    for key in schema.partition_keys:
+        if schema.column(key).type.name in ("BINARY", "VARBINARY", "BYTES", "FLOAT", "DOUBLE"):  # type: ignore[union-attr]
             raise UnsupportedStatementError(
                 f"Partition column `{key}` of `{name}` is binary or floating-point; Paimon's "
                 "engines do not agree on the names of such partitions' folders.",
@@ -155,38 +155,38 @@ def check_writable(name: TableName, definition: TableDefinition) -> None:
             )
 
 
-def takes_small_inserts(definition: TableDefinition) -> bool:
+def takes_small_inserts(schema: TableSchema) -> bool:
     """Whether the table's option `auto_batch_load` is true, and its layout one that small inserts
     can be loaded into: not one that sessions do not write, nor one whose keys can move between
     partitions, where a single row must be looked up among all. Values of VARIANT are made by Spark
     alone."""
-    if not definition.flag("auto_batch_load") or definition.bucket_mode == "KEY_DYNAMIC":
+    if not schema.flag("auto_batch_load") or schema.bucket_mode == "KEY_DYNAMIC":
         return False
-    if definition.has_type("VARIANT"):
+    if schema.has_type("VARIANT"):
         return False
     try:
-        check_writable(TableName("table"), definition)
+        check_writable(TableName("table"), schema)
     except StatementError:
         return False
     return True
 
 
-def _check_layout(name: TableName, definition: TableDefinition) -> None:
-    mode = definition.bucket_mode
-    if mode == "POSTPONE_MODE" and not definition.flag("postpone.batch-write-fixed-bucket"):
+def _check_layout(name: TableName, schema: TableSchema) -> None:
+    mode = schema.bucket_mode
+    if mode == "POSTPONE_MODE" and not schema.flag("postpone.batch-write-fixed-bucket"):
         raise UnsupportedStatementError(
             f"Rows written to `{name}` would stay invisible until a compaction "
             "('postpone.batch-write-fixed-bucket' = 'false'), and compaction is not offered yet.",
             hint="Leave that option at 'true': rows then go to real buckets at once.",
         )
-    function = (definition.option("bucket-function.type") or "default").lower()
+    function = (schema.option("bucket-function.type") or "default").lower()
     if mode == "HASH_FIXED" and function not in ("default", "mod"):
         raise UnsupportedStatementError(
             f"Table `{name}` has 'bucket-function.type' = '{function}'; writing such buckets is "
             "not offered yet.",
             hint="The functions 'default' and 'mod' can be written.",
         )
-    if definition.row_tracking_enabled or definition.data_evolution_enabled:
+    if schema.row_tracking_enabled or schema.data_evolution_enabled:
         raise UnsupportedStatementError(
             f"Table `{name}` tracks rows ('row-tracking.enabled'); writing those is not offered "
             "yet.",
@@ -194,23 +194,21 @@ def _check_layout(name: TableName, definition: TableDefinition) -> None:
         )
 
 
-def rows_hidden_by(definition: TableDefinition) -> str | None:
+def rows_hidden_by(schema: TableSchema) -> str | None:
     """The option because of which written rows stay unseen until another engine compacts the table,
     as text; None where they are seen at once."""
-    if not definition.is_primary_key_table:
+    if not schema.is_primary_key_table:
         return None
-    if definition.merge_engine == "first-row":
+    if schema.merge_engine == "first-row":
         return "'merge-engine' = 'first-row'"
-    if definition.deletion_vectors_enabled and not definition.flag(
-        "deletion-vectors.merge-on-read"
-    ):
+    if schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read"):
         return "'deletion-vectors.enabled' = 'true'"
     return None
 
 
-def _check_visibility(name: TableName, definition: TableDefinition) -> None:
-    hidden = rows_hidden_by(definition)
-    if hidden is not None and not definition.write_only:
+def _check_visibility(name: TableName, schema: TableSchema) -> None:
+    hidden = rows_hidden_by(schema)
+    if hidden is not None and not schema.write_only:
         raise UnsupportedStatementError(
             f"Rows written to `{name}` would stay invisible until a compaction ({hidden}), and "
             "compaction is not offered yet.",

@@ -42,7 +42,7 @@ def frame_with_buffer(
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
     table = connection.catalog.load(name)
-    if not takes_small_inserts(table.definition):
+    if not takes_small_inserts(table.schema):
         return None
     if connection.committer.inserts() is None:
         raise InvalidValueError(
@@ -54,7 +54,7 @@ def frame_with_buffer(
     if found.acknowledged == found.published:
         return read(replace(relation, snapshot_id=found.snapshot_id))
     rows = buffered_rows(found, table)
-    keys = table.definition.primary_keys
+    keys = table.schema.primary_keys
     names = None if relation.names is None else relation.names | {key.lower() for key in keys}
     below = read(replace(relation, snapshot_id=found.snapshot_id, names=names))
     if not keys:
@@ -77,12 +77,12 @@ def _upserted(
     from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
     from paimon_magics.tables.schema.arrow_casting import conform
 
-    spark, definition = connection.spark, table.definition
-    keys = rows.select(list(definition.primary_keys))
-    schema = arrow_schema(definition)
+    spark, table_schema = connection.spark, table.schema
+    keys = rows.select(list(table_schema.primary_keys))
+    schema = arrow_schema(table_schema)
     old = schema.empty_table()
-    if needs_rows_below(definition):
+    if needs_rows_below(table_schema):
         found = rows_with_keys(spark, whole(), keys)
         old = pa.Table.from_batches([conform(one, schema) for one in found.to_batches()], schema)
-    merged = merged_on_top(definition, old, rows)
+    merged = merged_on_top(table_schema, old, rows)
     return with_rows(spark, without_keys(spark, below, keys), merged)

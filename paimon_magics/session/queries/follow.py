@@ -106,7 +106,7 @@ def _window(snapshot_id: int) -> str:
 
 
 def _changes_rows(table: Table, commit_kind: str, changelog: str | None) -> bool:
-    if table.definition.changelog_producer == "none":
+    if table.schema.changelog_producer == "none":
         return commit_kind == "APPEND"
     return commit_kind != "OVERWRITE" and changelog is not None
 

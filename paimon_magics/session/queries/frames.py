@@ -35,9 +35,14 @@ from paimon_magics.statements.statement import (
     TableName,
     TableReference,
 )
-from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
-from paimon_magics.tables.snapshots.time_travel import Resolved, State, find_target, snapshot_ids
+from paimon_magics.tables.snapshots.time_travel import (
+    Resolved,
+    TableState,
+    find_target,
+    snapshot_ids,
+)
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
 from paimon_magics.tables.table import Table
 
@@ -226,7 +231,7 @@ def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
         relation.name,
         snapshot_id=_snapshot_of(connection, relation),
         folder_of=lambda table: connection.manifests(
-            table.location, lambda: ManifestFolder(table.paimon)
+            table.location, lambda: ManifestCache(table.paimon)
         ),
     )
     return frame_of_rows(connection.spark, rows)
@@ -240,7 +245,7 @@ def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
     if isinstance(point, Latest):
         return None
     target = find_target(_table_of(connection, relation), point, connection.zone).target
-    if not isinstance(target, State):
+    if not isinstance(target, TableState):
         raise InvalidValueError(
             f"`{relation.name}` tells of one state, not of changes.",
             hint="Name a snapshot, a tag or a time.",
@@ -262,7 +267,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
     for _ in range(_READS_MAX):
         found_point = _resolved(table, relation, zone)
         key = (
-            table.location, table.name.branch, table.definition, found_point.identity, kind,
+            table.location, table.name.branch, table.schema, found_point.identity, kind,
             relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
         )  # fmt: skip
         if not _hold(held, table.name, found_point):
@@ -280,7 +285,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         if found is not None:
             return found
         plan = _plan(connection, table, narrowed)
-        by_name = {column.name: column for column in narrowed.definition.columns}
+        by_name = {column.name: column for column in narrowed.schema.columns}
         frame = read_frame(
             connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
             narrowed.reader,
@@ -318,11 +323,11 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
         case None:
             pass
         case 0:
-            return Resolved(State(None))
+            return Resolved(TableState(None))
         case snapshot_id:
             found = find_target(table, AtSnapshot(snapshot_id), zone)
-            assert isinstance(found.target, State)
-            return replace(found, target=State(found.target.snapshot))
+            assert isinstance(found.target, TableState)
+            return replace(found, target=TableState(found.target.snapshot))
     return find_target(table, read_point(read_options(dict(relation.options))), zone)
 
 
@@ -351,7 +356,7 @@ def _read(
         options=dict(relation.options),
         filters=relation.filters,
         bound=dict(relation.bound),
-        folder=connection.manifests(table.location, lambda: ManifestFolder(table.paimon)),
+        folder=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
         target=found.target,
         unordered=relation.unordered,
         zone=zone,
@@ -372,10 +377,10 @@ def _plan(connection: Connection, table: Table, read: DataRead) -> ReadPlan:
     paths = (path for files in read.planned.raw for path in files.paths)
     schemes = {} if read.stores == {"file"} else connection.opened.schemes(paths)
     plan = plan_read(
-        [column for column in read.definition.columns if column.name in shown],
+        [column for column in read.schema.columns if column.name in shown],
         {
-            files.schema_id: read.definition.columns
-            if files.schema_id == read.definition.schema_id
+            files.schema_id: read.schema.columns
+            if files.schema_id == read.schema.schema_id
             else read.schemas.columns(files.schema_id)
             for files in read.planned.raw
         },

@@ -46,7 +46,7 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
             f"`{name}` shows no changes.", hint="Name the table, its $audit_log or its $binlog."
         )
     table = connection.catalog.load(replace(name, system_table=None))
-    definition = table.definition
+    schema = table.schema
     steps, notes = _steps(table, start, end)
     audit_log = replace(name, system_table=ViewKind.AUDIT_LOG.value)
     names = frame_of_table(connection, audit_log).columns[1:]
@@ -64,13 +64,13 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
     said = ", ".join(f"{counts[one]:,} {word}" for one, word in _KINDS.items() if counts[one])
     note = f"These are the first {_ROWS_MAX:,} rows; more follow." if follow else ""
     first = _first_state(connection, name, start)
-    has_updates_only = definition.is_primary_key_table and definition.changelog_producer == "none"
+    has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
     if has_updates_only and first != end:  # before the first snapshot there was nothing
         notes.append(
             "The table has no changelog-producer: an update is stored as the row after it alone. "
             f"%paimon diff {table_text(table.name)} {first}..{end} shows what was before."
         )
-    field = definition.option("rowkind.field")  # has the kind once more, which is no change
+    field = schema.option("rowkind.field")  # has the kind once more, which is no change
     changed = tuple(tuple(one for one in names if one != field) for names in changed_columns(rows))
     shown = f"{query} LIMIT {_ROWS_MAX}" if follow else query
     section = Section("", rows, shown, changed=changed, note=note)

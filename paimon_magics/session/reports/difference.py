@@ -26,7 +26,7 @@ from paimon_magics.planning.reports.change_queries import (
 )
 from paimon_magics.planning.reports.partition_names import KeyKind, PartitionNames, key_kind
 from paimon_magics.planning.reports.view_queries import changed_files_sql
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
@@ -37,7 +37,7 @@ from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.snapshots.time_travel import State, find_target
+from paimon_magics.tables.snapshots.time_travel import TableState, find_target
 from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table
@@ -76,10 +76,10 @@ def difference_of(connection: Connection, name: TableName, before: str, after: s
     sides = _side(connection, table, before), _side(connection, table, after)
     gone, new = _other_files(*sides)
     counts, sample, query, note = _rows(connection, table, sides, gone, new)
-    keys = table.definition.partition_keys
+    keys = table.schema.partition_keys
     hidden = () if keys else ("partition",)
     versions = sides[0].version, sides[1].version
-    names = _partition_names(table.definition, *sides)
+    names = _partition_names(table.schema, *sides)
     files_query = changed_files_sql(table_text(name, "files"), names, *versions)
     sections = [
         Section("Rows", counts, query, note=note, hidden=hidden),
@@ -105,7 +105,7 @@ def _side(connection: Connection, table: Table, text: str) -> _Side:
     is_time = "-" in text[1:5] and text[:4].isdigit()
     point = AtTimestamp(text) if is_time else AtVersion(text)
     target = find_target(table, point, connection.zone).target
-    assert isinstance(target, State) and target.snapshot is not None
+    assert isinstance(target, TableState) and target.snapshot is not None
     snapshot = target.snapshot
     view = table_view(connection.catalog, table.name, int(snapshot.id))
     columns = TableSchemas(table.paimon).columns(snapshot.schema_id)
@@ -120,7 +120,7 @@ def changed_rows(
     columns that it has; `gone` and `new` are the files that only one of the two states has."""
     shared = _shared(before.columns, after.columns)
     touched = {*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()}
-    text = _query(table.name, before, after, table.definition, shared, sorted(touched))
+    text = _query(table.name, before, after, table.schema, shared, sorted(touched))
     return text, [column.name for _, column in shared]
 
 
@@ -137,8 +137,8 @@ def overwritten_rows(
     else:
         before = _side(connection, table, str(int(snapshot) - 1))
         changes, found = changed_rows(table, before, after, *_other_files(before, after))
-        is_paired = table.definition.is_primary_key_table
-    types = {column.name: to_spark_sql(column.type) for column in table.definition.columns}
+        is_paired = table.schema.is_primary_key_table
+    types = {column.name: to_spark_sql(column.type) for column in table.schema.columns}
     values = (
         quoted(name)
         if name in found
@@ -201,20 +201,20 @@ def _rows(
     """How many rows of each partition changed, some of them, the query that gives the counts, and a
     note on how that was found out."""
     before, after = sides
-    definition = table.definition
+    schema = table.schema
     shared = _shared(before.columns, after.columns)
-    partition = _partition_names(definition, before, after).of_rows()
+    partition = _partition_names(schema, before, after).of_rows()
     same_deletes = before.snapshot.index_manifest == after.snapshot.index_manifest
     if not gone.num_rows and not new.num_rows and same_deletes:
-        text = _query(table.name, after, before, definition, shared, ())
+        text = _query(table.name, after, before, schema, shared, ())
         note = "Both states have the same files."
         return _COUNTS.empty_table(), None, counts_sql(text, partition), note
     only_grew = (
-        not definition.is_primary_key_table
+        not schema.is_primary_key_table
         and not gone.num_rows
         and same_deletes
         and before.id < after.id
-        and not definition.data_evolution_enabled
+        and not schema.data_evolution_enabled
         and all(read_snapshot(table.paimon, side.id) is not None for side in sides)
     )
     if only_grew:
@@ -230,32 +230,32 @@ def _rows(
     text, names = changed_rows(table, before, after, gone, new)
     counted = counts_sql(text, partition)
     counts = rows_of_query(connection, counted)
-    order = definition.primary_keys or definition.partition_keys
+    order = schema.primary_keys or schema.partition_keys
     by = f" ORDER BY {', '.join(map(quoted, order))}" if order else ""
     some = f"{text}{by} LIMIT {_SAMPLE}"
     sample = None
     if counts.num_rows:
-        is_paired = definition.is_primary_key_table
+        is_paired = schema.is_primary_key_table
         sample = _sample(connection, kinds_sql(some, names, is_paired=is_paired))
     return counts, sample, counted, "Compared by Spark."
 
 
-def _partition_names(definition: TableDefinition, before: _Side, after: _Side) -> PartitionNames:
+def _partition_names(schema: TableSchema, before: _Side, after: _Side) -> PartitionNames:
     twice = {*before.named.twice, *after.named.twice}
-    return PartitionNames.of(definition, process_zone(), sorted(twice))
+    return PartitionNames.of(schema, process_zone(), sorted(twice))
 
 
 def _query(
     name: TableName,
     before: _Side,
     after: _Side,
-    definition: TableDefinition,
+    schema: TableSchema,
     shared: Sequence[tuple[str, Column]],
     touched: Sequence[str],
 ) -> str:
     """The query whose rows are those that differ: `change`, the columns, and for a table with keys
     the row before as `before`."""
-    where = _in_partitions(definition, touched)
+    where = _in_partitions(schema, touched)
     old = ", ".join(
         f"{quoted(was)} AS {quoted(column.name)}" if was != column.name else quoted(was)
         for was, column in shared
@@ -264,19 +264,19 @@ def _query(
     table = _named(name)
     one = f"SELECT {old} FROM {table} VERSION AS OF {before.version}{where}"
     other = f"SELECT {now} FROM {table} VERSION AS OF {after.version}{where}"
-    if not definition.is_primary_key_table:
+    if not schema.is_primary_key_table:
         return (
             f"SELECT 'removed' AS `change`, * FROM ({one} EXCEPT ALL {other}) "
             f"UNION ALL SELECT 'added' AS `change`, * FROM ({other} EXCEPT ALL {one})"
         )
-    keys = [quoted(key) for key in definition.primary_keys]
+    keys = [quoted(key) for key in schema.primary_keys]
     joined = " AND ".join(f"was.{key} = now.{key}" for key in keys)
     same = " AND ".join(
         f"{_comparable('was', column)} <=> {_comparable('now', column)}" for _, column in shared
     )
     values = ", ".join(
         f"coalesce(now.{quoted(c.name)}, was.{quoted(c.name)}) AS {quoted(c.name)}"
-        if c.name in definition.primary_keys
+        if c.name in schema.primary_keys
         else f"if(now.{keys[0]} IS NULL, was.{quoted(c.name)}, now.{quoted(c.name)}) "
         f"AS {quoted(c.name)}"
         for _, c in shared
@@ -295,15 +295,15 @@ def _comparable(side: str, column: Column) -> str:
     return f"CAST({name} AS STRING)" if "MAP<" in to_spark_sql(column.type) else name
 
 
-def _in_partitions(definition: TableDefinition, touched: Sequence[str]) -> str:
+def _in_partitions(schema: TableSchema, touched: Sequence[str]) -> str:
     """A condition that leaves out the partitions whose files are the same, where they are few and
     their names are values of text."""
-    keys = definition.partition_keys
+    keys = schema.partition_keys
     if len(keys) != 1 or not touched or len(touched) > _PARTITIONS_MAX:
         return ""
     (key,) = keys
     values = [text.partition("=")[2] for text in touched]
-    is_text = key_kind(definition.column(key).type) is KeyKind.TEXT
+    is_text = key_kind(schema.column(key).type) is KeyKind.TEXT
     if not is_text or any("__DEFAULT" in value or not value.strip() for value in values):
         return ""
     literals = ", ".join(map(text_literal, values))

@@ -16,7 +16,7 @@ from paimon_magics.planning.formatting import count_text, size_text
 from paimon_magics.planning.reports.health import LayoutRules
 from paimon_magics.planning.reports.partition_names import PartitionNames
 from paimon_magics.planning.reports.view_queries import files_sql
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.reports.health import sizes_of, sizes_sql
 from paimon_magics.session.reports.layout import histogram_chart, layout_of
@@ -48,15 +48,15 @@ def files_of(
     view = table_view(connection.catalog, name)
     named = named_files(view, connection.zone)
     files = named.files
-    definition = connection.catalog.load(name).definition
-    names = PartitionNames.of(definition, process_zone(), named.twice)
+    schema = connection.catalog.load(name).schema
+    names = PartitionNames.of(schema, process_zone(), named.twice)
     if partition is not None:
-        partition = _known_name(files, partition.strip("/"), definition)
-        files = _of_partition(files, partition, shown, definition.partition_keys)
+        partition = _known_name(files, partition.strip("/"), schema)
+        files = _of_partition(files, partition, shown, schema.partition_keys)
     order = [("partition", "ascending"), ("bucket", "ascending"), ("level", "ascending"),
              ("file_size_in_bytes", "descending")]  # fmt: skip
     files = files.sort_by(order)
-    rules = LayoutRules.of(definition)
+    rules = LayoutRules.of(schema)
     small = pc.sum(pc.less(files.column("file_size_in_bytes"), rules.small_below_bytes)).as_py()
     total = pc.sum(files.column("file_size_in_bytes")).as_py() or 0
     where = f", {partition}" if partition else ""
@@ -66,7 +66,7 @@ def files_of(
         f"{names.told_in(connection.zone)}"
     )
     chart = histogram_chart(size_histogram(files, rules.target_bytes), shown)
-    hidden = () if definition.partition_keys else ("partition",)
+    hidden = () if schema.partition_keys else ("partition",)
     query = files_sql(table_text(name, "files"), names)
     if partition is not None:
         literal = text_literal(partition)
@@ -117,12 +117,12 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
     return Report("PARTITIONS", layout.summary(), (section,), tuple(said))
 
 
-def _known_name(files: pa.Table, partition: str, definition: TableDefinition) -> str:
+def _known_name(files: pa.Table, partition: str, schema: TableSchema) -> str:
     """The partition as it is named here, also where it is given as SHOW PARTITIONS names it: with
     `%3A` for a colon, and `null` for NULL."""
     pairs = [pair.partition("=") for pair in partition.split("/")]
     meant = (
-        [f"{unquote(key)}{sign}{unquote(value)}", *_if_null(key, value, definition)]
+        [f"{unquote(key)}{sign}{unquote(value)}", *_if_null(key, value, schema)]
         for key, sign, value in pairs
     )
     # Of a text `null` SHOW PARTITIONS says the same.
@@ -130,8 +130,8 @@ def _known_name(files: pa.Table, partition: str, definition: TableDefinition) ->
     return next((name for name in (partition, *names) if _within(files, name).num_rows), partition)
 
 
-def _if_null(key: str, value: str, definition: TableDefinition) -> list[str]:
-    return [f"{unquote(key)}={definition.partition_default_name}"] if value == "null" else []
+def _if_null(key: str, value: str, schema: TableSchema) -> list[str]:
+    return [f"{unquote(key)}={schema.partition_default_name}"] if value == "null" else []
 
 
 def _within(files: pa.Table, partition: str) -> pa.Table:

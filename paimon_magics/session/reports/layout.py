@@ -164,14 +164,14 @@ def layout_of(catalog: Catalog, name: TableName, shown: str, zone: str = UTC) ->
             f"`{name}` has no files of its own.", hint="Name the table without `$…`."
         )
     view = table_view(catalog, name)
-    definition = catalog.load(name).definition
-    rules = LayoutRules.of(definition)
+    schema = catalog.load(name).schema
+    rules = LayoutRules.of(schema)
     named = layout_files(view, zone)
     files = in_zone(named.files, zone)
     found = in_zone(cells(files, rules.small_below_bytes), zone)
     snapshot_id = None if view.snapshot is None else int(view.snapshot["id"])
     histogram = size_histogram(files, rules.target_bytes)
-    names = PartitionNames.of(definition, process_zone(), named.twice)
+    names = PartitionNames.of(schema, process_zone(), named.twice)
     figures = _figures(files, found, rules)
     full = replace(name, catalog=None)
     return Layout(

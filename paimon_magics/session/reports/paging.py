@@ -11,9 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from paimon_magics.columnar.row_filters import kinds_of, looked_at
+from paimon_magics.columnar.row_filters import filtered, kinds_of
 from paimon_magics.errors import StatementError
-from paimon_magics.planning.reads.row_filters import ColumnKind, Look, condition_sql, look_sql
+from paimon_magics.planning.reads.row_filters import (
+    ColumnKind,
+    RowFilter,
+    condition_sql,
+    filter_sql,
+)
 from paimon_magics.statements.clauses.names import quoted
 
 if TYPE_CHECKING:
@@ -43,10 +48,10 @@ class Rows(Protocol):
 
     kinds: dict[str, ColumnKind]
 
-    def page(self, look: Look, offset: int, count: int) -> Page:
+    def page(self, row_filter: RowFilter, offset: int, count: int) -> Page:
         """At most `count` rows. Raises InvalidValueError and what Spark raises."""
 
-    def sql(self, look: Look) -> str:
+    def sql(self, row_filter: RowFilter) -> str:
         """The query that gives these rows; "" where none does."""
 
 
@@ -57,21 +62,21 @@ class ArrowRows:
     def __init__(self, rows: pa.Table, query: str, given: Sequence[str] | None = None) -> None:
         self._rows, self._query, self._given = rows, query, given
         self.kinds = kinds_of(rows.schema)
-        self._seen: tuple[Look, pa.Table] = Look(), rows
+        self._seen: tuple[RowFilter, pa.Table] = RowFilter(), rows
 
-    def page(self, look: Look, offset: int, count: int) -> Page:
+    def page(self, row_filter: RowFilter, offset: int, count: int) -> Page:
         """See Rows."""
-        self.sql(look)  # refuses what makes no sense
-        if self._seen[0] != look:
-            self._seen = look, looked_at(self._rows, look, self.kinds)
+        self.sql(row_filter)  # refuses what makes no sense
+        if self._seen[0] != row_filter:
+            self._seen = row_filter, filtered(self._rows, row_filter, self.kinds)
         found = self._seen[1]
         return Page(
             found.slice(offset, count), offset, found.num_rows > offset + count, found.num_rows
         )
 
-    def sql(self, look: Look) -> str:
+    def sql(self, row_filter: RowFilter) -> str:
         """See Rows."""
-        return look_sql(self._query, look, self.kinds, self._given)
+        return filter_sql(self._query, row_filter, self.kinds, self._given)
 
 
 class QueryRows:
@@ -86,41 +91,41 @@ class QueryRows:
         self._query, self._given = outcome.sql, outcome.in_query
         first = outcome.page()
         self.kinds = kinds_of(first.schema)
-        self._window: tuple[Look, int, pa.Table] = Look(), 0, first
+        self._window: tuple[RowFilter, int, pa.Table] = RowFilter(), 0, first
 
-    def page(self, look: Look, offset: int, count: int) -> Page:
+    def page(self, row_filter: RowFilter, offset: int, count: int) -> Page:
         """See Rows. One Spark job at most."""
-        self.sql(look)
+        self.sql(row_filter)
         seen, start, rows = self._window
         held = start + rows.num_rows
-        has_all = seen == look and start <= offset and (offset + count < held)
+        has_all = seen == row_filter and start <= offset and (offset + count < held)
         if not has_all:
-            start, rows = offset, self._fetched(look, offset, max(_WINDOW_ROWS, count) + 1)
-            self._window = look, start, rows
+            start, rows = offset, self._fetched(row_filter, offset, max(_WINDOW_ROWS, count) + 1)
+            self._window = row_filter, start, rows
         found = rows.slice(offset - start, count)
         follow = start + rows.num_rows > offset + count
         is_end = not follow and (found.num_rows > 0 or offset == 0)
         total = offset + found.num_rows if is_end else None
         return Page(found, offset, follow, total)
 
-    def sql(self, look: Look) -> str:
+    def sql(self, row_filter: RowFilter) -> str:
         """See Rows."""
-        return look_sql(self._query, look, self.kinds, self._given)
+        return filter_sql(self._query, row_filter, self.kinds, self._given)
 
-    def _fetched(self, look: Look, offset: int, count: int) -> pa.Table:
+    def _fetched(self, row_filter: RowFilter, offset: int, count: int) -> pa.Table:
         outcome = self._outcome()
         if outcome is None:
             raise StatementError("The result is gone.", hint="Run its cell again.")
 
         def fetch(frame: DataFrame) -> pa.Table:
-            for condition in look.conditions:
+            for condition in row_filter.conditions:
                 frame = frame.filter(condition_sql(condition, self.kinds))
-            if look.orders:
-                names = [frame[quoted(one.column)] for one in look.orders]
+            if row_filter.orders:
+                names = [frame[quoted(one.column)] for one in row_filter.orders]
                 frame = frame.orderBy(
                     *(
                         name.desc_nulls_last() if one.descending else name.asc_nulls_last()
-                        for name, one in zip(names, look.orders, strict=True)
+                        for name, one in zip(names, row_filter.orders, strict=True)
                     )
                 )
             return (frame.offset(offset) if offset else frame).limit(count).toArrow()

@@ -26,9 +26,9 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
-from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.time_travel import State
+from paimon_magics.tables.snapshots.time_travel import TableState
 
 __all__ = ["Effort", "profile_of"]
 
@@ -53,14 +53,14 @@ def profile_of(
     """A row for each column; at most one Spark job. Different values are counted where that is
     cheap, and else estimated, in a column `≈distinct`. Raises UnknownNameError, JobError."""
     plan, read = read_plan(connection, Relation(name))
-    columns = read.definition.columns
+    columns = read.schema.columns
     known: dict[str, Bounds] = {}
     rows: int | None = None
     stored: int | None = None
     needs_merge = bool(plan.tasks)
-    if isinstance(read.target, State):
+    if isinstance(read.target, TableState):
         table = connection.catalog.load(name)
-        folder = connection.manifests(table.location, lambda: ManifestFolder(table.paimon))
+        folder = connection.manifests(table.location, lambda: ManifestCache(table.paimon))
         snapshot = read.target.snapshot
         files = None if snapshot is None else live_files(folder, snapshot)
         stored = 0 if files is None else sum(files["row_count"].to_pylist())

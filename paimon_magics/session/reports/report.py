@@ -15,7 +15,7 @@ import pyarrow as pa
 from paimon_magics.boundary import short_errors
 from paimon_magics.columnar.row_filters import kinds_of
 from paimon_magics.columnar.time_zones import in_zone
-from paimon_magics.planning.reads.row_filters import Look, look_sql
+from paimon_magics.planning.reads.row_filters import RowFilter, filter_sql
 from paimon_magics.session.rendering import render_text
 
 __all__ = ["Action", "Bar", "Chart", "Report", "Section", "Shape", "bar_lines", "told_in_zone"]
@@ -88,7 +88,7 @@ class Section:
     @property
     def sql(self) -> str:
         """The query that gives the rows; "" where none does."""
-        return look_sql(self.query, Look(), kinds_of(self.rows.schema), self.in_query)
+        return filter_sql(self.query, RowFilter(), kinds_of(self.rows.schema), self.in_query)
 
     def text_rows(self) -> pa.Table:
         """The rows with the columns that stay the same from run to run."""

@@ -107,7 +107,7 @@ def run_definition(
             return _show_options(connection, statement)
         case ShowColumns():
             table = connection.load(statement.name, statement.text, 0)
-            columns = {"col_name": list(table.definition.column_names)}
+            columns = {"col_name": list(table.schema.column_names)}
             return _listing(connection, statement, "SHOW COLUMNS", columns)
         case Describe():
             return _describe(connection, statement)
@@ -137,12 +137,12 @@ def _create_table(
         frame = frame_of_query(connection, statement.text, statement.query, parameters)
         query_columns = columns_of(frame.schema)
     try:
-        definition = plan_create_table(statement, query_columns)
-        check_stated(definition)
+        schema = plan_create_table(statement, query_columns)
+        check_stated(schema)
         if statement.query is not None:
-            check_writable(name, definition)
+            check_writable(name, schema)
         created = connection.catalog.create_table(
-            name, definition, if_not_exists=statement.if_not_exists
+            name, schema, if_not_exists=statement.if_not_exists
         )
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
@@ -320,7 +320,7 @@ def _show_partitions(
     connection: Connection, statement: ShowPartitions, parameters: Mapping[str, object]
 ) -> Outcome:
     table = connection.load(statement.name, statement.text, 0)
-    if not table.definition.is_partitioned:
+    if not table.schema.is_partitioned:
         raise StatementError(
             f"Table `{table.name}` is not partitioned.",
             hint=f"Select from `{table.name}$files` to see how it is stored.",
@@ -342,8 +342,8 @@ def _show_partitions(
 def _partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
     """A partition's values in the text that PARTITION clauses are evaluated to."""
     texts: dict[str, str | None] = {}
-    for key, value in zip(table.definition.partition_keys, values, strict=True):
-        data_type = table.definition.column(key).type
+    for key, value in zip(table.schema.partition_keys, values, strict=True):
+        data_type = table.schema.column(key).type
         zone = "Z" if getattr(data_type, "name", "") == "TIMESTAMP_LTZ" else ""
         texts[key] = None if value is None else partition_value_text(value, data_type) + zone
     return texts
@@ -355,7 +355,7 @@ def _matches(texts: Mapping[str, str | None], spec: _Spec) -> bool:
 
 def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
     table = connection.load(statement.name, statement.text, 0)
-    options = dict(descriptions.option_rows(table.definition))
+    options = dict(descriptions.option_rows(table.schema))
     if statement.key is not None:
         missing = f"Table {table.name} does not have property: {statement.key}"
         options = {statement.key: options.get(statement.key, missing)}

@@ -19,7 +19,7 @@ from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
 from paimon_magics.planning.schemas.alterations import plan_alter_table
 from paimon_magics.planning.schemas.rules import check_stated
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.session.bound_values import bindings_text
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
@@ -51,7 +51,7 @@ from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.snapshots.time_travel import (
     Changes,
     Difference,
-    State,
+    TableState,
     Target,
     snapshot_ids,
 )
@@ -196,7 +196,7 @@ def _checked_alter(connection: Connection, statement: AlterTable) -> str:
         if not isinstance(change, RenameTable | DropPartitions)
     ]
     try:
-        plan_alter_table(table.definition, changes)
+        plan_alter_table(table.schema, changes)
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
     return f"Would alter `{table.name}`."
@@ -225,12 +225,12 @@ def _checked_create(
         frame = frame_of_query(connection, statement.text, statement.query, parameters)
         columns = columns_of(frame.schema)
     try:
-        definition = plan_create_table(statement, columns)
-        check_stated(definition)
+        schema = plan_create_table(statement, columns)
+        check_stated(schema)
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
-    kind = "primary-key" if definition.is_primary_key_table else "append"
-    return f"Would create the {kind} table `{name}` with {_columns(len(definition.columns))}."
+    kind = "primary-key" if schema.is_primary_key_table else "append"
+    return f"Would create the {kind} table `{name}` with {_columns(len(schema.columns))}."
 
 
 def _query_lines(
@@ -303,7 +303,7 @@ def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
 def _scans_text(plan: ReadPlan, read: DataRead) -> str:
     ids = snapshot_ids(read.target)
     if not ids:
-        return "no snapshot yet, no rows" if isinstance(read.target, State) else "no changes"
+        return "no snapshot yet, no rows" if isinstance(read.target, TableState) else "no changes"
     parts = [_snapshots(read.target, ids)]
     if plan.raw_file_count:
         parts.append(f"{_files(plan.raw_file_count)} by raw scan")
@@ -348,7 +348,7 @@ def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list
 
 def _snapshots(target: Target, ids: Sequence[int]) -> str:
     match target:
-        case State():
+        case TableState():
             return f"snapshot {ids[0]}"
         case Changes(mode=mode):
             return f"the {mode.value} of snapshots {ids[0]} to {ids[-1]}"
@@ -362,7 +362,7 @@ def _insert_lines(
     prepared = prepare_insert(connection, insert, parameters)
     table, change = prepared.table, prepared.change
     lines = [
-        f"{table.name}: {_replaced(change, table.definition)}.",
+        f"{table.name}: {_replaced(change, table.schema)}.",
         f"Distribution: {_distribution(connection, prepared, insert)}.",
     ]
     lines += [
@@ -371,12 +371,10 @@ def _insert_lines(
     return lines
 
 
-def _replaced(change: Change, definition: TableDefinition) -> str:
+def _replaced(change: Change, schema: TableSchema) -> str:
     match change:
         case Append():
-            return (
-                "rows are merged in by key" if definition.is_primary_key_table else "rows are added"
-            )
+            return "rows are merged in by key" if schema.is_primary_key_table else "rows are added"
         case OverwriteTouched():
             return "the partitions that receive rows are replaced"
         case OverwritePartitions(specs=()):

@@ -60,7 +60,7 @@ def check_confirmed(
         if told is not None and told.what:
             raise UnconfirmedError(
                 told.what,
-                hint=f"{told.looked_at} To run it all the same, begin the cell with "
+                hint=f"{told.filtered} To run it all the same, begin the cell with "
                 f"%%paimon --yes. {told.way_back} {told.not_looked_at}".rstrip(),
                 statement=statement.text,
                 position=0,
@@ -95,7 +95,7 @@ def _taken(
     match statement:
         case Insert(overwrite=True, partition=None) if mode != "dynamic":
             table = connection.load(statement.target, statement.text, 0)
-            sizes = sizes_of_replaced(table, specs=()) if table.definition.is_partitioned else []
+            sizes = sizes_of_replaced(table, specs=()) if table.schema.is_partitioned else []
             instead = "PARTITION (…) after the table's name, or the dynamic overwrite mode, "
             instead += f"replaces less. {preview}"
             what = f"INSERT OVERWRITE `{table.name}` without PARTITION"

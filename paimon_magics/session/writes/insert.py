@@ -35,7 +35,7 @@ from paimon_magics.planning.commits.requests import (
     Transaction,
 )
 from paimon_magics.planning.formatting import count_text
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.distributions import Distribution, distribution_of
 from paimon_magics.planning.writes.inserts import (
@@ -75,7 +75,7 @@ from paimon_magics.tables.writing.bucket_counts import (
     check_cross_partition_size,
 )
 from paimon_magics.tables.writing.write_spec import completed, write_task
-from paimon_magics.tables.writing.writer import WriteTask, write_batches
+from paimon_magics.tables.writing.writer import WriteSpec, write_batches
 
 if TYPE_CHECKING:
     import pyarrow
@@ -169,25 +169,25 @@ def _run_once(
 
 def _writing(
     connection: Connection, insert: Insert, prepared: PreparedInsert
-) -> Callable[[WriteTask], JobWritten]:
+) -> Callable[[WriteSpec], JobWritten]:
     table = prepared.table
     prepared.check()
     rows = None
-    if insert.source.is_values and not table.definition.has_type("VARIANT"):
+    if insert.source.is_values and not table.schema.has_type("VARIANT"):
         # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
         rows = fetched_values(prepared, insert.text)
 
-    def write(task: WriteTask) -> JobWritten:
+    def write(task: WriteSpec) -> JobWritten:
         if rows is not None:
             return JobWritten(write_batches(task, rows.to_batches()), repeated_attempts=False)
-        definition = table.definition
+        schema = table.schema
         return write_frame(
             connection.spark,
             prepared.frame,
             task,
             distribution(connection, prepared),
             slots=connection.slots,
-            keep_order=definition.is_primary_key_table and not definition.sequence_fields,
+            keep_order=schema.is_primary_key_table and not schema.sequence_fields,
         )
 
     return write
@@ -206,36 +206,34 @@ def prepare_insert(
     table = connection.load(insert.target, insert.text, insert.target_position)
     # Before the source is planned: what it may read of this very table is no newer than that.
     base_snapshot_id = latest_snapshot_id(table)
-    definition = table.definition
+    schema = table.schema
     try:
-        check_writable(table.name, definition)
+        check_writable(table.name, schema)
         if not insert.overwrite:
             check_cross_partition_size(table, connection.settings.cross_partition_rows_max)
     except PaimonMagicsError as error:
         raise located(error, insert.text, insert.target_position) from None
-    static = static_partition_columns(insert, definition)
+    static = static_partition_columns(insert, schema)
     given = frame
     if frame is None:
         frame = frame_of_query(connection, insert.text, insert.source, parameters)
-    sources = match_columns(insert, definition, frame.columns)
+    sources = match_columns(insert, schema, frame.columns)
     bound = bind(insert.source.parameters, parameters, insert.text, connection.zone)
-    constants = _constants(connection, definition, static, bound, insert.text)
+    constants = _constants(connection, schema, static, bound, insert.text)
     assert set(constants) == {
         column.name
-        for column, source in zip(definition.columns, sources, strict=True)
+        for column, source in zip(schema.columns, sources, strict=True)
         if isinstance(source, Constant)
     }
-    taken = _taken_by(frame, definition, sources)
+    taken = _taken_by(frame, schema, sources)
     try:
         if insert.by_name:
             frame = with_fields_by_name(frame, taken)
-        projection = partial(
-            project, connection.spark, frame, definition.columns, sources, constants
-        )
+        projection = partial(project, connection.spark, frame, schema.columns, sources, constants)
         projected = projection()
     except Exception as error:
         raise _place(translate(error), insert) from error
-    change = change_of(connection, insert, definition, constants, mode)
+    change = change_of(connection, insert, schema, constants, mode)
     note_reads(projected, reads_of(frame))
     return PreparedInsert(
         table,
@@ -257,11 +255,11 @@ def prepare_insert(
 
 
 def _taken_by(
-    frame: DataFrame, definition: TableDefinition, sources: Sequence[Source]
+    frame: DataFrame, schema: TableSchema, sources: Sequence[Source]
 ) -> Sequence[Column | None]:
     """The table's columns that those of `frame` go into, None for none."""
     columns: list[Column | None] = [None] * len(frame.columns)
-    for column, source in zip(definition.columns, sources, strict=True):
+    for column, source in zip(schema.columns, sources, strict=True):
         if isinstance(source, FromInput):
             columns[source.position] = column
     return columns
@@ -284,13 +282,13 @@ def _exactness(
 
 def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:
     """Which task will write which of the rows; runs no job."""
-    definition = prepared.table.definition
+    schema = prepared.table.schema
     partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
     estimated = None
-    if definition.bucket_mode == "BUCKET_UNAWARE":
+    if schema.bucket_mode == "BUCKET_UNAWARE":
         estimated = estimated_bytes(prepared.frame)
     return distribution_of(
-        definition,
+        schema,
         slots=connection.slots,
         single_writer_rows_max=connection.settings.cross_partition_rows_max,
         partitions_max=partitions,
@@ -301,7 +299,7 @@ def distribution(connection: Connection, prepared: PreparedInsert) -> Distributi
 def change_of(
     connection: Connection,
     insert: Insert,
-    definition: TableDefinition,
+    schema: TableSchema,
     constants: Mapping[str, str | None],
     mode: str | None = None,
 ) -> Change:
@@ -312,7 +310,7 @@ def change_of(
     if mode is None:
         mode = connection.spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")
     swallow = connection.settings.overwrite_swallows_newer
-    if definition.is_partitioned and (mode or "static").lower() == "dynamic":
+    if schema.is_partitioned and (mode or "static").lower() == "dynamic":
         return OverwriteTouched(swallow)
     if not constants:
         return OverwritePartitions((), swallow)
@@ -360,7 +358,7 @@ def partition_specs(
 ) -> tuple[tuple[tuple[str, str | None], ...], ...]:
     """PARTITION clauses as typed text values; raises UnknownNameError for a wrong column."""
     result = []
-    keys = {key.lower(): key for key in table.definition.partition_keys}
+    keys = {key.lower(): key for key in table.schema.partition_keys}
     for spec in specs:
         static: dict[str, str] = {}
         for item in spec:
@@ -381,7 +379,7 @@ def partition_specs(
             name for sql in static.values() for name in bind_parameters(Cursor(sql, tokenize(sql)))
         )
         bound = bind(tuple(named), parameters, statement, connection.zone)
-        values = _constants(connection, table.definition, static, bound, statement)
+        values = _constants(connection, table.schema, static, bound, statement)
         result.append(tuple(values.items()))
     return tuple(result)
 
@@ -404,7 +402,7 @@ def _opened(
     """A transaction, and the plan for it. Of a table that takes one at a time, the plan of rows to
     be added is of the moment when its turn came; what is replaced is what was there before."""
     table, base = prepared.table, prepared.base_snapshot_id
-    in_turn = takes_one_at_a_time(table.definition) and isinstance(prepared.change, Append)
+    in_turn = takes_one_at_a_time(table.schema) and isinstance(prepared.change, Append)
     transaction = _begun(connection, table.name, None if in_turn else base, attempts)
     if transaction.base_snapshot_id == base:
         return transaction, prepared
@@ -430,7 +428,7 @@ def _transact(
     connection: Connection,
     prepared: PreparedInsert,
     transaction: Transaction,
-    write: Callable[[WriteTask], JobWritten],
+    write: Callable[[WriteSpec], JobWritten],
     statement: str,
 ) -> tuple[CommitReceipt, JobWritten]:
     table, change = prepared.table, prepared.change
@@ -492,14 +490,12 @@ def _settled(connection: Connection, request: CommitRequest) -> CommitReceipt:
 
 def _constants(
     connection: Connection,
-    definition: TableDefinition,
+    schema: TableSchema,
     static: Mapping[str, str],
     parameters: Mapping[str, object],
     statement: str,
 ) -> dict[str, str | None]:
-    items: list[tuple[Column, str]] = [
-        (definition.column(name), sql) for name, sql in static.items()
-    ]
+    items: list[tuple[Column, str]] = [(schema.column(name), sql) for name, sql in static.items()]
     try:
         return partition_values(connection.spark, items, parameters)
     except Exception as error:
@@ -522,7 +518,7 @@ def fetched_values(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
 
 def _failing_column(prepared: PreparedInsert) -> str | None:
     """The first column of the table whose values can't be computed on their own."""
-    for name in prepared.table.definition.column_names:
+    for name in prepared.table.schema.column_names:
         try:
             prepared.column(only=name).collect()  # of folded rows: no job
         except Exception:
@@ -556,18 +552,18 @@ def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritt
 
 
 def _notes(table: Table) -> tuple[str, ...]:
-    definition = table.definition
+    schema = table.schema
     notes = []
-    producer = definition.changelog_producer
-    if definition.is_primary_key_table and producer in ("lookup", "full-compaction"):
+    producer = schema.changelog_producer
+    if schema.is_primary_key_table and producer in ("lookup", "full-compaction"):
         notes.append(
             f"Changes appear in the changelog ('changelog-producer' = '{producer}') after the "
             "next compaction by another engine."
         )
-    hidden = rows_hidden_by(definition)
+    hidden = rows_hidden_by(schema)
     if hidden is not None:
         notes.append(f"The rows appear after the next compaction by another engine ({hidden}).")
-    idle = options_not_applied(definition)
+    idle = options_not_applied(schema)
     if idle:
         shown = ", ".join(f"'{key}'" for key in idle)
         notes.append(f"Not applied to what was written; other engines make good for it: {shown}.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from paimon_magics.errors import InvalidValueError, value_text
 from paimon_magics.planning.formatting import count_text, shortened
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.session.given_times import columns_in_zone, value_in_zone
 from paimon_magics.statements.data_types import (
     ArrayType,
@@ -48,7 +48,7 @@ _TAKEN = {
 _FLOAT_MAX = 3.4028234663852886e38
 
 
-def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
+def given_table(rows: Any, table_schema: TableSchema, zone: str) -> Any:
     """Rows as an Arrow table whose columns are some of the table's, by name: all of them for rows
     in tuples or lists. Times are those of a session of `zone` (`given_times`).
 
@@ -64,7 +64,7 @@ def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
     elif module == "polars" and hasattr(rows, "to_arrow"):
         rows = rows.to_arrow()
     if isinstance(rows, pa.Table):
-        return columns_in_zone(rows, arrow_schema(definition), zone)
+        return columns_in_zone(rows, arrow_schema(table_schema), zone)
     if isinstance(rows, Mapping):
         rows = [rows]
     if not _is_row(rows):
@@ -74,17 +74,17 @@ def given_table(rows: Any, definition: TableDefinition, zone: str) -> Any:
             "pandas or polars.",
         )
     if rows and all(isinstance(row, Mapping) for row in rows):
-        names = [definition.column(str(key)).name for key in _keys(rows)]
+        names = [table_schema.column(str(key)).name for key in _keys(rows)]
         columns = [[row.get(key) for row in rows] for key in _keys(rows)]
     else:
-        names = list(definition.column_names)
-        _check_widths(rows, definition)
+        names = list(table_schema.column_names)
+        _check_widths(rows, table_schema)
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
     # Nullability is the coordinator's to judge: it names the column.
-    schema = arrow_schema(definition)
+    schema = arrow_schema(table_schema)
     fields = [schema.field(name).with_nullable(True) for name in names]
     arrays = [
-        _array([value_in_zone(value, field.type, zone) for value in values], field, definition)
+        _array([value_in_zone(value, field.type, zone) for value in values], field, table_schema)
         for values, field in zip(columns, fields, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
@@ -98,25 +98,25 @@ def _keys(rows: Sequence[Mapping[Any, Any]]) -> list[Any]:
     return list(dict.fromkeys(key for row in rows for key in row))
 
 
-def _check_widths(rows: Sequence[Any], definition: TableDefinition) -> None:
+def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
     """Each row has a value for each column, in their order."""
-    wanted = len(definition.column_names)
+    wanted = len(schema.column_names)
     for number, row in enumerate(rows, 1):
         if not _is_row(row):
             raise InvalidValueError(
                 f"Row {number} is no tuple of {count_text(wanted, 'value')}: {_shown(row)}",
-                hint=f"The columns are {_wanted(definition)}. Give a list of rows; all are tuples, "
+                hint=f"The columns are {_wanted(schema)}. Give a list of rows; all are tuples, "
                 "or all are dictionaries.",
             )
         if len(row) != wanted:
             raise InvalidValueError(
                 f"Row {number} has {count_text(len(row), 'value')}, but the table has "
                 f"{count_text(wanted, 'column')}.",
-                hint=f"The columns are {_wanted(definition)}. Give dictionaries for some of them.",
+                hint=f"The columns are {_wanted(schema)}. Give dictionaries for some of them.",
             )
 
 
-def _array(values: list[Any], field: Any, definition: TableDefinition) -> Any:
+def _array(values: list[Any], field: Any, schema: TableSchema) -> Any:
     import pyarrow as pa
 
     try:
@@ -126,7 +126,7 @@ def _array(values: list[Any], field: Any, definition: TableDefinition) -> Any:
         return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         number, why = _unfit(values, field.type) or (0, "")
-        data_type = definition.column(field.name).type
+        data_type = schema.column(field.name).type
         wanted = to_spark_sql(data_type)
         where = f"of row {number} " if number else ""
         value = f"{_shown(values[number - 1])} " if number else "a value "
@@ -209,8 +209,8 @@ def _shown(value: object) -> str:
     return shortened(repr(value), _SHOWN_MAX)
 
 
-def _wanted(definition: TableDefinition) -> str:
+def _wanted(schema: TableSchema) -> str:
     return ", ".join(
         f"`{one.name}` {to_spark_sql(one.type)}{'' if one.type.nullable else ' NOT NULL'}"
-        for one in definition.columns
+        for one in schema.columns
     )

@@ -12,8 +12,8 @@ from paimon_magics.errors import (
     StatementError,
     value_text,
 )
-from paimon_magics.planning.schemas.rules import check_definition
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.rules import check_schema
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
@@ -81,15 +81,15 @@ def write_to_new(
                 hint="Say what becomes of its rows: mode='overwrite' replaces them, mode='append' "
                 "adds to them (or replaces rows of the same primary key).",
             )
-        _check_as_wanted(full, connection.catalog.load(full).definition, wanted)
+        _check_as_wanted(full, connection.catalog.load(full).schema, wanted)
         return write_frame_to(connection, frame, full, mode)
     given, columns, notes = _read(connection, frame)
     if not columns:
         raise InvalidValueError("The frame has no columns.", hint="A table needs one at least.")
-    definition = plan_create_table(_statement(full, wanted), columns)
-    check_definition(definition)
-    check_writable(full, definition)
-    connection.catalog.create_table(full, definition)
+    schema = plan_create_table(_statement(full, wanted), columns)
+    check_schema(schema)
+    check_writable(full, schema)
+    connection.catalog.create_table(full, schema)
     outcome = filled(connection, full, lambda: write_frame_to(connection, given, full, "append"))
     outcome.notes = (*outcome.notes, *notes)
     return outcome
@@ -119,7 +119,7 @@ def _statement(name: TableName, wanted: WantedTable) -> CreateTable:
     )
 
 
-def _check_as_wanted(name: TableName, found: TableDefinition, wanted: WantedTable) -> None:
+def _check_as_wanted(name: TableName, found: TableSchema, wanted: WantedTable) -> None:
     """Raise InvalidTableError where the table that exists is another than the one asked for."""
     for what, said, has in (
         ("primary_key", wanted.primary_key, found.primary_keys),

@@ -127,7 +127,7 @@ def _replaced(table: Table, change: Change, frame: DataFrame) -> list[PartitionS
         case OverwritePartitions(specs=specs):
             return sizes_of_replaced(table, specs=specs)
         case OverwriteTouched():
-            keys = list(table.definition.partition_keys)
+            keys = list(table.schema.partition_keys)
             try:
                 with cancellable(frame.sparkSession):
                     written = frame.select(*keys).distinct().toArrow()

@@ -83,7 +83,7 @@ def insert_rows(
     """
     check_wait(wait)
     table = _loaded(connection, name)
-    given = given_table(rows, table.definition, connection.zone)
+    given = given_table(rows, table.schema, connection.zone)
     inserts = _taker(connection, table)
     if inserts is None:
         if label is not None:
@@ -96,7 +96,7 @@ def insert_rows(
         outcome.notes = (*outcome.notes, _at_once(connection, table))
         return outcome
     mode = "async_mode" if wait is not None else None
-    version = version_of(identity_of(table), table.definition)
+    version = version_of(identity_of(table), table.schema)
     answer = inserts.insert(table.name, given, label=label, mode=mode, version=version)
     return PendingInsert(connection, table, answer, wait == "visible")
 
@@ -122,14 +122,14 @@ def run_insert_statement(
     if inserts is None or not insert.source.is_values:
         outcome = run_prepared(connection, insert, prepared)
         asked = insert.source.is_values and not insert.overwrite
-        if asked and prepared.table.definition.flag("auto_batch_load"):
+        if asked and prepared.table.schema.flag("auto_batch_load"):
             outcome.notes = (*outcome.notes, _at_once(connection, prepared.table))
         return outcome
     from paimon_magics.tables.schema.arrow_casting import conform
 
     prepared.check()
     rows = fetched_values(prepared, insert.text)
-    schema = arrow_schema(prepared.table.definition)
+    schema = arrow_schema(prepared.table.schema)
     import pyarrow as pa
 
     batches = [conform(batch, schema) for batch in rows.to_batches()]
@@ -137,7 +137,7 @@ def run_insert_statement(
         prepared.table.name,
         pa.Table.from_batches(batches, schema),
         mode="async_mode" if wait is not None else None,
-        version=version_of(identity_of(prepared.table), prepared.table.definition),
+        version=version_of(identity_of(prepared.table), prepared.table.schema),
     )
     outcome = PendingInsert(connection, prepared.table, answer, wait == "visible").outcome()
     outcome.statement, outcome.query = insert.text, None
@@ -184,7 +184,7 @@ def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
             except PaimonMagicsError:
                 continue  # the statement tells it better
             connection.inserted.pop(table.name, None)
-            if not takes_small_inserts(table.definition) or table.name.branch is not None:
+            if not takes_small_inserts(table.schema) or table.name.branch is not None:
                 continue
             if _takes_away(statement):
                 target = _new_name(connection, statement)
@@ -244,7 +244,7 @@ def _changed_by(connection: Connection, statement: Statement) -> Sequence[TableN
 
 def _taker(connection: Connection, table: Table) -> SmallInserts | None:
     """Who takes small inserts of the table."""
-    if not takes_small_inserts(table.definition) or table.name.branch is not None:
+    if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
     return connection.committer.inserts()
 
@@ -258,9 +258,9 @@ def _why_not(connection: Connection, table: Table) -> str:
         return "this session has no coordinator, which keeps the log of small inserts."
     if table.name.branch is not None:
         return "branches take no small inserts."
-    if table.definition.has_type("VARIANT"):
+    if table.schema.has_type("VARIANT"):
         return f"`{table.name}` has columns of type VARIANT, which small inserts don't have."
-    if table.definition.flag("auto_batch_load"):
+    if table.schema.flag("auto_batch_load"):
         return f"the layout of `{table.name}` takes none, as its keys can move between partitions."
     return f"the option 'auto_batch_load' of `{table.name}` is not true."
 

@@ -27,14 +27,14 @@ class HarmTold:
     back, and what could not be looked at ("" for nothing)."""
 
     what: str
-    looked_at: str
+    filtered: str
     way_back: str
     not_looked_at: str
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever has made the change should know."""
-        said = (self.what, f"{self.looked_at} {self.way_back}") if self.what else ()
+        said = (self.what, f"{self.filtered} {self.way_back}") if self.what else ()
         return (*said, self.not_looked_at) if self.not_looked_at else said
 
 
@@ -46,7 +46,7 @@ def harm_told(
     if not any(isinstance(one, RetypeColumn | SetColumnNullability) for one in changes):
         return None
     try:
-        planned = plan_alteration(table.definition, changes).definition
+        planned = plan_alteration(table.schema, changes).schema
     except PaimonMagicsError:
         return None
     try:
@@ -63,7 +63,7 @@ def harm_told(
     by_id = {column.id: column for column in planned.columns}
     said, back = [], []
     for harm in harms:
-        old = table.definition.column(harm.column)
+        old = table.schema.column(harm.column)
         new = by_id[old.id]
         wanted = to_spark_sql(new.type)
         said += _sentences(harm, to_spark_sql(old.type), wanted)
@@ -77,7 +77,7 @@ def harm_told(
         if back
         else "There is no way back by ALTER TABLE: Paimon has no cast from the new type to this one"
     )
-    return HarmTold(" ".join(said), f"{harms[0].looked_at}.", f"{way_back}.", not_looked_at)
+    return HarmTold(" ".join(said), f"{harms[0].filtered}.", f"{way_back}.", not_looked_at)
 
 
 def _unknown(why: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from pypaimon.catalog.rest.property_change import PropertyChange
 from pypaimon.common.identifier import Identifier
 from pypaimon.schema.schema import Schema
 from pypaimon.schema.schema_manager import SchemaManager
-from pypaimon.schema.table_schema import TableSchema
+from pypaimon.schema.table_schema import TableSchema as StoredSchema
 from pypaimon.table.file_store_table import FileStoreTable
 
 from paimon_magics.errors import (
@@ -39,10 +39,10 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.planning.schemas.alterations import plan_alteration
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import TableChange, TableName
-from paimon_magics.tables.schema.alterations import altered_schema, definition_of, schema_changes
+from paimon_magics.tables.schema.alterations import altered_schema, schema_changes, schema_of
 from paimon_magics.tables.schema.files import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
 from paimon_magics.tables.stores.corruption import damaged, misread
@@ -282,22 +282,22 @@ class Catalog:
                 f"`{_shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
                 hint="Only Paimon's own tables can be used here.",
             )
-        definition = definition_of(paimon_table.table_schema)
+        schema = schema_of(paimon_table.table_schema)
         if self.metastore == "rest":
-            stored = tuple((k, v) for k, v in definition.options if k not in REST_ADDS)
-            definition = replace(definition, options=stored)
+            stored = tuple((k, v) for k, v in schema.options if k not in REST_ADDS)
+            schema = replace(schema, options=stored)
         return Table(
             name,
-            definition,
+            schema,
             str(paimon_table.table_path),
             paimon_table,
             self.stores.of(str(paimon_table.table_path)),
         )
 
     def create_table(
-        self, name: TableName, definition: TableDefinition, *, if_not_exists: bool = False
+        self, name: TableName, table_schema: TableSchema, *, if_not_exists: bool = False
     ) -> bool:
-        """Creates a table that `check_definition` has accepted.
+        """Creates a table that `check_schema` has accepted.
 
         Returns false when the table exists and `if_not_exists` is given. Of two that create it at
         the same moment one fails.
@@ -312,7 +312,7 @@ class Catalog:
         self._require_database(database)
         if self.table_exists(name):
             return self._exists_already(name, if_not_exists)
-        if definition.stored_option("path") is not None and self.metastore != "rest":
+        if table_schema.stored_option("path") is not None and self.metastore != "rest":
             raise UnsupportedStatementError(
                 f"A {self.metastore} catalog puts tables into its warehouse: `{_shown(name)}` "
                 "can't have a location of its own.",
@@ -320,10 +320,10 @@ class Catalog:
             )
         if not self._is_stored(database):
             self._call(lambda: self.paimon.create_database(database, True))
-        schema = _new_schema(definition)
+        schema = _new_schema(table_schema)
         if self.metastore == "filesystem":
             manager = self._schema_manager(database, name.table)
-            if self._publish_schema(name, manager, TableSchema.from_schema(0, schema)):
+            if self._publish_schema(name, manager, StoredSchema.from_schema(0, schema)):
                 return True
             return self._exists_already(name, if_not_exists)
         try:
@@ -332,13 +332,13 @@ class Catalog:
             return self._exists_already(name, if_not_exists)
         return True
 
-    def replace_table(self, name: TableName, definition: TableDefinition) -> None:
+    def replace_table(self, name: TableName, table_schema: TableSchema) -> None:
         """Gives a table another definition as its next schema, whatever was before, in a catalog in
         a file system. Who calls has removed its rows."""
         manager = self._schema_manager(_database(name), name.table)
         for _ in range(_ALTER_ATTEMPTS):
             latest = self.load(name).paimon.table_schema.id
-            schema = TableSchema.from_schema(latest + 1, _new_schema(definition))
+            schema = StoredSchema.from_schema(latest + 1, _new_schema(table_schema))
             if self._publish_schema(name, manager, schema):
                 return
         raise self._changed_meanwhile(name)
@@ -421,9 +421,7 @@ class Catalog:
         """
         for _ in range(_ALTER_ATTEMPTS):
             table = self.load(name)
-            alteration = plan_alteration(
-                table.definition, changes, has_snapshots=_has_snapshots(table)
-            )
+            alteration = plan_alteration(table.schema, changes, has_snapshots=_has_snapshots(table))
             if not alteration.changes:
                 return table
             if self.metastore == "rest":
@@ -457,7 +455,9 @@ class Catalog:
             hint="Run the statement again.",
         )
 
-    def _publish_schema(self, name: TableName, manager: SchemaManager, schema: TableSchema) -> bool:
+    def _publish_schema(
+        self, name: TableName, manager: SchemaManager, schema: StoredSchema
+    ) -> bool:
         try:
             return publish_schema(self.stores, manager, schema)
         except OSError as error:
@@ -466,7 +466,7 @@ class Catalog:
                 hint=f"Look at it with DESCRIBE {_shown(name)} before running the statement again.",
             ) from error
 
-    def _sync_jdbc_properties(self, name: TableName, schema: TableSchema) -> None:
+    def _sync_jdbc_properties(self, name: TableName, schema: StoredSchema) -> None:
         # As pypaimon's alter_table does after it has stored the schema.
         if not self.paimon._sync_all_properties():
             return
@@ -571,13 +571,13 @@ class Catalog:
             ) from error
 
 
-def _new_schema(definition: TableDefinition) -> Schema:
+def _new_schema(schema: TableSchema) -> Schema:
     return Schema(
-        fields=[field_from_column(column) for column in definition.columns],
-        partition_keys=list(definition.partition_keys),
-        primary_keys=list(definition.primary_keys),
-        options=dict(definition.options),
-        comment=definition.comment,
+        fields=[field_from_column(column) for column in schema.columns],
+        partition_keys=list(schema.partition_keys),
+        primary_keys=list(schema.primary_keys),
+        options=dict(schema.options),
+        comment=schema.comment,
     )
 
 

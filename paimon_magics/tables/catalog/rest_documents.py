@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition, nested_field_count
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema, nested_field_count
 from paimon_magics.statements.data_types import DataType, as_nullable
 from paimon_magics.statements.statement import (
     AddColumn,
@@ -33,10 +33,10 @@ from paimon_magics.tables.catalog.stored_tables import StoredTable
 __all__ = [
     "MalformedDocumentError",
     "changes_from_documents",
-    "definition_from_document",
     "integer_of",
     "mapping_of",
     "optional_text",
+    "schema_from_document",
     "sequence_of",
     "string_map",
     "table_document",
@@ -106,7 +106,7 @@ def string_map(value: Any, where: str) -> dict[str, str]:
     return {key: text_of(found, key, where) for key in found}
 
 
-def definition_from_document(document: Any) -> TableDefinition:
+def schema_from_document(document: Any) -> TableSchema:
     """A schema document as the definition of a new table.
 
     Columns of the primary key become NOT NULL. Raises InvalidTableError for a type that is none of
@@ -134,7 +134,7 @@ def definition_from_document(document: Any) -> TableDefinition:
             )
         )
         next_id += 1 + nested_field_count(data_type)
-    return TableDefinition(
+    return TableSchema(
         columns=tuple(columns),
         partition_keys=tuple(
             texts_of(schema.get("partitionKeys"), "schema.partitionKeys", optional=True)
@@ -145,21 +145,19 @@ def definition_from_document(document: Any) -> TableDefinition:
     )
 
 
-def changes_from_documents(documents: Any, definition: TableDefinition) -> list[TableChange]:
-    """Schema changes of an alter request, in order; `definition` is that of the table now.
+def changes_from_documents(documents: Any, schema: TableSchema) -> list[TableChange]:
+    """Schema changes of an alter request, in order; `schema` is that of the table now.
 
     Raises UnsupportedStatementError for changes that are not offered.
     """
     changes: list[TableChange] = []
     for position, item in enumerate(sequence_of(documents, "changes")):
         where = f"changes[{position}]"
-        changes += _changes(mapping_of(item, where), where, definition)
+        changes += _changes(mapping_of(item, where), where, schema)
     return changes
 
 
-def _changes(
-    change: Mapping[str, Any], where: str, definition: TableDefinition
-) -> Iterable[TableChange]:
+def _changes(change: Mapping[str, Any], where: str, schema: TableSchema) -> Iterable[TableChange]:
     action = text_of(change, "action", where)
     match action:
         case "setOption":
@@ -173,7 +171,7 @@ def _changes(
                 return [UnsetOptions(("comment",), if_exists=True)]
             return [SetOptions((("comment", comment),))]
         case "addColumn":
-            return [_added_column(change, where, definition)]
+            return [_added_column(change, where, schema)]
         case "renameColumn":
             return [RenameColumn(_path(change, where), text_of(change, "newName", where))]
         case "dropColumn":
@@ -199,7 +197,7 @@ def _changes(
             default = optional_text(change, "newDefaultValue", where) or None
             return [SetColumnDefault(_path(change, where), default)]
         case "updateColumnPosition":
-            name, first, after = _move(change.get("move"), f"{where}.move", definition)
+            name, first, after = _move(change.get("move"), f"{where}.move", schema)
             return [ReorderColumn((name,), first=first, after=after)]
         case "dropPrimaryKey":
             raise UnsupportedStatementError(
@@ -210,13 +208,11 @@ def _changes(
             raise MalformedDocumentError(f"{where}.action: there is no change '{action}'.")
 
 
-def _added_column(
-    change: Mapping[str, Any], where: str, definition: TableDefinition
-) -> TableChange:
+def _added_column(change: Mapping[str, Any], where: str, schema: TableSchema) -> TableChange:
     path = _path(change, where)
     first, after = False, None
     if change.get("move") is not None:
-        _, first, after = _move(change["move"], f"{where}.move", definition)
+        _, first, after = _move(change["move"], f"{where}.move", schema)
     return AddColumn(
         path,
         _type(change.get("dataType"), f"{where}.dataType"),
@@ -226,11 +222,11 @@ def _added_column(
     )
 
 
-def _move(document: Any, where: str, definition: TableDefinition) -> tuple[str, bool, str | None]:
+def _move(document: Any, where: str, schema: TableSchema) -> tuple[str, bool, str | None]:
     """A column's name, whether it goes first, and else which column it goes after."""
     move = mapping_of(document, where)
     name = text_of(move, "fieldName", where)
-    others = [column for column in definition.column_names if column != name]
+    others = [column for column in schema.column_names if column != name]
     match text_of(move, "type", where):
         case "FIRST":
             return name, True, None
@@ -238,7 +234,7 @@ def _move(document: Any, where: str, definition: TableDefinition) -> tuple[str, 
             return name, False, text_of(move, "referenceFieldName", where)
         case "BEFORE":
             reference = text_of(move, "referenceFieldName", where)
-            position = others.index(definition.column(reference).name) if others else 0
+            position = others.index(schema.column(reference).name) if others else 0
             return name, position == 0, others[position - 1] if position else None
         case "LAST":
             return name, not others, others[-1] if others else None

@@ -32,7 +32,7 @@ def bucket_check(
     instead of added, what others added is the overwrite's own check.
     """
     base_id = request.transaction.base_snapshot_id
-    mode = table.definition.bucket_mode
+    mode = table.schema.bucket_mode
     if isinstance(request.change, Append) and mode == "HASH_FIXED":
         return newer_bucket_counts(table, messages, base_id)
     if not isinstance(request.change, Append) or mode not in ("HASH_DYNAMIC", "KEY_DYNAMIC"):

@@ -77,9 +77,9 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
         case Append():
             changes = _append(table, messages)
             return lambda _: changes
-        case OverwriteTouched() if table.definition.partition_keys:
+        case OverwriteTouched() if table.schema.partition_keys:
             touched = {tuple(message.partition) for message in messages}
-            keys = table.definition.partition_keys
+            keys = table.schema.partition_keys
             specs = [dict(zip(keys, values, strict=True)) for values in touched]
             return _overwrite(table, messages, specs, is_whole=False)
         case OverwriteTouched():
@@ -97,7 +97,7 @@ def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dic
     schema = PyarrowFieldParser.from_paimon_schema(table.paimon.table_schema.fields)
     typed: dict[str, Any] = {}
     for name, text in spec:
-        if name not in table.definition.partition_keys:
+        if name not in table.schema.partition_keys:
             raise InvalidValueError(f"`{name}` is no partition column of `{table.name}`.")
         try:
             value = None if text is None else pa.scalar(text).cast(schema.field(name).type).as_py()
@@ -186,7 +186,7 @@ def _hash_index_deletes(
 ) -> Sequence[IndexManifestEntry]:
     """The index entries to delete: those named, and with dynamic buckets every index of what is
     replaced."""
-    if table.definition.bucket_mode != "HASH_DYNAMIC" or latest is None:
+    if table.schema.bucket_mode != "HASH_DYNAMIC" or latest is None:
         return named
     by_name = {entry.index_file.file_name: entry for entry in named}
     for entry in IndexFileHandler(table.paimon).scan(latest):
@@ -205,7 +205,7 @@ def _hash_index_deletes(
 def _partition_filter(table: Table, specs: Sequence[Mapping[str, Any]]) -> Any:
     """pypaimon's predicate for the partitions that any of `specs` describes."""
     builder = PredicateBuilder(table.paimon.partition_keys_fields)
-    default = table.definition.option("partition.default-name")
+    default = table.schema.option("partition.default-name")
     choices = []
     for spec in specs:
         parts = [

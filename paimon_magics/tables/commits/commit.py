@@ -44,7 +44,7 @@ from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.publishers import publisher_for
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
-from paimon_magics.tables.stores.store import Publish, failure, told
+from paimon_magics.tables.stores.store import Publish, failure, store_errors
 from paimon_magics.tables.stores.syncing import begin_sync, sync_files
 from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import own_bucket_counts
@@ -79,10 +79,10 @@ def latest_snapshot_id(table: Table) -> int:
 def check_can_publish(table: Table) -> None:
     """Raise UnsupportedStatementError where snapshots can't be created safely, SetupError where
     the store can't be written."""
-    if (table.definition.option("manifest.format") or "avro").lower() != "avro":
+    if (table.schema.option("manifest.format") or "avro").lower() != "avro":
         raise UnsupportedStatementError(
             f"Table `{table.name}` has 'manifest.format' = "
-            f"'{table.definition.option('manifest.format')}'; only avro can be written.",
+            f"'{table.schema.option('manifest.format')}'; only avro can be written.",
             hint="Write it with another engine.",
         )
     try:
@@ -90,7 +90,7 @@ def check_can_publish(table: Table) -> None:
     except ValueError:
         raise UnsupportedStatementError(
             f"Table `{table.name}` has 'manifest.compression' = "
-            f"'{table.definition.option('manifest.compression')}', which can't be written.",
+            f"'{table.schema.option('manifest.compression')}', which can't be written.",
             hint="Use zstd (the default), snappy, deflate or null.",
         ) from None
     if not publishes_itself(table):
@@ -136,7 +136,7 @@ def commit(
     messages = _decode(table, request.messages)
     _check_owners(messages, table)
     own_bucket_counts(table, messages)
-    with told(f"The commit to `{table.name}`"), _told_if_gone(table):
+    with store_errors(f"The commit to `{table.name}`"), _told_if_gone(table):
         begin_sync(_paths(table, messages))
     try:
         run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
@@ -371,7 +371,7 @@ def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:
 def _retries_max(table: Table) -> int:
     """`commit.max-retries` where the table says it. Paimon's default of 10 is soon used up by eight
     writers on a store that takes tenths of a second, and an append need never fail."""
-    stored = table.definition.stored_option("commit.max-retries")
+    stored = table.schema.stored_option("commit.max-retries")
     return _RETRIES_MAX if stored is None else int(table.paimon.options.commit_max_retries())
 
 
@@ -502,7 +502,7 @@ def _file_is_gone(table: Table, path: str) -> CommitConflictError:
 def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
     """Two writers of one bucket of a primary-key table would give its keys equal sequence numbers,
     and any of two rows could win."""
-    if not table.definition.is_primary_key_table:
+    if not table.schema.is_primary_key_table:
         return
     seen: set[tuple[Any, ...]] = set()
     for message in messages:

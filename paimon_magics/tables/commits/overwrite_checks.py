@@ -65,7 +65,7 @@ def _replaced_partitions(
     """Whether a partition, by its values, is among those that the request replaces."""
     match request.change:
         case OverwritePartitions(specs=specs):
-            keys = list(table.definition.partition_keys)
+            keys = list(table.schema.partition_keys)
             wanted = [
                 [(keys.index(name), value) for name, value in typed_partition(table, spec).items()]
                 for spec in specs
@@ -102,7 +102,7 @@ def _added_partitions(table: Table, snapshot: Any) -> set[tuple[Any, ...]]:
 
 
 def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitConflictError:
-    keys = table.definition.partition_keys
+    keys = table.schema.partition_keys
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, values, strict=True))
     return CommitConflictError(
         f"Since this overwrite was planned, {described(snapshot)} added rows to "

@@ -76,7 +76,7 @@ class SnapshotPreparation:
         self._transaction = transaction
         self._properties = properties
         self._names = names
-        self._rules = MergeRules.of(table.definition)
+        self._rules = MergeRules.of(table.schema)
         self._lists = ManifestListManager(table.paimon)
         self._merged: tuple[list[str], list[ManifestFileMeta]] | None = None
         self._deltas: list[_Delta] = []
@@ -131,16 +131,16 @@ class SnapshotPreparation:
     ) -> tuple[Sequence[ManifestEntry], int | None]:
         entries = changes.entries
         next_row_id = None
-        definition = self._table.definition
-        if definition.row_tracking_enabled:
+        schema = self._table.schema
+        if schema.row_tracking_enabled:
             first = 0 if latest is None or latest.next_row_id is None else latest.next_row_id
             entries, next_row_id = track_rows(
                 entries,
                 snapshot_id,
                 first,
-                by_partition=definition.flag("row-tracking.partition-group-on-commit"),
+                by_partition=schema.flag("row-tracking.partition-group-on-commit"),
             )
-        if definition.flag("sequence.snapshot-ordering"):
+        if schema.flag("sequence.snapshot-ordering"):
             entries = stamp_sequence(entries, snapshot_id)
         return entries, next_row_id
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pypaimon.schema.schema_manager import SchemaManager
 
-from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.tables.commits.commit import receipt_of
 from paimon_magics.tables.commits.lineage import Changed, Lineage
@@ -34,7 +34,7 @@ def examine(
     table: Table,
     watched: Sequence[Publication],
     kept: Callable[[Publication], Changed | None] = lambda _: None,
-) -> tuple[Finding, ...]:
+) -> tuple[PublicationFinding, ...]:
     """What became of the publications, which are all of this table (and of its branch).
 
     `kept` knows what a publication changed, where its manifests are gone.
@@ -50,13 +50,13 @@ def examine(
         if p.snapshot_id in intact:
             found.append(_followed(table, p, p.snapshot_id + 1 in intact, lineage, kept))
         elif not p.certain or p.id in expired or made_since(table, p.published_at_ms):
-            found.append(Finding(p.id, Verdict.SETTLED))
+            found.append(PublicationFinding(p.id, Verdict.SETTLED))
         else:
             found.append(_gone(table, p, stored[p.snapshot_id], lineage, kept))
     return tuple(found)
 
 
-def republished_as(table: Table, p: Publication) -> Finding | None:
+def republished_as(table: Table, p: Publication) -> PublicationFinding | None:
     """The snapshot that repeats an overwritten one, if there is any."""
     manager = table.paimon.snapshot_manager()
     latest = manager.get_latest_snapshot()
@@ -134,16 +134,16 @@ def _followed(
     by_ours: bool,
     lineage: Lineage,
     kept: Callable[[Publication], Changed | None],
-) -> Finding:
+) -> PublicationFinding:
     """A snapshot that is there: nothing can be lost of it once another rests on it."""
     if by_ours:
-        return Finding(p.id, Verdict.SETTLED)
+        return PublicationFinding(p.id, Verdict.SETTLED)
     follower = table.paimon.snapshot_manager().get_snapshot_by_id(p.snapshot_id + 1)
     if follower is None:
-        return Finding(p.id, Verdict.INTACT)
+        return PublicationFinding(p.id, Verdict.INTACT)
     changed = lineage.changed_by(p.manifest_list) or kept(p)
     if changed is None or lineage.rests_on(follower, changed):
-        return Finding(p.id, Verdict.SETTLED)
+        return PublicationFinding(p.id, Verdict.SETTLED)
     return _overwritten(table, p, follower, changed, lineage, beside=p.snapshot_id)
 
 
@@ -153,7 +153,7 @@ def _gone(
     snapshot: Any,
     lineage: Lineage,
     kept: Callable[[Publication], Changed | None],
-) -> Finding:
+) -> PublicationFinding:
     """A snapshot that is not there, or another has its id."""
     latest = table.paimon.snapshot_manager().get_latest_snapshot()
     if snapshot is None and (latest is None or latest.id < p.snapshot_id):
@@ -167,16 +167,16 @@ def _gone(
     if again is not None:
         return again
     if p.commit_kind in _WITHOUT_ROWS:
-        return Finding(p.id, Verdict.SETTLED)
+        return PublicationFinding(p.id, Verdict.SETTLED)
     changed = lineage.changed_by(p.manifest_list) or kept(p)
     if changed is None:
         return _lost(p, f"{_what(table, p, snapshot)}, and its manifests are gone.")
     if not changed.entries:
-        return Finding(p.id, Verdict.SETTLED)
+        return PublicationFinding(p.id, Verdict.SETTLED)
     if latest.id > p.snapshot_id:
         leads = lineage.leads_to(changed, p.snapshot_id, latest.id)
         if leads:
-            return Finding(p.id, Verdict.SETTLED)
+            return PublicationFinding(p.id, Verdict.SETTLED)
         if leads is None or snapshot is None:
             return _lost(
                 p,
@@ -188,18 +188,18 @@ def _gone(
 
 def _overwritten(
     table: Table, p: Publication, by: Any, changed: Changed, lineage: Lineage, beside: int
-) -> Finding:
+) -> PublicationFinding:
     what = _what(table, p, by)
     latest = table.paimon.snapshot_manager().get_latest_snapshot()
     present = lineage.present(latest, changed)
     if present == changed.added and present:
-        return Finding(p.id, Verdict.SETTLED)  # nobody's doubt may double rows
+        return PublicationFinding(p.id, Verdict.SETTLED)  # nobody's doubt may double rows
     if present:
         return _lost(p, f"{what}, and only some of its files are in the table.")
     problem = obstacle(table, p, changed, lineage, beside)
     if problem:
         return _lost(p, f"{what}, and can't be published again by itself: {problem}.")
-    return Finding(p.id, Verdict.OVERWRITTEN, f"{what}.")
+    return PublicationFinding(p.id, Verdict.OVERWRITTEN, f"{what}.")
 
 
 def _what(table: Table, p: Publication, by: Any) -> str:
@@ -210,11 +210,11 @@ def _what(table: Table, p: Publication, by: Any) -> str:
     return f"{ours}UTC) was overwritten by one of {made_by(by)} ({by.commit_kind})"
 
 
-def _lost(p: Publication, account: str) -> Finding:
-    return Finding(p.id, Verdict.LOST, account)
+def _lost(p: Publication, account: str) -> PublicationFinding:
+    return PublicationFinding(p.id, Verdict.LOST, account)
 
 
-def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> Finding:
+def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> PublicationFinding:
     """A publication that was overwritten is in the table again, by the commit of this receipt."""
     assert receipt.snapshot_id is not None and receipt.manifest_list is not None
     publication = replace(
@@ -227,4 +227,4 @@ def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> Finding:
         f"Snapshot {p.snapshot_id} was overwritten by a writer that goes around the coordinator; "
         f"published again as snapshot {receipt.snapshot_id}."
     )
-    return Finding(p.id, Verdict.REPUBLISHED, account, publication, receipt)
+    return PublicationFinding(p.id, Verdict.REPUBLISHED, account, publication, receipt)

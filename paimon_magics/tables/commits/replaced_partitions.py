@@ -42,7 +42,7 @@ def sizes_of_replaced(
     snapshot = paimon.snapshot_manager().get_latest_snapshot()
     if snapshot is None:
         return []
-    keys = table.definition.partition_keys
+    keys = table.schema.partition_keys
     typed = None if specs is None else [typed_partition(table, spec) for spec in specs]
     wanted = set(partitions)
     sizes: dict[tuple[Any, ...], PartitionSize] = {}
@@ -58,7 +58,7 @@ def sizes_of_replaced(
         size = sizes.get(values, PartitionSize(values, 0, 0, 0))
         bucket = runs.setdefault((*values, entry.bucket), set())
         bucket.add(entry.file.level or entry.file.file_name)  # a file of level 0 is a run
-        has_runs = table.definition.is_primary_key_table and len(bucket) > 1
+        has_runs = table.schema.is_primary_key_table and len(bucket) > 1
         sizes[values] = replace(
             size,
             files=size.files + 1,

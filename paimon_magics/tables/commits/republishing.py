@@ -42,15 +42,15 @@ def obstacle(table: Table, p: Publication, changed: Changed, lineage: Lineage, b
         return "it replaced rows"
     if p.changes_index:
         return "it changed which keys are in which buckets"
-    if table.definition.flag("row-tracking.enabled"):
+    if table.schema.flag("row-tracking.enabled"):
         return "its rows have numbers, which others have now"
     missing = _missing_file(table, changed)
     if missing:
         return f"its file {missing} is gone"
     later, problem = _since(table, p, lineage, beside, _buckets(changed.entries))
-    if problem or not table.definition.is_primary_key_table:
+    if problem or not table.schema.is_primary_key_table:
         return problem
-    if later and table.definition.flag("sequence.snapshot-ordering"):
+    if later and table.schema.flag("sequence.snapshot-ordering"):
         return "its rows would come after later ones of the same buckets"
     compacted = frozenset(bucket for one in later for bucket in one.compacted)
     return order_problem(table, _buckets(changed.entries), later, compacted)
@@ -143,7 +143,7 @@ def _since(
             replaced = {values for values, _ in map(_bucket, _deletions(changed))}
             if snapshot.commit_kind == "OVERWRITE" or replaced & partitions:
                 return [], f"snapshot {snapshot_id} replaced rows after it"
-            if index != before and table.definition.flag("deletion-vectors.enabled"):
+            if index != before and table.schema.flag("deletion-vectors.enabled"):
                 return [], f"snapshot {snapshot_id} deleted rows after it"
         before = index
         touched = _buckets(changed.entries)

@@ -43,7 +43,7 @@ def remove_tag(table: Table, name: str) -> bool:
         return False
     tagged = snapshot_of_tag(content)
     table.store.delete([path])
-    rules = ExpiryRules.of(table.definition) if can_expire(table) else None
+    rules = ExpiryRules.of(table.schema) if can_expire(table) else None
     if rules is None or rules.keeps_changelogs:
         return True
     try:

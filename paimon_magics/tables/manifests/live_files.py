@@ -18,13 +18,13 @@ from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
 from paimon_magics.tables.stores.corruption import damaged
 
-__all__ = ["ManifestFolder", "added_files", "live_files", "undeleted"]
+__all__ = ["ManifestCache", "added_files", "live_files", "undeleted"]
 
 _ADD, _DELETE = 0, 1
 _KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 
-class ManifestFolder:
+class ManifestCache:
     """The manifests of one table, read through pypaimon's file IO and kept."""
 
     def __init__(self, paimon: Any) -> None:
@@ -65,13 +65,13 @@ class ManifestFolder:
         return found
 
 
-def live_files(folder: ManifestFolder, snapshot: Any) -> pa.Table:
+def live_files(folder: ManifestCache, snapshot: Any) -> pa.Table:
     """The files that a snapshot has, in the order in which they were added."""
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
     return undeleted(_entries(folder, lists))
 
 
-def added_files(folder: ManifestFolder, manifest_lists: Iterable[str]) -> pa.Table:
+def added_files(folder: ManifestCache, manifest_lists: Iterable[str]) -> pa.Table:
     """What the manifests of each list add. Raises TableDamagedError where one deletes."""
     entries = _entries(folder, list(manifest_lists))
     if entries.num_rows and not _is(entries, "kind", _ADD).all():
@@ -82,7 +82,7 @@ def added_files(folder: ManifestFolder, manifest_lists: Iterable[str]) -> pa.Tab
     return entries
 
 
-def _entries(folder: ManifestFolder, manifest_lists: Sequence[str | None]) -> pa.Table:
+def _entries(folder: ManifestCache, manifest_lists: Sequence[str | None]) -> pa.Table:
     names = [
         name
         for one in manifest_lists

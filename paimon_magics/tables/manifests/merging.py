@@ -23,7 +23,7 @@ from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.planning.options.values import integer_value, memory_size_bytes
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import (
     ManifestReader,
@@ -47,14 +47,14 @@ class MergeRules:
     full_bytes_min: int
 
     @classmethod
-    def of(cls, definition: TableDefinition) -> MergeRules:
+    def of(cls, schema: TableSchema) -> MergeRules:
         """The rules that a table's options give."""
         return cls(
-            target_bytes=_bytes(definition, "manifest.target-file-size"),
+            target_bytes=_bytes(schema, "manifest.target-file-size"),
             count_min=integer_value(
-                "manifest.merge-min-count", definition.option("manifest.merge-min-count") or ""
+                "manifest.merge-min-count", schema.option("manifest.merge-min-count") or ""
             ),
-            full_bytes_min=_bytes(definition, "manifest.full-compaction-threshold-size"),
+            full_bytes_min=_bytes(schema, "manifest.full-compaction-threshold-size"),
         )
 
     def must_change(self, meta: ManifestFileMeta) -> bool:
@@ -223,5 +223,5 @@ def _may_hold(meta: ManifestFileMeta, partition: tuple[Any, ...]) -> bool:
     return True
 
 
-def _bytes(definition: TableDefinition, key: str) -> int:
-    return memory_size_bytes(key, definition.option(key) or "")
+def _bytes(schema: TableSchema, key: str) -> int:
+    return memory_size_bytes(key, schema.option(key) or "")

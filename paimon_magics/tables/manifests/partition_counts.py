@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.table import Table
 
 __all__ = ["partitions_max"]
@@ -15,8 +15,8 @@ _ENTRIES_MAX = 2000  # some milliseconds
 def partitions_max(table: Table, snapshot_id: int) -> int | None:
     """How many partitions rows may be for that are written where they are: somewhat more than the
     table has at a snapshot. None where buckets say where rows go, or nothing is known."""
-    definition = table.definition
-    if definition.bucket_mode != "BUCKET_UNAWARE" or not definition.is_partitioned:
+    schema = table.schema
+    if schema.bucket_mode != "BUCKET_UNAWARE" or not schema.is_partitioned:
         return None
     known = _partition_count(table, snapshot_id)
     return None if not known else known + max(2, known // 2)
@@ -29,7 +29,7 @@ def _partition_count(table: Table, snapshot_id: int) -> int | None:
     snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id) if snapshot_id else None
     if snapshot is None:
         return None
-    folder = ManifestFolder(paimon)
+    folder = ManifestCache(paimon)
     entries = 0
     for manifest_list in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
         manifests = folder.columns.files(manifest_list)

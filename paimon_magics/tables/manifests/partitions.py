@@ -27,7 +27,7 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
 
     Raises InvalidTableError for a table without partition keys.
     """
-    if not table.definition.partition_keys:
+    if not table.schema.partition_keys:
         raise InvalidTableError(
             f"The table `{table.name}` has no partitions.",
             hint="It was created without PARTITIONED BY.",
@@ -44,9 +44,9 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
 def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> str:
     """A partition as Spark's SHOW PARTITIONS writes it: `dt=2024-01-01/hh=1`, `dt=null`; instants
     are in `zone`."""
-    keys = table.definition.partition_keys
+    keys = table.schema.partition_keys
     return "/".join(
-        f"{escaped(key)}={escaped(_value_in_zone(value, table.definition.column(key).type, zone))}"
+        f"{escaped(key)}={escaped(_value_in_zone(value, table.schema.column(key).type, zone))}"
         for key, value in zip(keys, values, strict=True)
     )
 

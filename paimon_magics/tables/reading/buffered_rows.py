@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from paimon_magics.columnar.folding import merge_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE, group_rows, is_retract
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.merge_options import merge_rule
 
 __all__ = ["merged_on_top", "needs_rows_below"]
@@ -23,26 +23,26 @@ __all__ = ["merged_on_top", "needs_rows_below"]
 _KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
 
 
-def needs_rows_below(definition: TableDefinition) -> bool:
+def needs_rows_below(schema: TableSchema) -> bool:
     """Whether what is in the table has a say in what rows of the same keys become: not where the
     last one wins whatever it holds."""
     return (
-        definition.merge_engine != "deduplicate"
-        or bool(definition.sequence_fields)
-        or definition.flag("ignore-delete")
+        schema.merge_engine != "deduplicate"
+        or bool(schema.sequence_fields)
+        or schema.flag("ignore-delete")
     )
 
 
-def merged_on_top(definition: TableDefinition, below: pa.Table, rows: pa.Table) -> pa.Table:
+def merged_on_top(schema: TableSchema, below: pa.Table, rows: pa.Table) -> pa.Table:
     """One row for each key of `rows` (later ones follow earlier ones) and `below` (one for each
     key, none where `needs_rows_below` says so), or none where a row has deleted it. Both have the
     table's columns. Raises JobError for rows that the merge engine does not take."""
-    rule = merge_rule(definition)
-    order = replace(rule.order, keys=definition.primary_keys)
+    rule = merge_rule(schema)
+    order = replace(rule.order, keys=schema.primary_keys)
     rule = replace(rule, order=order, looks_up=False)  # what is below was merged
     if not rows.num_rows:
         return below
-    slices = [_numbered(rows, _kinds(definition, rows), below.num_rows)]
+    slices = [_numbered(rows, _kinds(schema, rows), below.num_rows)]
     if below.num_rows:
         slices.insert(0, _numbered(below, np.zeros(below.num_rows, np.int8), 0))
     merged = merge_rows(group_rows(tuple(slices), rule.order), rule)
@@ -57,8 +57,8 @@ def _numbered(rows: pa.Table, kinds: npt.NDArray[np.int8], at: int) -> pa.Record
     return batch
 
 
-def _kinds(definition: TableDefinition, rows: pa.Table) -> npt.NDArray[np.int8]:
-    if definition.rowkind_field is None:
+def _kinds(schema: TableSchema, rows: pa.Table) -> npt.NDArray[np.int8]:
+    if schema.rowkind_field is None:
         return np.zeros(rows.num_rows, np.int8)
-    given = rows.column(definition.rowkind_field).to_pylist()
+    given = rows.column(schema.rowkind_field).to_pylist()
     return np.array([_KINDS.get(text, 0) for text in given], np.int8)

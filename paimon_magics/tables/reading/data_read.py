@@ -20,19 +20,19 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate, column_pred
 from paimon_magics.planning.reads.read_points import read_options, read_point
 from paimon_magics.planning.reads.splits import PlainSplit, StoredFile, TaskSplit
 from paimon_magics.planning.reads.views import KIND_NAMES, ROW_ID, RowView, ViewKind
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.statement import ColumnFilter
-from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.reading.split_reader import SplitReader
-from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.snapshots.time_travel import (
     Difference,
-    State,
+    TableState,
     Target,
     find_target,
 )
@@ -52,7 +52,7 @@ class DataRead:
     files alike. `fields` are all of the schema that is read, `schemas` those of its files, `stores`
     the schemes of the places where files can lie."""
 
-    definition: TableDefinition
+    schema: TableSchema
     target: Target
     view: RowView
     fields: tuple[Field, ...]
@@ -111,7 +111,7 @@ def plan_data_read(
     columns: Sequence[str] | None = None,
     filters: Sequence[ColumnFilter] = (),
     bound: Mapping[str, object] | None = None,
-    folder: ManifestFolder | None = None,
+    folder: ManifestCache | None = None,
     target: Target | None = None,
     unordered: bool = False,
     zone: str = "UTC",
@@ -132,16 +132,18 @@ def plan_data_read(
         target = find_target(table, read_point(given), zone).target
     schemas = TableSchemas(table.paimon)
     schema = _schema_read(schemas, table, target)
-    definition = definition_of(schema)
-    definition = replace(definition, options=tuple({**dict(definition.options), **given}.items()))
-    view = row_view(definition, kind)
+    table_schema = schema_of(schema)
+    table_schema = replace(
+        table_schema, options=tuple({**dict(table_schema.options), **given}.items())
+    )
+    view = row_view(table_schema, kind)
     fields = fields_of(schema.fields)
-    rule = merge_rule(definition) if definition.is_primary_key_table else None
+    rule = merge_rule(table_schema) if table_schema.is_primary_key_table else None
     names = tuple(field.name for field in fields) if columns is None else tuple(columns)
-    predicates = column_predicates(filters, definition.columns, bound or {})
-    folder = folder or ManifestFolder(table.paimon)
+    predicates = column_predicates(filters, table_schema.columns, bound or {})
+    folder = folder or ManifestCache(table.paimon)
     planned = plan_splits(
-        table, definition, target, view, folder, schemas, predicates, unordered=unordered
+        table, table_schema, target, view, folder, schemas, predicates, unordered=unordered
     )
     own = _LOCAL if local_path(table.location) is not None else urlsplit(table.location).scheme
     stores = planned.stores_elsewhere | {own}
@@ -158,11 +160,11 @@ def plan_data_read(
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
         with_row_ids=kind is ViewKind.ROW_TRACKING,
-        legacy_instants=definition.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+        legacy_instants=table_schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
         conditions=tuple(_conditions(fields, predicates, view)),
     )
     return DataRead(
-        definition,
+        table_schema,
         target,
         view,
         fields,
@@ -213,14 +215,14 @@ def _check_types(
                 )
 
 
-def row_view(definition: TableDefinition, kind: ViewKind) -> RowView:
+def row_view(schema: TableSchema, kind: ViewKind) -> RowView:
     """The view of that kind of a table. Raises UnsupportedStatementError where it has none."""
-    if kind is ViewKind.ROW_TRACKING and not definition.row_tracking_enabled:
+    if kind is ViewKind.ROW_TRACKING and not schema.row_tracking_enabled:
         raise UnsupportedStatementError(
             "`$row_tracking` is of tables whose rows have ids, and this one's have none.",
             hint="Make the table with 'row-tracking.enabled' = 'true'.",
         )
-    numbers = kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG) and definition.flag(
+    numbers = kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG) and schema.flag(
         "table-read.sequence-number.enabled"
     )
     return RowView(kind, numbers)
@@ -255,6 +257,6 @@ def _needed(rule: MergeRule) -> set[str]:
 def _schema_read(schemas: TableSchemas, table: Table, target: Target) -> Any:
     """pypaimon's schema that the rows have: of the past where a past state was asked for."""
     current = table.paimon.table_schema
-    if isinstance(target, State) and target.is_past and target.snapshot is not None:
+    if isinstance(target, TableState) and target.is_past and target.snapshot is not None:
         return schemas.schema(target.snapshot.schema_id)
     return current

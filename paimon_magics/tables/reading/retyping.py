@@ -25,11 +25,11 @@ from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.reads.splits import StoredFile
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.live_files import ManifestFolder, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_name
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
 from paimon_magics.tables.schema.history import TableSchemas
@@ -73,7 +73,7 @@ class Harm:
 
     `unreadable` are values whose files can't be read any more, `changed` those that come out as
     others, `nulls` the NULLs in a column that becomes NOT NULL; of all of them the first few.
-    `impossible` where files can't be read at all. `looked_at` says how much was looked at, and
+    `impossible` where files can't be read at all. `filtered` says how much was looked at, and
     `not_looked_at` why files could not be. True where there is any harm.
     """
 
@@ -82,14 +82,14 @@ class Harm:
     changed: tuple[StoredValue, ...] = ()
     nulls: int = 0
     impossible: bool = False
-    looked_at: str = ""
+    filtered: str = ""
     not_looked_at: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.unreadable or self.changed or self.nulls or self.impossible)
 
 
-def harm_of(table: Table, planned: TableDefinition, rows_max: int, zone: str = UTC) -> list[Harm]:
+def harm_of(table: Table, planned: TableSchema, rows_max: int, zone: str = UTC) -> list[Harm]:
     """What `planned`, the table's definition after a change, does to the columns whose types it
     changes: nothing is in the list of a column of which no harm was found, unless files of it could
     not be looked at. Instants are told in `zone`.
@@ -97,7 +97,7 @@ def harm_of(table: Table, planned: TableDefinition, rows_max: int, zone: str = U
     Reads manifests, and up to `rows_max` rows of files. Raises TableDamagedError where the table's
     metadata is damaged.
     """
-    before = {column.id: column for column in table.definition.columns}
+    before = {column.id: column for column in table.schema.columns}
     changed = [
         (before[column.id], column)
         for column in planned.columns
@@ -106,7 +106,7 @@ def harm_of(table: Table, planned: TableDefinition, rows_max: int, zone: str = U
     snapshot = latest_snapshot(table.paimon) if changed else None
     if snapshot is None:
         return []
-    files = live_files(ManifestFolder(table.paimon), snapshot)
+    files = live_files(ManifestCache(table.paimon), snapshot)
     looks = (_Look(table, files, old, new, rows_max, zone).harm() for old, new in changed)
     return [harm for harm in looks if harm or harm.not_looked_at]
 
@@ -124,7 +124,7 @@ class _Look:
         self._zone = zone
         self._schemas = TableSchemas(table.paimon)
         # The field with the new type: the ids of nested parts are those of today, by name.
-        today = next(one for one in self._schemas.fields(table.definition.schema_id)
+        today = next(one for one in self._schemas.fields(table.schema.schema_id)
                      if one.id == old.id)  # fmt: skip
         self._wanted = _retyped(today, new)
         self._unreadable: list[StoredValue] = []
@@ -253,8 +253,8 @@ class _Look:
     def _chosen(self, rows: Sequence[int]) -> Iterator[tuple[StoredFile, str]]:
         if not rows:
             return
-        table, definition = self._table, self._table.definition
-        types = [arrow_type(definition.column(key).type) for key in definition.partition_keys]
+        table, schema = self._table, self._table.schema
+        types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
         from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
         files = self._files.take(pa.array(rows)).combine_chunks()
@@ -271,7 +271,7 @@ class _Look:
     def _look_into(self, file: StoredFile, partition: str) -> None:
         fields = {one.id: one for one in self._schemas.fields(file.schema_id)}
         field = fields[self._old.id]
-        ids = [self._table.definition.column(k).id for k in self._table.definition.primary_keys]
+        ids = [self._table.schema.column(k).id for k in self._table.schema.primary_keys]
         keys = [fields[id] for id in ids if id in fields]
         is_local = local_path(file.path) is not None
         reader = FileReader(

@@ -14,11 +14,11 @@ from typing import Any
 from pypaimon.schema.data_types import AtomicInteger, DataField
 from pypaimon.schema.schema_change import Move, SchemaChange, UpdateColumnDefaultValue
 from pypaimon.schema.schema_manager import SchemaManager
-from pypaimon.schema.table_schema import TableSchema
+from pypaimon.schema.table_schema import TableSchema as StoredSchema
 
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.planning.schemas.alterations import Alteration
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import (
     AddColumn,
@@ -37,12 +37,12 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.tables.schema.types import column_from_field, to_paimon_type
 
-__all__ = ["altered_schema", "definition_of", "schema_changes"]
+__all__ = ["altered_schema", "schema_changes", "schema_of"]
 
 
-def definition_of(schema: TableSchema) -> TableDefinition:
+def schema_of(schema: StoredSchema) -> TableSchema:
     """A pypaimon schema as our value."""
-    return TableDefinition(
+    return TableSchema(
         columns=tuple(column_from_field(field) for field in schema.fields),
         partition_keys=tuple(schema.partition_keys),
         primary_keys=tuple(schema.primary_keys),
@@ -64,14 +64,14 @@ def schema_changes(changes: Sequence[TableChange], *, for_rest: bool = False) ->
 
 
 def altered_schema(
-    manager: SchemaManager, before: TableSchema, alteration: Alteration
-) -> TableSchema:
+    manager: SchemaManager, before: StoredSchema, alteration: Alteration
+) -> StoredSchema:
     """The schema to store for an alteration that was planned on `before`.
 
     Types of whole columns are taken from the plan: pypaimon refuses those that its own reader does
     not cast (BIGINT to DECIMAL(10, 2)), though Paimon's does, and ours.
     """
-    planned = alteration.definition
+    planned = alteration.schema
     changes = [
         change
         for change in schema_changes([c for c in alteration.changes if not _is_planned(c)])
@@ -96,7 +96,7 @@ def altered_schema(
         )
         for f, column in zip(after.fields, planned.columns, strict=True)
     ]
-    stored = definition_of(after)
+    stored = schema_of(after)
     if _without_ids(stored) != _without_ids(planned):
         raise UnsupportedStatementError(
             "These changes can't be made together: what would be stored is not what was planned.",
@@ -114,8 +114,8 @@ def _is_planned(change: TableChange) -> bool:
             return False
 
 
-def _without_ids(definition: TableDefinition) -> TableDefinition:
-    return replace(definition, columns=tuple(replace(c, id=0) for c in definition.columns))
+def _without_ids(schema: TableSchema) -> TableSchema:
+    return replace(schema, columns=tuple(replace(c, id=0) for c in schema.columns))
 
 
 def _translated(change: TableChange) -> list[Any]:

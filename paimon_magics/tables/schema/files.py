@@ -11,7 +11,7 @@ from typing import Any
 
 from pypaimon.common.json_util import JSON
 from pypaimon.schema.schema_manager import SchemaManager
-from pypaimon.schema.table_schema import TableSchema
+from pypaimon.schema.table_schema import TableSchema as StoredSchema
 
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Stores
@@ -19,13 +19,13 @@ from paimon_magics.tables.stores.store import Stores
 __all__ = ["publish_schema", "schema_text"]
 
 
-def publish_schema(stores: Stores, manager: SchemaManager, schema: TableSchema) -> bool:
+def publish_schema(stores: Stores, manager: SchemaManager, schema: StoredSchema) -> bool:
     """Writes `schema-<id>`; False, and nothing written, when somebody else already has."""
     path = manager._to_schema_path(schema.id)
     return stores.publish(local_path(path) or path, schema_text(schema).encode())
 
 
-def schema_text(schema: TableSchema) -> str:
+def schema_text(schema: StoredSchema) -> str:
     """The JSON of a schema file, without the keys that only pypaimon adds to nested types."""
     document = json.loads(JSON.to_json(schema))
     for field in document["fields"]:

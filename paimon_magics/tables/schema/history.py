@@ -6,7 +6,7 @@ from typing import Any
 
 from paimon_magics.columnar.fields import Field
 from paimon_magics.planning.schemas.table_schema import Column
-from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.corruption import damaged, parsing
 
@@ -35,7 +35,7 @@ class TableSchemas:
 
     def columns(self, schema_id: int) -> tuple[Column, ...]:
         """The columns of the schema of that number."""
-        return definition_of(self.schema(schema_id)).columns
+        return schema_of(self.schema(schema_id)).columns
 
     def fields(self, schema_id: int) -> tuple[Field, ...]:
         """The same with all that is nested in them, as the Arrow kernels take them."""

@@ -9,63 +9,61 @@ from paimon_magics.columnar.folding import MergeRule, SequenceGroup
 from paimon_magics.columnar.merging import RunOrder
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.schemas.merge_rules import field_option_keys
-from paimon_magics.planning.schemas.table_schema import TableDefinition, column_list
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 
 __all__ = ["merge_rule"]
 
 
-def merge_rule(definition: TableDefinition) -> MergeRule:
+def merge_rule(schema: TableSchema) -> MergeRule:
     """How the rows of a primary-key table are merged, from its options."""
-    engine = definition.merge_engine
+    engine = schema.merge_engine
     if engine not in ("deduplicate", "first-row", "partial-update", "aggregation"):
         raise UnsupportedStatementError(
             f"The merge engine '{engine}' is not offered for reading.",
             hint="These are: deduplicate, partial-update, aggregation, first-row.",
         )
     order = RunOrder(
-        keys=definition.trimmed_primary_keys,
-        sequence_fields=definition.sequence_fields,
-        descending=(definition.option("sequence.field.sort-order") or "").lower() == "descending",
+        keys=schema.trimmed_primary_keys,
+        sequence_fields=schema.sequence_fields,
+        descending=(schema.option("sequence.field.sort-order") or "").lower() == "descending",
     )
-    groups, functions = _field_rules(definition)
-    removing = column_list(
-        definition.stored_option("partial-update.remove-record-on-sequence-group")
-    )
+    groups, functions = _field_rules(schema)
+    removing = column_list(schema.stored_option("partial-update.remove-record-on-sequence-group"))
     return MergeRule(
         engine=engine,
         order=order,
-        ignore_deletes=definition.flag("ignore-delete"),
-        removes_on_delete=definition.flag(f"{engine}.remove-record-on-delete")
+        ignore_deletes=schema.flag("ignore-delete"),
+        removes_on_delete=schema.flag(f"{engine}.remove-record-on-delete")
         if engine in ("partial-update", "aggregation")
         else False,
         functions=functions,
         groups=groups,
         removing_groups=frozenset(removing),
-        looks_up=engine in ("partial-update", "aggregation") and definition.looks_up,
+        looks_up=engine in ("partial-update", "aggregation") and schema.looks_up,
     )
 
 
 def _field_rules(
-    definition: TableDefinition,
+    schema: TableSchema,
 ) -> tuple[tuple[SequenceGroup, ...], Mapping[str, ColumnFunction]]:
-    if definition.merge_engine not in ("partial-update", "aggregation"):
+    if schema.merge_engine not in ("partial-update", "aggregation"):
         return (), {}
     groups = []
     options: dict[str, dict[str, str]] = {}
-    for key, columns, suffix in field_option_keys(definition):
-        value = definition.stored_option(key) or ""
+    for key, columns, suffix in field_option_keys(schema):
+        value = schema.stored_option(key) or ""
         if suffix == "sequence-group":
-            if definition.merge_engine == "partial-update":
+            if schema.merge_engine == "partial-update":
                 groups.append(SequenceGroup(columns, column_list(value)))
         else:
             for name in columns:
                 options.setdefault(name, {})[suffix] = value
-    default = definition.stored_option("fields.default-aggregate-function")
+    default = schema.stored_option("fields.default-aggregate-function")
     ordering = {name for group in groups for name in group.columns}
     functions = {}
-    for name in definition.column_names:
+    for name in schema.column_names:
         function = options.get(name, {}).get("aggregate-function") or default
-        if function is None or name in definition.primary_keys or name in ordering:
+        if function is None or name in schema.primary_keys or name in ordering:
             continue
         functions[name] = ColumnFunction(function, options.get(name, {}))
     return tuple(groups), functions

@@ -15,7 +15,7 @@ from pypaimon.schema import data_types as paimon_types
 
 from paimon_magics.columnar.fields import Field
 from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import (
     ArrayType,
     AtomicType,
@@ -120,9 +120,9 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     )
 
 
-def arrow_schema(columns: TableDefinition | Iterable[Column]) -> pa.Schema:
+def arrow_schema(columns: TableSchema | Iterable[Column]) -> pa.Schema:
     """The Arrow schema that pypaimon's writers ask for, in the order of the columns."""
-    if isinstance(columns, TableDefinition):
+    if isinstance(columns, TableSchema):
         columns = columns.columns
     return pa.schema(
         [

@@ -38,7 +38,7 @@ __all__ = [
     "Changes",
     "Difference",
     "Resolved",
-    "State",
+    "TableState",
     "Target",
     "find_target",
     "moment_ms",
@@ -47,7 +47,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class State:
+class TableState:
     """The table as a snapshot has it; None before the first. `snapshot` is pypaimon's value.
 
     `created_after_ms`: only files that were created later. `is_past`: it was asked for by number,
@@ -77,7 +77,7 @@ class Difference:
     after: Any
 
 
-Target = State | Changes | Difference
+Target = TableState | Changes | Difference
 _TIME = re.compile(r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*")
 # 2026-01-31 without quotes is 1994, and 20260131 so many seconds: times of 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
@@ -112,21 +112,21 @@ def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
 def _target(finder: _Finder, point: ReadPoint) -> Target:
     match point:
         case Latest():
-            return State(finder.latest)
+            return TableState(finder.latest)
         case CreatedAfter(time_ms=time_ms):
-            return State(finder.latest, created_after_ms=time_ms)
+            return TableState(finder.latest, created_after_ms=time_ms)
         case CreatedFrom(time_ms=time_ms):
             found = finder.first(lambda snapshot: snapshot.time_millis >= time_ms)
             if found is None:
-                return State(finder.latest, created_after_ms=time_ms)
-            return State(found, is_past=True)
+                return TableState(finder.latest, created_after_ms=time_ms)
+            return TableState(found, is_past=True)
         case Between():
             return finder.between(point)
         case BetweenTimestamps():
             return finder.between_times(point)
         case ToAutoTag(tag=tag):
             return finder.to_auto_tag(tag)
-    return State(finder.state(point), is_past=True)
+    return TableState(finder.state(point), is_past=True)
 
 
 def snapshot_ids(target: Target) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ def snapshot_ids(target: Target) -> tuple[int, ...]:
 
 def _snapshots(target: Target) -> tuple[Any, ...]:
     match target:
-        case State(snapshot=snapshot):
+        case TableState(snapshot=snapshot):
             return () if snapshot is None else (snapshot,)
         case Changes(snapshots=snapshots):
             return snapshots
@@ -291,11 +291,11 @@ class _Finder:
             start_id = earliest.id - 1 if before is None else before.id
             return self._changes(start_id, after.id, point.mode)
         if before is None and earliest.id == 1:
-            return State(after, is_past=True)
+            return TableState(after, is_past=True)
         return Difference(before or earliest, after)
 
     def to_auto_tag(self, tag: str) -> Target:
-        period = auto_tag_pattern(self._table.definition.option)
+        period = auto_tag_pattern(self._table.schema.option)
         if period is None or _auto_time(tag, period) is None:
             raise InvalidValueError(
                 f"'{tag}' is no name of an automatically made tag of `{self._table.name}`.",
@@ -315,7 +315,7 @@ class _Finder:
 
     def _changes(self, start_id: int, end_id: int, mode: ScanMode) -> Target:
         if mode is ScanMode.AUTO:
-            without = self._table.definition.changelog_producer == "none"
+            without = self._table.schema.changelog_producer == "none"
             mode = ScanMode.DELTA if without else ScanMode.CHANGELOG
         snapshots = [self._snapshot(number) for number in range(start_id + 1, end_id + 1)]
         # What was overwritten or compacted is no change that a reader should see.

@@ -28,7 +28,7 @@ from paimon_magics.planning.reads.splits import (
     row_groups,
     sections,
 )
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.types import arrow_type
 
 __all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_lone_files"]
@@ -40,18 +40,16 @@ class BucketSplits:
     """Makes splits of about `source.split.target-size`, a file counting for
     `source.split.open-file-cost` at least."""
 
-    def __init__(self, definition: TableDefinition) -> None:
-        self._definition = definition
+    def __init__(self, schema: TableSchema) -> None:
+        self._schema = schema
         self._target_bytes = self._memory("source.split.target-size")
         self._open_bytes = self._memory("source.split.open-file-cost")
-        self._evolves = definition.data_evolution_enabled
+        self._evolves = schema.data_evolution_enabled
         # Each key is in one of the files that are fully merged.
-        self._key_once = definition.deletion_vectors_enabled or (
-            definition.merge_engine == "first-row"
-        )
+        self._key_once = schema.deletion_vectors_enabled or (schema.merge_engine == "first-row")
 
     def _memory(self, key: str) -> int:
-        return memory_size_bytes(key, self._definition.option(key) or "")
+        return memory_size_bytes(key, self._schema.option(key) or "")
 
     def append(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
         """Of a table without keys, by the files' first sequence numbers."""
@@ -116,13 +114,13 @@ class KeyRanks:
     """The least and greatest keys of files as numbers that compare as the keys do, found when they
     are first asked for."""
 
-    def __init__(self, files: pa.Table, definition: TableDefinition) -> None:
+    def __init__(self, files: pa.Table, schema: TableSchema) -> None:
         self._files = files
-        self._definition = definition
+        self._schema = schema
 
     @functools.cached_property
     def _ranks(self) -> _Ints:
-        return _key_ranks(self._files, self._definition)
+        return _key_ranks(self._files, self._schema)
 
     @property
     def least(self) -> _Ints:
@@ -153,9 +151,9 @@ def without_lone_files(split: TaskSplit) -> tuple[TaskSplit | None, list[StoredF
     return (MergeSplit(rest) if rest else None), found
 
 
-def _key_ranks(files: pa.Table, definition: TableDefinition) -> _Ints:
+def _key_ranks(files: pa.Table, schema: TableSchema) -> _Ints:
     """The least keys, then the greatest."""
-    types = [arrow_type(definition.column(key).type) for key in definition.trimmed_primary_keys]
+    types = [arrow_type(schema.column(key).type) for key in schema.trimmed_primary_keys]
     ends = [files[name].combine_chunks() for name in ("min_key", "max_key")]
     columns = [
         in_java_order(pa.concat_arrays(list(pair)))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.splits.pruning import (
     in_buckets,
@@ -24,7 +24,7 @@ from paimon_magics.tables.splits.pruning import (
     in_value_ranges,
 )
 
-__all__ = ["FileChoice", "FunnelStep"]
+__all__ = ["FilePruning", "FunnelStep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,19 @@ class FunnelStep:
     size_bytes: int
 
 
-class FileChoice:
-    """Chooses files of one table for one read; `funnel` tells of each step. `definition` is the
+class FilePruning:
+    """Chooses files of one table for one read; `funnel` tells of each step. `schema` is the
     schema that is read."""
 
     def __init__(
         self,
         schemas: TableSchemas,
-        definition: TableDefinition,
+        schema: TableSchema,
         view: RowView,
         predicates: Sequence[ColumnPredicate],
     ) -> None:
         self._schemas = schemas
-        self._definition = definition
+        self._schema = schema
         self._view = view
         # Arrays of `$binlog` are no values that statistics speak of.
         self._predicates = () if view.kind is ViewKind.BINLOG else tuple(predicates)
@@ -62,32 +62,30 @@ class FileChoice:
     def seen(self, files: pa.Table) -> pa.Table:
         """The files that can hold rows of use; without rows that wait for their bucket, and for
         `$ro` the top level alone."""
-        definition, predicates = self._definition, self._predicates
+        schema, predicates = self._schema, self._predicates
         self._tell("all files", files)
         files = files.filter(pc.greater_equal(files["bucket"], 0))
-        if self._view.kind is ViewKind.READ_OPTIMIZED and definition.is_primary_key_table:
+        if self._view.kind is ViewKind.READ_OPTIMIZED and schema.is_primary_key_table:
             files = files.filter(pc.equal(files["level"], self._top_level()))
             self._tell("the top level", files)
         if not predicates:
             return files
-        files = self._kept("partitions", files, in_partitions(files, definition, predicates))
-        files = self._kept("buckets", files, in_buckets(files, definition, predicates))
-        if definition.is_primary_key_table:
-            return self._kept("keys", files, in_key_ranges(files, definition, predicates))
-        if definition.data_evolution_enabled:
+        files = self._kept("partitions", files, in_partitions(files, schema, predicates))
+        files = self._kept("buckets", files, in_buckets(files, schema, predicates))
+        if schema.is_primary_key_table:
+            return self._kept("keys", files, in_key_ranges(files, schema, predicates))
+        if schema.data_evolution_enabled:
             return files  # a file has only some columns of its rows
         return self._kept("values", files, self.in_value_ranges(files))
 
     def _top_level(self) -> int:
-        levels = self._definition.option("num-levels")
-        trigger = self._definition.option("num-sorted-run.compaction-trigger")
+        levels = self._schema.option("num-levels")
+        trigger = self._schema.option("num-sorted-run.compaction-trigger")
         return int(levels) - 1 if levels else int(trigger or 5)
 
     def in_value_ranges(self, files: pa.Table) -> npt.NDArray[np.bool_]:
         """Files whose statistics can meet the conditions; only where no row can hide another."""
-        return in_value_ranges(
-            files, self._schemas.columns, self._definition.columns, self._predicates
-        )
+        return in_value_ranges(files, self._schemas.columns, self._schema.columns, self._predicates)
 
     def tell_values(self, files: pa.Table) -> None:
         """What is left after files of fully merged buckets were left out by their statistics."""
@@ -104,5 +102,5 @@ class FileChoice:
         partitions = files["partition"].combine_chunks().dictionary_encode().indices
         buckets = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(files["bucket"])
         size = pc.sum(files["file_size"]).as_py() or 0
-        count = len(np.unique(partitions)) if self._definition.is_partitioned else None
+        count = len(np.unique(partitions)) if self._schema.is_partitioned else None
         self.funnel.append(FunnelStep(step, files.num_rows, count, len(np.unique(buckets)), size))

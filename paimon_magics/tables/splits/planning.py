@@ -30,19 +30,19 @@ from paimon_magics.planning.reads.splits import (
     TaskSplit,
 )
 from paimon_magics.planning.reads.views import RowView, ViewKind
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.live_files import ManifestFolder, added_files, live_files
+from paimon_magics.tables.manifests.live_files import ManifestCache, added_files, live_files
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.snapshots.time_travel import Changes, Difference, State, Target
+from paimon_magics.tables.snapshots.time_travel import Changes, Difference, TableState, Target
 from paimon_magics.tables.splits.bucket_splits import (
     BucketSplits,
     KeyRanks,
     sections_of,
     without_lone_files,
 )
-from paimon_magics.tables.splits.file_pruning import FileChoice, FunnelStep
+from paimon_magics.tables.splits.file_pruning import FilePruning, FunnelStep
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     raw_files,
@@ -72,30 +72,30 @@ class PlannedSplits:
 
 def plan_splits(
     table: Table,
-    definition: TableDefinition,
+    schema: TableSchema,
     target: Target,
     view: RowView,
-    folder: ManifestFolder,
+    folder: ManifestCache,
     schemas: TableSchemas,
     predicates: Sequence[ColumnPredicate] = (),
     *,
     unordered: bool = False,
 ) -> PlannedSplits:
-    """The raw files and the splits of `target`; `definition` is the schema that is read.
+    """The raw files and the splits of `target`; `schema` is the schema that is read.
 
     `predicates` are conditions that rows must meet to be of use: files that can't hold such rows
     are left out. `unordered`: nobody asks that the two rows of an update stay together.
     """
     planner = _Planner(
         table,
-        definition,
+        schema,
         view,
         folder,
-        FileChoice(schemas, definition, view, predicates),
+        FilePruning(schemas, schema, view, predicates),
         unordered,
     )
     match target:
-        case State():
+        case TableState():
             found = planner.state(target)
         case Changes():
             found = planner.changes(target)
@@ -109,26 +109,26 @@ class _Planner:
     def __init__(
         self,
         table: Table,
-        definition: TableDefinition,
+        schema: TableSchema,
         view: RowView,
-        folder: ManifestFolder,
-        choice: FileChoice,
+        folder: ManifestCache,
+        choice: FilePruning,
         unordered: bool,
     ) -> None:
         self._paimon = table.paimon
         self._name = table.name
-        self._definition = definition
+        self._schema = schema
         self._view = view
         self._folder = folder
         self._shows_kinds = view.keeps_retracts
-        self._splits = BucketSplits(definition)
+        self._splits = BucketSplits(schema)
         # Options are looked up once, not for each of many thousand buckets.
-        self._of_tasks = definition.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
+        self._of_tasks = schema.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
         self.choice = choice
         self.stores_elsewhere: set[str] = set()
         self._unordered = unordered
 
-    def state(self, target: State) -> PlannedSplits:
+    def state(self, target: TableState) -> PlannedSplits:
         if target.snapshot is None:
             return PlannedSplits()
         files = self.choice.seen(live_files(self._folder, target.snapshot))
@@ -137,18 +137,17 @@ class _Planner:
                 files.column("creation_time").cast(pa.int64()), target.created_after_ms
             )
             files = files.filter(pc.fill_null(created, False))
-        if self._definition.is_primary_key_table and self._hides_level_zero():
+        if self._schema.is_primary_key_table and self._hides_level_zero():
             files = files.filter(pc.greater(files.column("level"), 0))
         deletions = self._deletions(target.snapshot)
         return self._planned(files, deletions, merges=True)
 
     def _hides_level_zero(self) -> bool:
-        definition = self._definition
-        if (definition.option("batch-scan-mode") or "none") != "none":
+        schema = self._schema
+        if (schema.option("batch-scan-mode") or "none") != "none":
             return False
-        return definition.merge_engine == "first-row" or (
-            definition.deletion_vectors_enabled
-            and not definition.flag("deletion-vectors.merge-on-read")
+        return schema.merge_engine == "first-row" or (
+            schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read")
         )
 
     def changes(self, target: Changes) -> PlannedSplits:
@@ -163,7 +162,7 @@ class _Planner:
     def difference(self, target: Difference) -> PlannedSplits:
         before = self.choice.seen(live_files(self._folder, target.before))
         after = self.choice.seen(live_files(self._folder, target.after))
-        evolves = self._definition.data_evolution_enabled
+        evolves = self._schema.data_evolution_enabled
         if before.num_rows + after.num_rows and (evolves or self._view.kind is ViewKind.BINLOG):
             what = "a table with data evolution" if evolves else f"`{self._name.table}$binlog`"
             raise UnsupportedStatementError(
@@ -172,7 +171,7 @@ class _Planner:
                 "'incremental-between-scan-mode' = 'delta' or 'changelog'.",
             )
         new = after.filter(pc.invert(_named_in(after, before)))
-        if not self._definition.is_primary_key_table:
+        if not self._schema.is_primary_key_table:
             return self._planned(new, self._deletions(target.after), merges=False)
         gone = before.filter(pc.invert(_named_in(before, after)))
         sides = [
@@ -204,19 +203,19 @@ class _Planner:
         plain = self._plain_groups(files, groups, merges=merges)
         # Where no row hides another one, values tell which files are of use.
         useful = np.ones(files.num_rows, dtype=bool)
-        if merges and self._definition.is_primary_key_table and plain.any():
+        if merges and self._schema.is_primary_key_table and plain.any():
             useful = self.choice.in_value_ranges(files)
         in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
         lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)
         raw = ~of_tasks & useful
         stored = iter(stored_files(files, np.flatnonzero(of_tasks), paths, deletions))
-        ranks = KeyRanks(files, self._definition)
+        ranks = KeyRanks(files, self._schema)
         splits: list[TaskSplit] = []
         for number in np.flatnonzero(in_tasks).tolist():
             group, is_plain = groups[number], plain[number]
             members = list(islice(stored, len(group)))
-            if not self._definition.is_primary_key_table:
+            if not self._schema.is_primary_key_table:
                 splits += self._splits.append(members)
             elif is_plain and merges:
                 splits += self._splits.packed(members)
@@ -239,8 +238,8 @@ class _Planner:
         self, files: pa.Table, groups: Sequence[range], *, merges: bool
     ) -> npt.NDArray[np.bool_]:
         """For each bucket, whether its rows are the table's as they are stored."""
-        definition = self._definition
-        if not definition.is_primary_key_table or not merges:
+        schema = self._schema
+        if not schema.is_primary_key_table or not merges:
             return np.ones(len(groups), dtype=bool)
         if self._shows_kinds:
             return np.zeros(len(groups), dtype=bool)
@@ -249,7 +248,7 @@ class _Planner:
         deletes = np.asarray(pc.fill_null(files["delete_row_count"], -1))
         lengths = np.diff(np.append(starts, len(level)))
         merged = np.logical_and.reduceat((level > 0) & (deletes == 0), starts)
-        if not (definition.deletion_vectors_enabled or definition.merge_engine == "first-row"):
+        if not (schema.deletion_vectors_enabled or schema.merge_engine == "first-row"):
             merged &= np.maximum.reduceat(level, starts) == np.minimum.reduceat(level, starts)
         found: npt.NDArray[np.bool_] = merged | ((lengths == 1) & (deletes[starts] == 0))
         return found
@@ -263,7 +262,7 @@ class _Planner:
         merges: bool,
     ) -> npt.NDArray[np.bool_]:
         """For each bucket, whether rows that need no merge must be read in tasks all the same."""
-        if self._shows_kinds and self._definition.is_primary_key_table:
+        if self._shows_kinds and self._schema.is_primary_key_table:
             # A raw scan cuts files anywhere, also between the two rows of an update.
             cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG
             return np.full(len(groups), cut)
@@ -278,8 +277,8 @@ class _Planner:
 
     def _paths(self, files: pa.Table) -> pa.Array:
         self.stores_elsewhere |= stores_elsewhere(files)
-        definition = self._definition
-        types = [arrow_type(definition.column(key).type) for key in definition.partition_keys]
+        schema = self._schema
+        types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
         return file_paths(files, types, self._first_bucket_folder)
 
     def _first_bucket_folder(self, partition: tuple[Any, ...]) -> str:
@@ -292,7 +291,7 @@ class _Planner:
             return {}
         files, groups = by_bucket(files)
         paths = self._paths(files)
-        ranks = KeyRanks(files, self._definition)
+        ranks = KeyRanks(files, self._schema)
         stored = iter(stored_files(files, np.arange(files.num_rows), paths, deletions))
         keys = zip(files["partition"].to_pylist(), files["bucket"].to_pylist(), strict=True)
         of_row = list(keys)

@@ -18,7 +18,7 @@ from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.bucket_hash import default_bucket
 from paimon_magics.columnar.value_ranges import may_match
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.tables.schema.types import arrow_type
 
 __all__ = ["in_buckets", "in_key_ranges", "in_partitions", "in_value_ranges"]
@@ -27,17 +27,15 @@ _Bools = npt.NDArray[np.bool_]
 
 
 def in_partitions(
-    files: pa.Table, definition: TableDefinition, predicates: Sequence[ColumnPredicate]
+    files: pa.Table, schema: TableSchema, predicates: Sequence[ColumnPredicate]
 ) -> _Bools:
     """Files whose partition can meet the conditions on partition keys."""
-    keys = definition.partition_keys
+    keys = schema.partition_keys
     wanted = [one for one in predicates if one.column in keys]
     if not wanted or not files.num_rows:
         return _all(files)
     codes = files["partition"].combine_chunks().dictionary_encode()
-    values = decode_rows(
-        codes.dictionary, [arrow_type(definition.column(key).type) for key in keys]
-    )
+    values = decode_rows(codes.dictionary, [arrow_type(schema.column(key).type) for key in keys])
     kept = np.ones(len(codes.dictionary), dtype=bool)
     for one in wanted:
         column = values[keys.index(one.column)]
@@ -48,19 +46,18 @@ def in_partitions(
 
 
 def in_buckets(
-    files: pa.Table, definition: TableDefinition, predicates: Sequence[ColumnPredicate]
+    files: pa.Table, schema: TableSchema, predicates: Sequence[ColumnPredicate]
 ) -> _Bools:
     """Files of the buckets that rows with the given bucket keys are in (`bucket-function.type`
     default, a fixed number of buckets)."""
-    keys = definition.bucket_keys
+    keys = schema.bucket_keys
     given = {one.column: one for one in predicates if one.operator == "=" and len(one.values) == 1}
-    function = (definition.option("bucket-function.type") or "default").lower()
-    if definition.bucket <= 0 or not keys or function != "default" or not set(keys) <= set(given):
+    function = (schema.option("bucket-function.type") or "default").lower()
+    if schema.bucket <= 0 or not keys or function != "default" or not set(keys) <= set(given):
         return _all(files)
     try:
         columns = [
-            pa.array([given[key].values[0]], arrow_type(definition.column(key).type))
-            for key in keys
+            pa.array([given[key].values[0]], arrow_type(schema.column(key).type)) for key in keys
         ]
     except (pa.ArrowInvalid, OverflowError):
         return _all(files)  # a value that the type can't have
@@ -75,14 +72,14 @@ def in_buckets(
 
 
 def in_key_ranges(
-    files: pa.Table, definition: TableDefinition, predicates: Sequence[ColumnPredicate]
+    files: pa.Table, schema: TableSchema, predicates: Sequence[ColumnPredicate]
 ) -> _Bools:
     """Files whose range of keys can meet the conditions on primary keys."""
-    keys = definition.trimmed_primary_keys
+    keys = schema.trimmed_primary_keys
     wanted = [one for one in predicates if one.column in keys]
     if not wanted or not files.num_rows:
         return _all(files)
-    types = [arrow_type(definition.column(key).type) for key in keys]
+    types = [arrow_type(schema.column(key).type) for key in keys]
     least = decode_rows(files["key_min_values"].combine_chunks(), types)
     greatest = decode_rows(files["key_max_values"].combine_chunks(), types)
     never = np.zeros(files.num_rows, dtype=bool)  # keys are not NULL

@@ -33,7 +33,7 @@ __all__ = [
     "UnreachableFileError",
     "failure",
     "open_store",
-    "told",
+    "store_errors",
 ]
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
@@ -78,7 +78,7 @@ def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
 
 
 @contextlib.contextmanager
-def told(what: str) -> Iterator[None]:
+def store_errors(what: str) -> Iterator[None]:
     """Errors of files in the body become errors of ours: `what` failed, and had no effect."""
     try:
         yield

@@ -7,7 +7,7 @@ can declare.
 
 from __future__ import annotations
 
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 from paimon_magics.statements.types.type_text import to_spark_sql
@@ -28,15 +28,15 @@ _SQL_NAMES = {"TIMESTAMP": "TIMESTAMP_NTZ", "BYTES": "BINARY"}
 
 def create_statement(table: Table) -> str:
     """The CREATE TABLE statement of SHOW CREATE TABLE."""
-    definition = table.definition
+    schema = table.schema
     lines = [f"CREATE TABLE {quoted(table.name.database or '')}.{quoted(table.name.table)} ("]
-    lines += [",\n".join(f"  {_column_sql(column)}" for column in definition.columns) + ")"]
+    lines += [",\n".join(f"  {_column_sql(column)}" for column in schema.columns) + ")"]
     lines.append("USING paimon")
-    if definition.partition_keys:
-        lines.append(f"PARTITIONED BY ({', '.join(quoted(k) for k in definition.partition_keys)})")
-    if definition.comment is not None:
-        lines.append(f"COMMENT {_literal(definition.comment)}")
-    options = [(k, v) for k, v in option_rows(definition) if k != "path"]
+    if schema.partition_keys:
+        lines.append(f"PARTITIONED BY ({', '.join(quoted(k) for k in schema.partition_keys)})")
+    if schema.comment is not None:
+        lines.append(f"COMMENT {_literal(schema.comment)}")
+    options = [(k, v) for k, v in option_rows(schema) if k != "path"]
     if options:
         pairs = ",\n".join(f"  {_literal(key)} = {_literal(value)}" for key, value in options)
         lines.append(f"TBLPROPERTIES (\n{pairs})")
@@ -45,19 +45,19 @@ def create_statement(table: Table) -> str:
 
 def describe_rows(table: Table, *, extended: bool = False) -> list[tuple[str, str, str]]:
     """The rows (col_name, data_type, comment) of DESCRIBE [EXTENDED]."""
-    definition = table.definition
-    rows = [_described(column) for column in definition.columns]
-    if definition.partition_keys:
+    schema = table.schema
+    rows = [_described(column) for column in schema.columns]
+    if schema.partition_keys:
         rows += [("# Partition Information", "", ""), ("# col_name", "data_type", "comment")]
-        rows += [_described(definition.column(key)) for key in definition.partition_keys]
+        rows += [_described(schema.column(key)) for key in schema.partition_keys]
     if extended:
         details = [
             ("Name", f"paimon.{table.name}"),
             ("Type", "MANAGED"),
             ("Location", table.location),
             ("Provider", "paimon"),
-            ("Comment", definition.comment),
-            ("Table Properties", f"[{','.join(f'{k}={v}' for k, v in option_rows(definition))}]"),
+            ("Comment", schema.comment),
+            ("Table Properties", f"[{','.join(f'{k}={v}' for k, v in option_rows(schema))}]"),
         ]
         rows += [("", "", ""), ("# Detailed Table Information", "", "")]
         rows += [(name, value, "") for name, value in details if value is not None]
@@ -69,7 +69,7 @@ def describe_column(table: Table, name: str) -> list[tuple[str, str]]:
 
     Raises UnknownNameError for a column that is not there.
     """
-    column = table.definition.column(name)
+    column = table.schema.column(name)
     rows = [
         ("col_name", column.name),
         ("data_type", type_text(column.type)),
@@ -78,11 +78,11 @@ def describe_column(table: Table, name: str) -> list[tuple[str, str]]:
     return rows if column.default is None else [*rows, ("default", column.default)]
 
 
-def option_rows(definition: TableDefinition) -> list[tuple[str, str]]:
+def option_rows(schema: TableSchema) -> list[tuple[str, str]]:
     """The rows (key, value) of SHOW TBLPROPERTIES, sorted, with the primary key among them."""
-    options = dict(definition.options)
-    if definition.primary_keys:
-        options["primary-key"] = ",".join(definition.primary_keys)
+    options = dict(schema.options)
+    if schema.primary_keys:
+        options["primary-key"] = ",".join(schema.primary_keys)
     return sorted(options.items())
 
 

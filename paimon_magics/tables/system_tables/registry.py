@@ -18,7 +18,7 @@ from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
-from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.chain import (
     latest_snapshot,
     list_tags,
@@ -87,7 +87,7 @@ def metadata_table(
     name: TableName,
     *,
     snapshot_id: int | None = None,
-    folder_of: Callable[[StoredTable], ManifestFolder] | None = None,
+    folder_of: Callable[[StoredTable], ManifestCache] | None = None,
 ) -> pa.Table:
     """The rows of the system table that `name.system_table` names, for its table and branch, or of
     a table in the database `sys`.
@@ -109,7 +109,7 @@ def metadata_table(
             f"There is no system table `{name.object_name}`.",
             hint=nearest(wanted, (*METADATA_TABLES, *_DATA_TABLES), what="system tables"),
         )
-    folder = folder_of(table) if folder_of is not None else ManifestFolder(table.paimon)
+    folder = folder_of(table) if folder_of is not None else ManifestCache(table.paimon)
     if snapshot_id is None or wanted not in TIME_TRAVELLING:
         return loader(_view(table, folder, None))
     return loader(_view(table, folder, snapshot_id))
@@ -119,10 +119,10 @@ def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None
     """A table, or a branch of it, at a snapshot, which may be one that only a tag keeps; the latest
     where None. Raises UnknownNameError."""
     table = _stored(catalog, name)
-    return _view(table, ManifestFolder(table.paimon), snapshot_id)
+    return _view(table, ManifestCache(table.paimon), snapshot_id)
 
 
-def _view(table: StoredTable, folder: ManifestFolder, snapshot_id: int | None) -> TableView:
+def _view(table: StoredTable, folder: ManifestCache, snapshot_id: int | None) -> TableView:
     if snapshot_id is None:
         return TableView(table, latest_snapshot(table), table.schema, folder)
     snapshot = _snapshot(table, snapshot_id)

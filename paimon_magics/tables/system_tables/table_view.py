@@ -21,7 +21,7 @@ from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.catalog.stored_tables import StoredTable
-from paimon_magics.tables.manifests.live_files import ManifestFolder
+from paimon_magics.tables.manifests.live_files import ManifestCache
 
 __all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
 
@@ -58,7 +58,7 @@ class TableView:
     table: StoredTable
     snapshot: Document | None
     schema: Document
-    folder: ManifestFolder
+    folder: ManifestCache
     _schemas: dict[int, tuple[Field, ...]] = field(default_factory=dict)
     _keys: dict[int, tuple[str, ...]] = field(default_factory=dict)
 

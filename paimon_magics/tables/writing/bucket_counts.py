@@ -15,8 +15,8 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import TableDefinition
-from paimon_magics.tables.schema.alterations import definition_of
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
@@ -53,15 +53,15 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
 def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
     """Put into each message the number of buckets that its files were written with, where that is
     not the table's: somebody changed the option after the statement was planned."""
-    definition = table.definition
-    if definition.bucket_mode != "HASH_FIXED" or definition.schema_id == 0:
+    table_schema = table.schema
+    if table_schema.bucket_mode != "HASH_FIXED" or table_schema.schema_id == 0:
         return
     for message in messages:
-        schema_ids = {file.schema_id for file in message.new_files} - {definition.schema_id}
+        schema_ids = {file.schema_id for file in message.new_files} - {table_schema.schema_id}
         if message.total_buckets is None and schema_ids:
             schema = table.paimon.schema_manager.get_schema(schema_ids.pop())
-            count = definition.bucket if schema is None else definition_of(schema).bucket
-            if count != definition.bucket:
+            count = table_schema.bucket if schema is None else schema_of(schema).bucket
+            if count != table_schema.bucket:
                 message.total_buckets = count
 
 
@@ -74,16 +74,16 @@ def newer_bucket_counts(
     planned on, written one of its partitions with another number of buckets. Reads manifests only
     of a table whose option was ever changed.
     """
-    definition = table.definition
-    if definition.bucket_mode != "HASH_FIXED" or definition.schema_id == 0:
+    schema = table.schema
+    if schema.bucket_mode != "HASH_FIXED" or schema.schema_id == 0:
         return lambda latest: None
 
     def check(latest: Any) -> None:
-        if latest is None or latest.id <= base_snapshot_id or not _was_changed(table, definition):
+        if latest is None or latest.id <= base_snapshot_id or not _was_changed(table, schema):
             return
         counts = bucket_counts(table, latest.id)
         for message in messages:
-            own = message.total_buckets or definition.bucket
+            own = message.total_buckets or schema.bucket
             _check_count(table, tuple(message.partition), counts, own, OutdatedPlanError)
 
     return check
@@ -96,12 +96,12 @@ def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_i
     Paimon's engines check the single bucket only, so that keys in a bucket that did not exist
     before appear twice. Costs nothing for a table whose option never changed.
     """
-    definition = table.definition
-    if definition.bucket_mode != "HASH_FIXED" or not _was_changed(table, definition):
+    schema = table.schema
+    if schema.bucket_mode != "HASH_FIXED" or not _was_changed(table, schema):
         return
     counts = bucket_counts(table, base_snapshot_id)
     for message in read_messages(table.paimon, messages):
-        _check_count(table, tuple(message.partition), counts, definition.bucket)
+        _check_count(table, tuple(message.partition), counts, schema.bucket)
 
 
 def _check_count(
@@ -114,7 +114,7 @@ def _check_count(
     count = counts.get(partition, own)
     if count == own:
         return
-    keys = table.definition.partition_keys
+    keys = table.schema.partition_keys
     where = ", ".join(f"{key} = {value}" for key, value in zip(keys, partition, strict=True))
     raise kind(
         (f"The partition {where} of `{table.name}`" if where else f"`{table.name}`")
@@ -129,7 +129,7 @@ def _check_count(
 def check_cross_partition_size(table: Table, rows_max: int) -> None:
     """Raise UnsupportedStatementError for a table whose keys can move between partitions when it
     has more than `rows_max` rows: one writer has to know where each of its keys lives."""
-    if table.definition.bucket_mode != "KEY_DYNAMIC":
+    if table.schema.bucket_mode != "KEY_DYNAMIC":
         return
     latest = table.paimon.snapshot_manager().get_latest_snapshot()
     stored = 0 if latest is None else latest.total_record_count or 0
@@ -153,10 +153,10 @@ def with_bucket_counts(
     return tuple(completed)
 
 
-def _was_changed(table: Table, definition: TableDefinition) -> bool:
+def _was_changed(table: Table, table_schema: TableSchema) -> bool:
     manager = table.paimon.schema_manager
-    for schema_id in range(definition.schema_id):
+    for schema_id in range(table_schema.schema_id):
         schema = manager.get_schema(schema_id)
-        if schema is not None and definition_of(schema).bucket != definition.bucket:
+        if schema is not None and schema_of(schema).bucket != table_schema.bucket:
             return True
     return False

@@ -43,7 +43,7 @@ def attempts_of(table: Table, prefix: str) -> str | None:
     """
     if local_path(table.location) is None and publishes_itself(table):
         return None
-    if table.definition.bucket_mode == "KEY_DYNAMIC":
+    if table.schema.bucket_mode == "KEY_DYNAMIC":
         return None
     return attempts_stem(table.location, prefix)
 

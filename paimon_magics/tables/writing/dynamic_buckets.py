@@ -199,17 +199,17 @@ def dynamic_buckets(
     share the work, fewer where the options `dynamic-bucket.*` say so."""
     from pypaimon.read.native_plan import _resolved_schema_file_io_options
 
-    definition = table.definition
+    schema = table.schema
     wanted = [slots]
     for key in ("assigner-parallelism", "initial-buckets", "max-buckets"):
-        number = int(definition.option(f"dynamic-bucket.{key}") or -1)
+        number = int(schema.option(f"dynamic-bucket.{key}") or -1)
         if number > 0:
             wanted.append(number)
     options = _resolved_schema_file_io_options(table.paimon) or {}
     return DynamicBuckets(
-        keys=definition.trimmed_primary_keys,
-        rows_per_bucket=int(definition.option("dynamic-bucket.target-row-num") or 2_000_000),
-        buckets_max=int(definition.option("dynamic-bucket.max-buckets") or -1),
+        keys=schema.trimmed_primary_keys,
+        rows_per_bucket=int(schema.option("dynamic-bucket.target-row-num") or 2_000_000),
+        buckets_max=int(schema.option("dynamic-bucket.max-buckets") or -1),
         assigners=min(wanted),
         index=hash_index_of(table, base_snapshot_id),
         folder=str(table.paimon.path_factory().index_path()),

@@ -89,7 +89,7 @@ def mended(
     """
     if odd_floats and local_path(table.location) is not None:
         _mend_files(table.paimon, messages, odd_floats)
-    keys = table.definition.trimmed_primary_keys
+    keys = table.schema.trimmed_primary_keys
     places = [place for place, key in enumerate(keys) if key in odd_floats]
     return _without_key_bounds(table.paimon, messages, places) if places else tuple(messages)
 

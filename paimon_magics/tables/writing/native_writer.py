@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.planning.options.values import memory_size_bytes
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.stores.s3 import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES
@@ -136,18 +136,18 @@ def given_bucket_options() -> dict[str, str]:
     return {"bucket": "32767"}  # the most that Paimon can number
 
 
-def buffer_options(definition: TableDefinition, slots: int) -> dict[str, str]:
+def buffer_options(schema: TableSchema, slots: int) -> dict[str, str]:
     """Options that bound the memory of a writer of primary-key rows: Paimon's `write-buffer-size`,
     under the native writer's own name for it.
 
     It holds for each bucket that a writer has open. Fixed buckets of a table are shared by `slots`
     writers, and so is what a writer may take.
     """
-    given = definition.stored_option("write-buffer-size")
+    given = schema.stored_option("write-buffer-size")
     if given is not None:
         size_bytes = memory_size_bytes("write-buffer-size", given)
     else:
-        together = max(1, -(-definition.bucket // slots))
+        together = max(1, -(-schema.bucket // slots))
         size_bytes = max(_BUFFER_BYTES // together, _BUFFER_BYTES_MIN)
     return {"write.parquet-buffer-size": f"{size_bytes} b"}
 

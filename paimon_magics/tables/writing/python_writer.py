@@ -99,10 +99,10 @@ def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     from pypaimon.read.native_plan import _resolved_schema_file_io_options
 
     io_options = _resolved_schema_file_io_options(table.paimon)
-    definition = table.definition
-    compression = (definition.stored_option("file.compression") or "").lower()
+    schema = table.schema
+    compression = (schema.stored_option("file.compression") or "").lower()
     if compression in _UNCOMPRESSED:
-        options = {**options, "file.compression": _NO_COMPRESSION[definition.file_format]}
+        options = {**options, "file.compression": _NO_COMPRESSION[schema.file_format]}
     return PythonTable(
         name=str(table.name),
         body=pickle.dumps(table.paimon.copy(options)),

@@ -12,7 +12,7 @@ from paimon_magics.planning.reads.float_bounds import (
     floating_columns,
     is_floating,
 )
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.settings import Settings
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import arrow_schema
@@ -30,7 +30,7 @@ from paimon_magics.tables.writing.native_writer import (
     native_table,
 )
 from paimon_magics.tables.writing.python_writer import python_table
-from paimon_magics.tables.writing.writer import BucketRule, WriteTask, Written
+from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, Written
 
 __all__ = ["completed", "write_task"]
 
@@ -40,57 +40,57 @@ _ARITHMETIC = ("sum", "product")  # inf and -inf are NaN together
 
 def write_task(
     table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
-) -> WriteTask:
+) -> WriteSpec:
     """What every writer of the transaction must know; `slots` of them run at once."""
-    definition = table.definition
-    schema = arrow_schema(definition)
-    is_native = definition.file_format == "parquet"
+    table_schema = table.schema
+    schema = arrow_schema(table_schema)
+    is_native = table_schema.file_format == "parquet"
     prefixes = MENDED_PREFIXES if is_native else _PREFIXES
     options = {
         **{key: transaction.file_prefix + name for key, name in prefixes.items()},
-        **_statistics_options(definition),
+        **_statistics_options(table_schema),
     }
-    if definition.is_primary_key_table:
-        options |= buffer_options(definition, slots)
+    if table_schema.is_primary_key_table:
+        options |= buffer_options(table_schema, slots)
     base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
     rule, dynamic = None, None
-    match definition.bucket_mode:
+    match table_schema.bucket_mode:
         case "HASH_FIXED":
-            function = (definition.option("bucket-function.type") or "default").lower()
-            rule = BucketRule(definition.bucket_keys, definition.bucket, function)
+            function = (table_schema.option("bucket-function.type") or "default").lower()
+            rule = BucketRule(table_schema.bucket_keys, table_schema.bucket, function)
         case "POSTPONE_MODE":
-            default = int(definition.option("postpone.default-bucket-num") or 1)
+            default = int(table_schema.option("postpone.default-bucket-num") or 1)
             counts = tuple(bucket_counts(table, base_snapshot_id).items())
-            rule = BucketRule(definition.bucket_keys, default, by_partition=counts)
+            rule = BucketRule(table_schema.bucket_keys, default, by_partition=counts)
             options |= given_bucket_options()
         case "HASH_DYNAMIC":
             dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
             options |= given_bucket_options()
-    return WriteTask(
+    return WriteSpec(
         table=(native_table(table, options) if is_native else python_table(table, options)),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),
-        partition_keys=definition.partition_keys,
+        partition_keys=table_schema.partition_keys,
         bucket_rule=rule,
         overwrite=overwrite,
         attempts_folder=transaction.attempts_folder,
         dynamic_buckets=dynamic,
         single_writer_rows_max=(
-            settings.cross_partition_rows_max if definition.bucket_mode == "KEY_DYNAMIC" else None
+            settings.cross_partition_rows_max if table_schema.bucket_mode == "KEY_DYNAMIC" else None
         ),
         float_columns=_float_columns(table) if is_native else None,
     )
 
 
 def completed(
-    table: Table, task: WriteTask, written: Written, base_snapshot_id: int
+    table: Table, task: WriteSpec, written: Written, base_snapshot_id: int
 ) -> tuple[bytes, ...]:
     """The messages of all tasks with what only the driver knows; their files are then as they are
     to be read."""
     messages = mended(table, written.messages, written.odd_floats)
     messages = with_index_files(table, messages, written.index_files)
     rule = task.bucket_rule
-    if rule is not None and table.definition.bucket_mode == "POSTPONE_MODE":
+    if rule is not None and table.schema.bucket_mode == "POSTPONE_MODE":
         return with_bucket_counts(table, messages, dict(rule.by_partition), rule.buckets)
     if not task.overwrite:
         check_bucket_counts(table, messages, base_snapshot_id)
@@ -98,20 +98,20 @@ def completed(
 
 
 def _float_columns(table: Table) -> FloatColumns | None:
-    definition = table.definition
-    names = floating_columns(definition.columns)
+    schema = table.schema
+    names = floating_columns(schema.columns)
     merged = []
-    if names and definition.is_primary_key_table:
-        functions = merge_rule(definition).functions
+    if names and schema.is_primary_key_table:
+        functions = merge_rule(schema).functions
         merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
     return float_columns(table, names, merged)
 
 
-def _statistics_options(definition: TableDefinition) -> dict[str, str]:
+def _statistics_options(schema: TableSchema) -> dict[str, str]:
     # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
     # above all numbers: they would skip files that have rows for them.
     return {
         f"fields.{column.name}.stats-mode": "none"
-        for column in definition.columns
+        for column in schema.columns
         if is_floating(column.type)
     }

@@ -40,7 +40,7 @@ __all__ = [
     "BucketRule",
     "DynamicBuckets",
     "TooManyPartitionsError",
-    "WriteTask",
+    "WriteSpec",
     "Written",
     "with_assigned_buckets",
     "with_owners",
@@ -60,7 +60,7 @@ _OPEN_BYTES_MAX = 128 * 2**20  # and may hold so much until it is finished
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTask:
+class WriteSpec:
     """What every writer of one statement must know; small and picklable.
 
     `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
@@ -107,7 +107,7 @@ class Written:
 
 
 def with_owners(
-    batches: Iterable[pa.RecordBatch], task: WriteTask, name: str
+    batches: Iterable[pa.RecordBatch], task: WriteSpec, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Each batch with one more column (int32): the row's bucket, or the hash of its key where
     buckets are dynamic."""
@@ -127,7 +127,7 @@ def with_owners(
 
 
 def with_assigned_buckets(
-    batches: Iterable[pa.RecordBatch], task: WriteTask, hash_column: str, name: str
+    batches: Iterable[pa.RecordBatch], task: WriteSpec, hash_column: str, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Each batch with its column `name` made the bucket of the row, by the hash index.
 
@@ -146,7 +146,7 @@ def with_assigned_buckets(
 
 
 def write_batches(
-    task: WriteTask,
+    task: WriteSpec,
     batches: Iterable[pa.RecordBatch],
     *,
     bucket_column: str | None = None,
@@ -176,7 +176,7 @@ def write_batches(
 
 
 def _write_batches(
-    task: WriteTask,
+    task: WriteSpec,
     batches: Iterable[pa.RecordBatch],
     running: Attempt | None,
     groups: _Groups,
@@ -225,7 +225,7 @@ class _Writer:
     so many partitions or so many bytes; a partition that is over never comes back.
     """
 
-    def __init__(self, task: WriteTask, running: Attempt | None) -> None:
+    def __init__(self, task: WriteSpec, running: Attempt | None) -> None:
         self._task = task
         self._table = task.table
         if running is not None:
@@ -295,7 +295,7 @@ class _Groups:
 
     def __init__(
         self,
-        task: WriteTask,
+        task: WriteSpec,
         running: Attempt | None,
         bucket_column: str | None,
         hash_column: str | None,

@@ -11,7 +11,7 @@ import pytest
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.errors import JobError, UnknownNameError, UnknownOutcomeError
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Waiting
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -24,7 +24,7 @@ from tests.session.evidence import files
 def catalog(tmp_path: Path) -> Catalog:
     opened = open_catalog(tmp_path / "warehouse")
     columns = (Column(0, "a", AtomicType("INT")), Column(1, "b", AtomicType("INT")))
-    opened.create_table(TABLE, TableDefinition(columns))
+    opened.create_table(TABLE, TableSchema(columns))
     return opened
 
 
@@ -48,7 +48,7 @@ def test_writers_of_dynamic_buckets_take_turns_where_they_say_what_waits(
 ) -> None:
     table = TableName("keyed", "default")
     columns = (Column(0, "k", AtomicType("INT", nullable=False)),)
-    catalog.create_table(table, TableDefinition(columns, primary_keys=("k",)))
+    catalog.create_table(table, TableSchema(columns, primary_keys=("k",)))
     first = committer.begin(table, waits=pytest.fail)
     told: list[int] = []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.client.finding import At, Place, living_lease
+from paimon_magics.coordinator.client.finding import At, Endpoint, living_lease
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
 from paimon_magics.coordinator.client.starting import Embedded, state_path
 from paimon_magics.coordinator.ownership.state_folder import (
@@ -158,7 +158,7 @@ def test_another_users_is_named_with_its_host(catalog: Catalog, tmp_path: Path) 
         assert lease is not None
         assert f"owned by the coordinator of {lease.who} at {service.address}" in str(raised.value)
         assert "its token" in raised.value.hint
-        assert Embedded(catalog, idle_ms=1).find(Place("x", "y"), "http://evil:1") is None
+        assert Embedded(catalog, idle_ms=1).find(Endpoint("x", "y"), "http://evil:1") is None
     finally:
         service.close()
 
@@ -290,7 +290,7 @@ def test_a_folder_says_who_runs_there_only_while_that_is_known(tmp_path: Path) -
 def test_a_token_is_sent_to_this_machine_alone() -> None:
     finder = At("http://127.0.0.1:1", "secret")
     failed = finder.find()
-    assert failed == Place("http://127.0.0.1:1", "secret")
+    assert failed == Endpoint("http://127.0.0.1:1", "secret")
     assert "secret" not in repr(failed)
     assert finder.find(failed, "http://example.org:1") is None
-    assert finder.find(failed, "http://127.0.0.1:2") == Place("http://127.0.0.1:2", "secret")
+    assert finder.find(failed, "http://127.0.0.1:2") == Endpoint("http://127.0.0.1:2", "secret")

@@ -15,7 +15,7 @@ from paimon_magics.coordinator.core import (
     Aborted,
     Adopted,
     Answer,
-    Begun,
+    BeginAsked,
     CheckAsked,
     CheckFailed,
     CheckFinished,
@@ -33,7 +33,6 @@ from paimon_magics.coordinator.core import (
     ForgetFinished,
     Gone,
     HeartbeatAsked,
-    Held,
     Limits,
     LookUpCommit,
     Overwritten,
@@ -56,10 +55,11 @@ from paimon_magics.coordinator.core import (
     State,
     Stopped,
     Ticked,
+    TransactionState,
     UnpauseAsked,
     step,
 )
-from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
@@ -110,7 +110,7 @@ class Interleavings(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.state = State(LIMITS)
-        self.saved: dict[str, Held] = {}
+        self.saved: dict[str, TransactionState] = {}
         self.publications: dict[str, tuple[Publication, bool]] = {}
         self.stopped: dict[str, Stopped] = {}
         self.pause: Pause | None = None
@@ -180,7 +180,7 @@ class Interleavings(RuleBasedStateMachine):
             self.used.add(id)
             self.tables[table_of(id)].data.add(id)
             known = self.state.held.keys()
-            self.apply(Begun(id, table_of(id), "me", self.now_ms, self.ask(id)))
+            self.apply(BeginAsked(id, table_of(id), "me", self.now_ms, self.ask(id)))
             if self.pause is not None:
                 assert self.state.held.keys() == known, "begun in a pause"
                 self.used.discard(id)
@@ -206,7 +206,7 @@ class Interleavings(RuleBasedStateMachine):
         if id in table.in_flight:
             table.publish(id)
 
-    def finished(self, id: str) -> Held | None:
+    def finished(self, id: str) -> TransactionState | None:
         saved = self.saved.get(id)
         return saved if saved is not None and saved.phase in FINISHED else None
 
@@ -325,25 +325,25 @@ class Interleavings(RuleBasedStateMachine):
             name, findings, self.now_ms, tuple(held for held in finished if held), before
         )
 
-    def finding(self, p: Publication) -> Finding:
+    def finding(self, p: Publication) -> PublicationFinding:
         table = self.tables[p.location]
         if table.files[p.snapshot_id - 1] == p.id:
             followed = p.snapshot_id < len(table.files)
-            return Finding(p.id, Verdict.SETTLED if followed else Verdict.INTACT)
+            return PublicationFinding(p.id, Verdict.SETTLED if followed else Verdict.INTACT)
         if p.id in table.content and table.content.index(p.id) + 1 != p.snapshot_id:
             receipt, publication = self.publication(p.id)
-            return Finding(p.id, Verdict.REPUBLISHED, "", publication, receipt)
+            return PublicationFinding(p.id, Verdict.REPUBLISHED, "", publication, receipt)
         if p.id in table.content:
-            return Finding(p.id, Verdict.SETTLED)
+            return PublicationFinding(p.id, Verdict.SETTLED)
         if p.id == "id3":
-            return Finding(p.id, Verdict.LOST, "an overwrite was overwritten")
-        return Finding(p.id, Verdict.OVERWRITTEN, "it was overwritten")
+            return PublicationFinding(p.id, Verdict.LOST, "an overwrite was overwritten")
+        return PublicationFinding(p.id, Verdict.OVERWRITTEN, "it was overwritten")
 
     def finish_republishing(self, p: Publication, outcome: str) -> None:
         name = p.location
         held = self.finished(p.id)
         if outcome == "refused":
-            finding = Finding(p.id, Verdict.LOST, "a file is missing")
+            finding = PublicationFinding(p.id, Verdict.LOST, "a file is missing")
             self.apply(Republished(name, finding, self.now_ms, held))
             return
         if outcome != "silent":
@@ -352,7 +352,7 @@ class Interleavings(RuleBasedStateMachine):
             self.tables[name].publish(p.id)
         if outcome == "done":
             receipt, publication = self.publication(p.id)
-            finding = Finding(p.id, Verdict.REPUBLISHED, "again", publication, receipt)
+            finding = PublicationFinding(p.id, Verdict.REPUBLISHED, "again", publication, receipt)
             self.apply(Republished(name, finding, self.now_ms, held))
         else:
             self.apply(RepublishUnclear(name))

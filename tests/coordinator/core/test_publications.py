@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paimon_magics.coordinator.core import (
-    Begun,
+    BeginAsked,
     ChainCut,
     CheckAsked,
     CheckFailed,
@@ -21,7 +21,6 @@ from paimon_magics.coordinator.core import (
     Event,
     ForgetPublications,
     Halted,
-    Held,
     Limits,
     LookUpCommit,
     Noted,
@@ -48,11 +47,12 @@ from paimon_magics.coordinator.core import (
     TableDropped,
     TableMoved,
     Ticked,
+    TransactionState,
     Unchecked,
     pending_commits,
     step,
 )
-from paimon_magics.planning.commits.publications import Finding, Publication, Verdict
+from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.statements.statement import TableName
 
@@ -61,7 +61,7 @@ RECEIPT = CommitReceipt(7, "APPEND", 10, 3)
 PUBLISHED = Publication("a", TableName("t", "d"), "t", 7, "list-7", "user", 1, "APPEND", 5)
 KEPT = replace(PUBLISHED, kept_until_ms=10_005)
 AGAIN = replace(KEPT, snapshot_id=8, manifest_list="list-8")
-STORED = Held("a", "t", Phase.COMMITTED, 10_005, "me", "x", RECEIPT)
+STORED = TransactionState("a", "t", Phase.COMMITTED, 10_005, "me", "x", RECEIPT)
 NEW_RECEIPT = CommitReceipt(8, "APPEND", 13, 3)
 
 
@@ -77,14 +77,14 @@ def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
 
 
 COMMITTED = (
-    Begun("a", "t", "me", 0, ask=1),
+    BeginAsked("a", "t", "me", 0, ask=1),
     CommitAsked("a", "x", 2),
     CommitPublished("a", RECEIPT, 5, PUBLISHED),
 )
 
 
 def found(verdict: Verdict, **more: object) -> CheckFinished:
-    return CheckFinished("t", (Finding("a", verdict, "gone"),), 50, (STORED,), **more)  # type: ignore[arg-type]
+    return CheckFinished("t", (PublicationFinding("a", verdict, "gone"),), 50, (STORED,), **more)  # type: ignore[arg-type]
 
 
 def test_what_was_published_is_stored_and_watched_before_anybody_hears_of_it() -> None:
@@ -109,7 +109,7 @@ def test_a_quiet_table_is_looked_at_after_a_while_until_nothing_is_kept() -> Non
 
 
 def test_a_commit_waits_while_its_table_is_looked_at() -> None:
-    state = after(*COMMITTED, Ticked(1005), Begun("b", "t", "me", 0, 3))
+    state = after(*COMMITTED, Ticked(1005), BeginAsked("b", "t", "me", 0, 3))
     state, effects = step(state, CommitAsked("b", "y", 4))
     assert not any(isinstance(effect, RunCommit) for effect in effects)
     assert effects_of(state, found(Verdict.INTACT)) == (RunCommit("b"),)
@@ -125,7 +125,7 @@ def test_whoever_changes_a_table_otherwise_has_it_looked_at_first() -> None:
 
 
 def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
-    state = after(*COMMITTED, Begun("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state = after(*COMMITTED, BeginAsked("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
     state, effects = step(state, CheckAsked("t", 9))
     assert effects == ()
     state, effects = step(state, CommitPublished("b", RECEIPT, 6))
@@ -134,10 +134,10 @@ def test_who_asks_during_a_commit_is_answered_after_a_look() -> None:
 
 
 def test_an_overwritten_commit_is_published_before_the_one_that_found_it() -> None:
-    state = after(*COMMITTED, Begun("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state = after(*COMMITTED, BeginAsked("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
     state, effects = step(state, found(Verdict.OVERWRITTEN, before="b"))
     assert effects == (Republish(KEPT),)
-    finding = Finding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
+    finding = PublicationFinding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
     state, effects = step(state, Republished("t", finding, 60, STORED))
     assert effects == (
         SavePublication(AGAIN, watched=True),
@@ -151,7 +151,7 @@ def test_an_unclear_repetition_is_looked_for_before_anything_else() -> None:
     state = after(*COMMITTED, CheckAsked("t", 9), found(Verdict.OVERWRITTEN))
     state, effects = step(state, RepublishUnclear("t"))
     assert effects == (CheckTable("t"),)
-    finding = Finding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
+    finding = PublicationFinding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
     effects = effects_of(state, CheckFinished("t", (finding,), 70, (STORED,)))
     assert effects[-1] == Reply(9, Done())
     assert SavePublication(AGAIN, watched=True) in effects
@@ -172,13 +172,15 @@ def test_commits_outside_transactions_do_not_begin_in_a_pause_but_end() -> None:
 def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
     state = after(
         *COMMITTED,
-        Begun("b", "t", "me", 0, 3),
-        Begun("c", "t", "me", 0, 3),
+        BeginAsked("b", "t", "me", 0, 3),
+        BeginAsked("c", "t", "me", 0, 3),
         CommitAsked("b", "y", 4),
     )
     state, effects = step(state, found(Verdict.LOST, before="b"))
     lost = replace(STORED, phase=Phase.LOST, reason="gone")
-    refused = Held("b", "t", Phase.ABORTING, 50, "me", "y", reason="gone", ended_at_ms=50)
+    refused = TransactionState(
+        "b", "t", Phase.ABORTING, 50, "me", "y", reason="gone", ended_at_ms=50
+    )
     assert effects == (
         DropPublication("a"),
         SaveStopped("t", Stopped("gone", 50)),
@@ -188,7 +190,7 @@ def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
         RemoveFiles("b"),
     )
     halted = Halted("gone")
-    assert effects_of(state, Begun("d", "t", "me", 0, 5)) == (Reply(5, halted),)
+    assert effects_of(state, BeginAsked("d", "t", "me", 0, 5)) == (Reply(5, halted),)
     assert effects_of(state, CommitAsked("c", "z", 6)) == (Reply(6, halted),)
     assert effects_of(state, CheckAsked("t", 7)) == (Reply(7, halted),)
     asked = CommitAsked("a", "x", 8, lost)
@@ -200,7 +202,7 @@ def test_a_table_that_lost_a_commit_refuses_all_until_it_is_resumed() -> None:
 
 
 def test_a_commit_that_is_unclear_is_still_looked_up_on_a_stopped_table() -> None:
-    stored = Held("b", "t", Phase.UNCLEAR, 100, digest="y")
+    stored = TransactionState("b", "t", Phase.UNCLEAR, 100, digest="y")
     stopped = (("t", Stopped("gone", 5)),)
     _, effects = step(State(LIMITS), Restored((stored,), 10, (), stopped))
     assert effects == (LookUpCommit("b"),)
@@ -255,14 +257,14 @@ def test_what_is_found_of_what_is_not_watched_any_more_counts_for_nothing() -> N
     state = after(*COMMITTED, CheckAsked("t", 9), ChainCut("t", None, 0, 1))
     assert effects_of(state, found(Verdict.LOST)) == (Reply(9, Done()),)
     state = after(*COMMITTED, CheckAsked("t", 9), found(Verdict.OVERWRITTEN), TableDropped("t", 1))
-    finding = Finding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
+    finding = PublicationFinding("a", Verdict.REPUBLISHED, "again", AGAIN, NEW_RECEIPT)
     assert effects_of(state, Republished("t", finding, 60, STORED)) == (Reply(9, Done()),)
 
 
 def test_a_commit_and_what_was_settled_before_it_are_stored_together() -> None:
-    state = after(*COMMITTED, Begun("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
+    state = after(*COMMITTED, BeginAsked("b", "t", "me", 0, 3), CommitAsked("b", "y", 4))
     second = replace(PUBLISHED, id="b", snapshot_id=8)
-    settled = (Finding("a", Verdict.SETTLED),)
+    settled = (PublicationFinding("a", Verdict.SETTLED),)
     state, effects = step(state, CommitPublished("b", RECEIPT, 6, second, settled))
     assert SavePublication(KEPT, watched=False) in effects
     assert Reply(4, Committed(RECEIPT)) in effects

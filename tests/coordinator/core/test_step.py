@@ -11,7 +11,7 @@ from paimon_magics.coordinator.core import (
     Aborted,
     Adopted,
     Answer,
-    Begun,
+    BeginAsked,
     CommitAsked,
     CommitPublished,
     CommitRefused,
@@ -25,7 +25,6 @@ from paimon_magics.coordinator.core import (
     ForgetFinished,
     Gone,
     HeartbeatAsked,
-    Held,
     Limits,
     LookUpCommit,
     Mismatch,
@@ -45,6 +44,7 @@ from paimon_magics.coordinator.core import (
     State,
     Suspended,
     Ticked,
+    TransactionState,
     TurnAsked,
     Undetermined,
     Unknown,
@@ -66,11 +66,11 @@ def after(*events: Event) -> State:
     return state
 
 
-def begun(id: str = "a", table: str = "t", now_ms: int = 0) -> Begun:
-    return Begun(id, table, "me", now_ms, ask=1)
+def begun(id: str = "a", table: str = "t", now_ms: int = 0) -> BeginAsked:
+    return BeginAsked(id, table, "me", now_ms, ask=1)
 
 
-def finished(*events: Event) -> Held:
+def finished(*events: Event) -> TransactionState:
     """What is stored of the transaction that the last of these events finishes."""
     state = after(*events[:-1])
     (saved,) = (e.held for e in step(state, events[-1])[1] if isinstance(e, Save))
@@ -83,7 +83,7 @@ def effects_of(state: State, event: Event) -> tuple[Effect, ...]:
 
 
 def test_a_transaction_is_stored_before_its_owner_hears_of_it() -> None:
-    opened = Held("a", "t", Phase.ACTIVE, 100, "me")
+    opened = TransactionState("a", "t", Phase.ACTIVE, 100, "me")
     assert effects_of(State(LIMITS), begun()) == (Save(opened), Reply(1, Opened(100)))
 
 
@@ -233,9 +233,9 @@ def test_an_abort_that_comes_too_late_is_told_so() -> None:
 
 def test_after_a_restart_a_commit_under_way_is_looked_up_and_an_open_lease_starts_anew() -> None:
     stored = (
-        Held("a", "t", Phase.COMMITTING, 100, digest="x"),
-        Held("b", "t", Phase.ACTIVE, 100),
-        Held("d", "t", Phase.UNCLEAR, 100, digest="y"),
+        TransactionState("a", "t", Phase.COMMITTING, 100, digest="x"),
+        TransactionState("b", "t", Phase.ACTIVE, 100),
+        TransactionState("d", "t", Phase.UNCLEAR, 100, digest="y"),
     )
     state, effects = step(State(LIMITS), Restored(stored, now_ms=500))
     assert effects == (LookUpCommit("a"),)
@@ -255,15 +255,15 @@ def test_nobody_knows_a_transaction_that_was_never_opened() -> None:
 
 
 def test_a_table_that_takes_one_at_a_time_takes_the_second_when_the_first_has_ended() -> None:
-    first = Begun("a", "t", "ada", 0, ask=1, exclusive=True)
-    second = Begun("b", "t", "bob", 40, ask=2, exclusive=True)
+    first = BeginAsked("a", "t", "ada", 0, ask=1, exclusive=True)
+    second = BeginAsked("b", "t", "bob", 40, ask=2, exclusive=True)
     state = after(first)
     (refused,) = effects_of(state, second)
     assert isinstance(refused, Reply) and isinstance(refused.answer, Occupied)
     holder = refused.answer.holder
     assert (holder.id, holder.owner, holder.begun_at_ms) == ("a", "ada", 0)
     assert "b" not in step(state, second)[0].held
-    assert "c" in after(first, Begun("c", "u", "bob", 40, ask=2, exclusive=True)).held
+    assert "c" in after(first, BeginAsked("c", "u", "bob", 40, ask=2, exclusive=True)).held
     asked = CommitAsked("a", "x", 3)
     ends: list[tuple[Event, ...]] = [
         (AbortAsked("a", "why", 5, 3),),
@@ -290,7 +290,7 @@ def test_who_waits_for_such_a_table_takes_turns() -> None:
         assert isinstance(reply, Reply)
         return reply.answer
 
-    state = after(Begun("a", "t", "ada", 0, ask=1, exclusive=True))
+    state = after(BeginAsked("a", "t", "ada", 0, ask=1, exclusive=True))
     for now_ms, id in enumerate(("b", "c", "b", "d"), 10):
         state, _ = step(state, TurnAsked(id, "t", now_ms, 2))
     assert turn(state, "c", 20) == Occupied(state.held["a"], 1)
@@ -299,9 +299,9 @@ def test_who_waits_for_such_a_table_takes_turns() -> None:
         Done(),
         *(Occupied(None, ahead) for ahead in (1, 2, 3)),
     ]
-    late = Begun("c", "t", "cyd", 20, ask=4, exclusive=True, waits=True)
+    late = BeginAsked("c", "t", "cyd", 20, ask=4, exclusive=True, waits=True)
     assert "c" not in step(state, late)[0].held
-    hurried = Begun("z", "t", "group commit", 20, ask=4, exclusive=True)
+    hurried = BeginAsked("z", "t", "group commit", 20, ask=4, exclusive=True)
     assert "z" in step(state, hurried)[0].held, "who never waits takes a moment without a holder"
     begun = replace(late, id="b", now_ms=21)
     assert turn(step(state, begun)[0], "c", 22) == Occupied(step(state, begun)[0].held["b"], 0)

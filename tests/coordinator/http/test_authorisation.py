@@ -30,7 +30,7 @@ from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
-from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
 from paimon_magics.coordinator.routes.app import application
@@ -99,7 +99,9 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
         catalog,
         coordinator,
         log,
-        Witness(catalog.stores.of(catalog.warehouse), catalog.warehouse, log.id, log.name, "test"),
+        LogRegistry(
+            catalog.stores.of(catalog.warehouse), catalog.warehouse, log.id, log.name, "test"
+        ),
         Settings(),
         own=lambda: 0,
         may_answer=lambda: None,

@@ -11,7 +11,7 @@ from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.interface import Log
-from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import (
     Answer,
     Mode,
@@ -31,7 +31,7 @@ def group_commit(
     catalog: Catalog,
     coordinator: Coordinator,
     log: Log,
-    witness: Witness,
+    registry: LogRegistry,
     clock: Callable[[], int],
 ) -> GroupCommit:
     """Small inserts by a clock that the test moves on, of whom nobody contests the warehouse."""
@@ -39,7 +39,7 @@ def group_commit(
         catalog,
         coordinator,
         log,
-        witness,
+        registry,
         Settings(),
         own=lambda: None,
         may_answer=lambda: None,
@@ -68,9 +68,11 @@ class Kept:
         self.coordinator = Coordinator(self.catalog, open_store(state), Settings(), limits)
         self.coordinator.start()
         log = self.open_log()
-        self.witness = Witness(LocalStore(), self.catalog.warehouse, log.id, log.name, "a test")
+        self.registry = LogRegistry(
+            LocalStore(), self.catalog.warehouse, log.id, log.name, "a test"
+        )
         self.group = group_commit(
-            self.catalog, self.coordinator, log, self.witness, lambda: self.now_ms
+            self.catalog, self.coordinator, log, self.registry, lambda: self.now_ms
         )
         self.group.start()
         self.running = True
@@ -90,7 +92,7 @@ class Kept:
 
     def insert(self, id: int, label: str = "") -> Answer:
         facts = self.group.known_tables.load("default", "t")
-        admitted = facts.door.json(json.dumps({"rows": [[id, "a"]]}).encode())
+        admitted = facts.validator.json(json.dumps({"rows": [[id, "a"]]}).encode())
         answer: Future[Answer] = Future()
         key = f"l:{label}" if label else ""
         digest = digest_of(admitted) if label else b""

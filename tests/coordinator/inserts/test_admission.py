@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from paimon_magics.coordinator.inserts.admission.validator import Admitted, Door
+from paimon_magics.coordinator.inserts.admission.validator import InsertValidator, ValidatedInsert
 from paimon_magics.coordinator.inserts.loading.rows import batches_of, conformed_stream
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, StatementError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.statements.types.type_text import from_paimon
@@ -26,23 +26,23 @@ from paimon_magics.statements.types.type_text import from_paimon
 NAME = TableName("events", "shop")
 
 
-def definition(sql: str) -> TableDefinition:
+def schema(sql: str) -> TableSchema:
     statement = parse_statement(f"CREATE TABLE events ({sql})")
     assert isinstance(statement, CreateTable)
     return plan_create_table(statement)
 
 
-def of_type(text: str) -> TableDefinition:
-    return TableDefinition((Column(0, "v", from_paimon(text)),))
+def of_type(text: str) -> TableSchema:
+    return TableSchema((Column(0, "v", from_paimon(text)),))
 
 
-def record(admitted: Admitted, lsn: int = 1) -> Record:
+def record(admitted: ValidatedInsert, lsn: int = 1) -> Record:
     return Record(lsn, admitted.format, admitted.schema_id, admitted.rows, 0, admitted.payload)
 
 
-def let_in(table: TableDefinition, document: Any) -> list[dict[str, object]]:
+def let_in(table: TableSchema, document: Any) -> list[dict[str, object]]:
     """The rows of a request as they would be written."""
-    admitted = Door(NAME, table).json(json.dumps(document).encode())
+    admitted = InsertValidator(NAME, table).json(json.dumps(document).encode())
     batches, unfit = batches_of([record(admitted)], {0: table}, table)
     assert unfit == []
     rows: list[dict[str, object]] = pa.Table.from_batches(batches).to_pylist() if batches else []
@@ -98,7 +98,7 @@ def test_a_value_is_written_as_what_it_says(text: str, value: object, expected: 
 
 
 def test_nested_values_are_written_as_what_they_say() -> None:
-    table = definition(
+    table = schema(
         "a ARRAY<INT>, m MAP<STRING, INT>, k MAP<INT, STRING>, r STRUCT<x: INT, y: DATE>"
     )
     rows = let_in(
@@ -182,7 +182,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_place(
 def test_a_request_that_does_not_fit_is_refused(
     document: object, error: type[StatementError], said: str
 ) -> None:
-    table = definition("id BIGINT NOT NULL, name STRING")
+    table = schema("id BIGINT NOT NULL, name STRING")
     with pytest.raises(error) as raised:
         let_in(table, document)
     assert said in raised.value.message
@@ -191,11 +191,11 @@ def test_a_request_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("body", [b"", b"{", b'{"rows": [[NaN]]}', b'{"rows": [["\\ud800"]]}'])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidValueError, match="not JSON"):
-        Door(NAME, of_type("STRING")).json(body)
+        InsertValidator(NAME, of_type("STRING")).json(body)
 
 
 def test_columns_that_are_left_out_get_their_default_or_null() -> None:
-    table = definition(
+    table = schema(
         "id BIGINT NOT NULL, kind STRING DEFAULT 'new', n DECIMAL(5, 2) DEFAULT 1.5, note STRING, "
         "at TIMESTAMP_NTZ DEFAULT '2026-01-02 03:04', raw BINARY DEFAULT 'ab'"
     )
@@ -212,7 +212,7 @@ def test_columns_that_are_left_out_get_their_default_or_null() -> None:
 
 
 def test_a_default_stands_for_null_as_in_every_writer_of_paimon() -> None:
-    table = definition("id INT NOT NULL DEFAULT 7, kind STRING DEFAULT 'new', n DECIMAL(5, 2)")
+    table = schema("id INT NOT NULL DEFAULT 7, kind STRING DEFAULT 'new', n DECIMAL(5, 2)")
     assert let_in(table, {"rows": [[None, None, None], [1, "a", None]]}) == [
         {"id": 7, "kind": "new", "n": None},
         {"id": 1, "kind": "a", "n": None},
@@ -220,19 +220,19 @@ def test_a_default_stands_for_null_as_in_every_writer_of_paimon() -> None:
 
 
 def test_a_default_that_depends_on_a_zone_must_be_given() -> None:
-    table = definition("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
+    table = schema("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
     with pytest.raises(InvalidValueError, match=r"`at` of `shop[.]events` is left out"):
         let_in(table, {"columns": ["id"], "rows": [[1]]})
 
 
 def test_null_is_refused_where_its_default_can_not_be_read() -> None:
-    table = definition("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
+    table = schema("id INT, at TIMESTAMP DEFAULT '2026-01-02 03:04:05'")
     with pytest.raises(InvalidValueError, match="column `at`: it is NULL"):
         let_in(table, {"rows": [[1, None]]})
 
 
 def test_statements_with_other_columns_keep_their_order() -> None:
-    table = definition("id BIGINT, a STRING, b INT")
+    table = schema("id BIGINT, a STRING, b INT")
     document = {
         "statements": [
             {"rows": [[1, "x", 1]]},
@@ -282,15 +282,13 @@ def test_whatever_is_let_in_of_nested_values_can_be_written(
     text: str, values: Sequence[object]
 ) -> None:
     try:
-        let_in(definition(f"v {text}"), {"rows": [[value] for value in values]})
+        let_in(schema(f"v {text}"), {"rows": [[value] for value in values]})
     except InvalidValueError:
         return
 
 
 class TestArrowStreams:
-    TABLE = definition(
-        "id BIGINT NOT NULL, name VARCHAR(3), c CHAR(2), d DATE DEFAULT '2026-01-01'"
-    )
+    TABLE = schema("id BIGINT NOT NULL, name VARCHAR(3), c CHAR(2), d DATE DEFAULT '2026-01-01'")
 
     def stream(self, **columns: pa.Array) -> bytes:
         table = pa.table(columns)
@@ -309,7 +307,7 @@ class TestArrowStreams:
             ),
             self.TABLE,
         )
-        admitted = Admitted(Format.ARROW, 0, rows, payload)
+        admitted = ValidatedInsert(Format.ARROW, 0, rows, payload)
         batches, unfit = batches_of([record(admitted)], {0: self.TABLE}, self.TABLE)
         day = datetime.date(2026, 1, 1)
         assert (unfit, pa.Table.from_batches(batches).to_pylist()) == (
@@ -340,23 +338,23 @@ class TestArrowStreams:
 
 
 class TestSchemaChanges:
-    OLD = definition("id BIGINT NOT NULL, old_name STRING, gone INT, n INT, d STRING DEFAULT 'x'")
+    OLD = schema("id BIGINT NOT NULL, old_name STRING, gone INT, n INT, d STRING DEFAULT 'x'")
 
-    def changed(self, columns: str, ids: Sequence[int]) -> TableDefinition:
-        made = definition(columns)
+    def changed(self, columns: str, ids: Sequence[int]) -> TableSchema:
+        made = schema(columns)
         numbered = tuple(
             Column(id, c.name, c.type, c.comment, c.default)
             for id, c in zip(ids, made.columns, strict=True)
         )
-        return TableDefinition(numbered, schema_id=1)
+        return TableSchema(numbered, schema_id=1)
 
     def converted(
-        self, target: TableDefinition, *rows: list[object], columns: list[str] | None = None
+        self, target: TableSchema, *rows: list[object], columns: list[str] | None = None
     ) -> tuple[list[dict[str, object]], list[int]]:
         records = []
         for lsn, row in enumerate(rows, 1):
             document = {"rows": [row]} | ({"columns": columns} if columns else {})
-            admitted = Door(NAME, self.OLD).json(json.dumps(document).encode())
+            admitted = InsertValidator(NAME, self.OLD).json(json.dumps(document).encode())
             records.append(record(admitted, lsn))
         batches, unfit = batches_of(records, {0: self.OLD, 1: target}, target)
         table = pa.Table.from_batches(batches) if batches else pa.table({})

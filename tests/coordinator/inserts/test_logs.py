@@ -15,9 +15,9 @@ from paimon_magics.coordinator.inserts.log.interface import (
     DeadLetter,
     Keyed,
     Log,
+    LogTable,
     Remembered,
     StoredFlush,
-    StoredTable,
 )
 from paimon_magics.coordinator.inserts.log.objects import ObjectLog
 from paimon_magics.coordinator.inserts.log.records import (
@@ -109,8 +109,8 @@ def test_what_was_appended_is_there_when_it_is_opened_again(log: Log, open_log: 
     again = open_log()
     assert again.id == log.id
     assert again.tables() == [
-        StoredTable(PLACE, "default.t", 0, 0, 6),
-        StoredTable(OTHER, "default.t", 0, 0, 4),
+        LogTable(PLACE, "default.t", 0, 0, 6),
+        LogTable(OTHER, "default.t", 0, 0, 4),
     ]
     assert again.read(PLACE, 1, 6) == [(s.first, s.body) for s in segments]
     assert [first for first, _ in again.read(PLACE, 3, 5)] == [2, 5]
@@ -121,7 +121,7 @@ def test_what_was_appended_is_there_when_it_is_opened_again(log: Log, open_log: 
 def test_published_records_go_and_the_chain_stays_known(log: Log) -> None:
     segments = fill(log, 2, 3, 2)
     log.publish(PLACE, 3, 77, 12)
-    assert log.tables() == [StoredTable(PLACE, "default.t", 3, 77, 7, snapshot_id=12)]
+    assert log.tables() == [LogTable(PLACE, "default.t", 3, 77, 7, snapshot_id=12)]
     assert lsns(log, 3) == [4, 5, 6, 7]  # the second segment stays whole
     log.publish(PLACE, 5, segments[1].chain, None)
     assert lsns(log, 5, segments[1].chain) == [6, 7]
@@ -193,14 +193,14 @@ def test_a_table_that_is_moved_is_known_by_its_new_name_with_all_that_it_has(log
     log.publish(PLACE, 2, 7, 4, [dead])
     log.begin_move(PLACE, "default.u")
     assert log.tables() == [
-        StoredTable(PLACE, "default.t", 2, 7, 3, snapshot_id=4, moving="default.u")
+        LogTable(PLACE, "default.t", 2, 7, 3, snapshot_id=4, moving="default.u")
     ]
     log.begin_move(PLACE, "")
     assert log.tables()[0].moving == ""
     log.begin_move(PLACE, "default.u")
     for _ in range(2):
         log.move_table(PLACE, OTHER, "default.u")
-        assert log.tables() == [StoredTable(OTHER, "default.u", 2, 7, 3, snapshot_id=4)]
+        assert log.tables() == [LogTable(OTHER, "default.u", 2, 7, 3, snapshot_id=4)]
         assert log.read(OTHER, 1, 3) == [(s.first, s.body) for s in segments]
         assert log.remembered(PLACE, ["l:a"]) == {}
         assert log.remembered(OTHER, ["l:a"])["l:a"].inserts == {-1: (1, b"xx")}
@@ -212,7 +212,7 @@ def test_a_closed_table_stays_closed_until_somebody_accepts_the_loss(log: Log) -
     log.close_table(PLACE, "lost")
     assert log.tables()[0].closed == "lost"
     log.accept_loss(PLACE, "default.t", 3)
-    assert log.tables() == [StoredTable(PLACE, "default.t", 3, 0, 3)]
+    assert log.tables() == [LogTable(PLACE, "default.t", 3, 0, 3)]
     assert log.read(PLACE, 1, 9) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import paimon_magics.coordinator.inserts.log.objects as module
 from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name
-from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, StoredTable
+from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, LogTable
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
     DamagedObjectError,
@@ -137,7 +137,7 @@ def test_checkpoints_stand_for_what_was_before_and_take_it_along(
     assert len(objects(tmp_path)) <= 10
     assert len(objects(tmp_path, "checkpoint")) == 1
     newer = again(tmp_path)
-    assert newer.tables() == [StoredTable(PLACE, NAME, 12, published, 25, snapshot_id=3)]
+    assert newer.tables() == [LogTable(PLACE, NAME, 12, published, 25, snapshot_id=3)]
     assert lsns(newer, 12, published) == list(range(13, 26))
     assert newer.remembered(PLACE, ["l:1"])["l:1"].inserts == {-1: (1, b"d")}
     append(newer, 26, chain=chain)

@@ -540,9 +540,9 @@ def test_a_table_that_is_made_anew_has_labels_and_records_of_its_own(shared: Ser
     with Served(shared.folder, table_sql(options=SLOW), shared=shared) as served:
         served.insert([[1, "a"]], idempotency_key="one")
         served.flush()
-        definition = served.catalog.load(served.name).definition
+        schema = served.catalog.load(served.name).schema
         served.catalog.drop_table(served.name)
-        served.catalog.create_table(served.name, definition)
+        served.catalog.create_table(served.name, schema)
         time.sleep(1.1)  # the coordinator looks at a table once a second
         answer = served.insert([[2, "a"]], idempotency_key="one")
         assert answer.json() == {"lsn": 1, "label": "one", "mode": "async_mode"}

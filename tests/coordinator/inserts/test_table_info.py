@@ -10,7 +10,7 @@ import pytest
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, thresholds_of
 from paimon_magics.coordinator.inserts.queue.values import Thresholds
 from paimon_magics.errors import InvalidTableError
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from tests.coordinator.inserts.serving import table_sql
 from tests.coordinator.process import create_table
 
@@ -36,6 +36,6 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
 @pytest.mark.parametrize("key", ["group_commit_rows", "group_commit_interval_ms"])
 @pytest.mark.parametrize("value", ["0", "-5", "many"])
 def test_options_that_another_engine_has_set_wrongly_are_named(key: str, value: str) -> None:
-    definition = TableDefinition((), options=(("auto_batch_load", "true"), (key, value)))
+    schema = TableSchema((), options=(("auto_batch_load", "true"), (key, value)))
     with pytest.raises(InvalidTableError, match=key):
-        thresholds_of(definition, Thresholds())
+        thresholds_of(schema, Thresholds())

@@ -20,7 +20,7 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import WriteTask, write_batches
+from paimon_magics.tables.writing.writer import WriteSpec, write_batches
 
 pytestmark = pytest.mark.spark
 
@@ -41,9 +41,9 @@ def write_row(
     session: paimon_magics.Session, transaction: Transaction, k: int, p: str
 ) -> tuple[bytes, ...]:
     table = session.catalog.load(TABLE)
-    schema = arrow_schema(table.definition)
+    schema = arrow_schema(table.schema)
     options = {"data-file.prefix": transaction.file_prefix + "data-"}
-    task = WriteTask(
+    task = WriteSpec(
         table=native_table(table, options),
         commit_user=transaction.commit_user,
         schema=schema.serialize().to_pybytes(),

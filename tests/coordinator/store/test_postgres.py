@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Held, Phase
+from paimon_magics.coordinator.core import Phase, TransactionState
 from paimon_magics.coordinator.store.database import Change, StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
 from paimon_magics.coordinator.store.store import Store, open_store, store_address
 from paimon_magics.errors import SetupError
 from tests.coordinator.postgres import Line, PostgresServer
 
-HELD = Held(id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10)
+HELD = TransactionState(id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10)
 
 
 @pytest.fixture

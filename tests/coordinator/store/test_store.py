@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from paimon_magics.coordinator.core import Held, Pause, Phase
+from paimon_magics.coordinator.core import Pause, Phase, TransactionState
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.coordinator.store.store import Store, open_store
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 
-ACTIVE = Held(id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10, owner="ada")
+ACTIVE = TransactionState(
+    id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10, owner="ada"
+)
 OPENED: dict[str, object] = {"commit_user": "u", "base_snapshot_id": 3}
 COMMITTED = replace(
     ACTIVE, phase=Phase.COMMITTED, receipt=CommitReceipt(4, "APPEND", 10, 2), expires_at_ms=20

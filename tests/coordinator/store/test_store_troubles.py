@@ -201,7 +201,7 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
 def test_an_engine_that_commits_by_itself_comes_back_while_nothing_can_be_stored(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
-    plan = catalog.load(TABLE).definition
+    plan = catalog.load(TABLE).schema
     catalog.create_table(TableName("other", "default"), plan)
     routes = catalog_routes(
         Context(catalog, catalog.publish, coordinator.turns, watch=coordinator.watching)

@@ -14,10 +14,10 @@ from paimon_magics.planning.commits.expiry import (
     changelogs_end,
     snapshots_end,
 )
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 
-TABLE = TableDefinition((Column(0, "k", AtomicType("INT")),))
+TABLE = TableSchema((Column(0, "k", AtomicType("INT")),))
 NOW_MS = 10_000_000
 HOUR_MS = 3_600_000
 

@@ -11,10 +11,10 @@ from paimon_magics.planning.reads.row_filters import (
     ColumnKind,
     Condition,
     Kind,
-    Look,
     Order,
+    RowFilter,
+    filter_sql,
     limited_sql,
-    look_sql,
 )
 
 KINDS = {
@@ -69,78 +69,93 @@ KINDS = {
     ],
 )
 def test_a_condition_has_a_literal_of_its_columns_type(condition: Condition, sql: str) -> None:
-    found = look_sql("SELECT 1", Look(conditions=(condition,)), KINDS)
+    found = filter_sql("SELECT 1", RowFilter(conditions=(condition,)), KINDS)
     assert found == f"SELECT * FROM (SELECT 1) WHERE {sql}"
 
 
 @pytest.mark.parametrize(
-    ("rows", "look", "sql"),
+    ("rows", "row_filter", "sql"),
     [
-        ("SELECT 1", Look(), "SELECT 1"),
-        ("shop.t$files", Look(), "SELECT * FROM shop.t$files"),
+        ("SELECT 1", RowFilter(), "SELECT 1"),
+        ("shop.t$files", RowFilter(), "SELECT * FROM shop.t$files"),
         (
             "shop.t$files",
-            Look((Order("id", descending=True), Order("day"))),
+            RowFilter((Order("id", descending=True), Order("day"))),
             "SELECT * FROM shop.t$files ORDER BY `id` DESC NULLS LAST, `day` ASC NULLS LAST",
         ),
-        ("SHOW TABLES", Look(), "SHOW TABLES"),
-        ("SHOW TABLES", Look((Order("id"),)), ""),
-        ("", Look(), ""),
-        ("", Look((Order("id"),)), ""),
+        ("SHOW TABLES", RowFilter(), "SHOW TABLES"),
+        ("SHOW TABLES", RowFilter((Order("id"),)), ""),
+        ("", RowFilter(), ""),
+        ("", RowFilter((Order("id"),)), ""),
         (
             "SELECT 1 -- one",
-            Look((Order("id"),)),
+            RowFilter((Order("id"),)),
             "SELECT * FROM (SELECT 1 -- one\n) ORDER BY `id` ASC NULLS LAST",
         ),
         (
             "-- one\nSELECT 1",
-            Look((Order("id"),)),
+            RowFilter((Order("id"),)),
             "SELECT * FROM (-- one\nSELECT 1\n) ORDER BY `id` ASC NULLS LAST",
         ),
-        ("selection", Look(), "SELECT * FROM selection"),
-        ("shop.`a b$files`", Look(), "SELECT * FROM shop.`a b$files`"),
+        ("selection", RowFilter(), "SELECT * FROM selection"),
+        ("shop.`a b$files`", RowFilter(), "SELECT * FROM shop.`a b$files`"),
     ],
 )
-def test_a_look_is_a_query_around_the_rows(rows: str, look: Look, sql: str) -> None:
-    assert look_sql(rows, look, KINDS) == sql
+def test_a_look_is_a_query_around_the_rows(rows: str, row_filter: RowFilter, sql: str) -> None:
+    assert filter_sql(rows, row_filter, KINDS) == sql
 
 
 @pytest.mark.parametrize(
-    ("look", "error", "said"),
+    ("row_filter", "error", "said"),
     [
-        (Look((Order("idd"),)), UnknownNameError, "Did you mean `id`?"),
-        (Look((Order("tags"),)), InvalidValueError, "can't be sorted by `tags`"),
-        (Look(conditions=(Condition("id", "=", "1 OR 1=1"),)), InvalidValueError, "as: 42"),
-        (Look(conditions=(Condition("id", "=", "NaN"),)), InvalidValueError, "`NaN` is no value"),
-        (Look(conditions=(Condition("id", "=", "1e300"),)), InvalidValueError, "as: 42"),
-        (Look(conditions=(Condition("part", "=", "1,5"),)), InvalidValueError, "as: 12.50"),
-        (Look(conditions=(Condition("f", "=", "1,5"),)), InvalidValueError, "as: 12.5, 1e-3, NaN"),
-        (Look(conditions=(Condition("at", "=", "now"),)), InvalidValueError, "12:00:00+01:00"),
+        (RowFilter((Order("idd"),)), UnknownNameError, "Did you mean `id`?"),
+        (RowFilter((Order("tags"),)), InvalidValueError, "can't be sorted by `tags`"),
+        (RowFilter(conditions=(Condition("id", "=", "1 OR 1=1"),)), InvalidValueError, "as: 42"),
         (
-            Look(conditions=(Condition("seen", "=", "2026-01-31 12:00:00Z"),)),
+            RowFilter(conditions=(Condition("id", "=", "NaN"),)),
+            InvalidValueError,
+            "`NaN` is no value",
+        ),
+        (RowFilter(conditions=(Condition("id", "=", "1e300"),)), InvalidValueError, "as: 42"),
+        (RowFilter(conditions=(Condition("part", "=", "1,5"),)), InvalidValueError, "as: 12.50"),
+        (
+            RowFilter(conditions=(Condition("f", "=", "1,5"),)),
+            InvalidValueError,
+            "as: 12.5, 1e-3, NaN",
+        ),
+        (RowFilter(conditions=(Condition("at", "=", "now"),)), InvalidValueError, "12:00:00+01:00"),
+        (
+            RowFilter(conditions=(Condition("seen", "=", "2026-01-31 12:00:00Z"),)),
             InvalidValueError,
             "as: 2026-01-31 12:00:00",
         ),
-        (Look(conditions=(Condition("id", "contains", "1"),)), InvalidValueError, "asked with"),
-        (Look(conditions=(Condition("good", "=", "yes"),)), InvalidValueError, "true"),
-        (Look(conditions=(Condition("day", "=", "today"),)), InvalidValueError, "2026-01-31"),
-        (Look(conditions=(Condition("tags", "=", "x"),)), InvalidValueError, "is null"),
+        (
+            RowFilter(conditions=(Condition("id", "contains", "1"),)),
+            InvalidValueError,
+            "asked with",
+        ),
+        (RowFilter(conditions=(Condition("good", "=", "yes"),)), InvalidValueError, "true"),
+        (RowFilter(conditions=(Condition("day", "=", "today"),)), InvalidValueError, "2026-01-31"),
+        (RowFilter(conditions=(Condition("tags", "=", "x"),)), InvalidValueError, "is null"),
     ],
 )
 def test_what_makes_no_sense_is_answered_with_the_next_step(
-    look: Look, error: type[PaimonMagicsError], said: str
+    row_filter: RowFilter, error: type[PaimonMagicsError], said: str
 ) -> None:
     with pytest.raises(error) as raised:
-        look_sql("t", look, KINDS)
+        filter_sql("t", row_filter, KINDS)
     assert said in raised.value.text()
 
 
 def test_what_a_query_does_not_give_is_said_and_not_asked_for() -> None:
     kinds = {name: KINDS[name] for name in ("id", "day", "good")}
     rows, given = "SELECT id, day FROM t", ("id", "day")
-    assert look_sql(rows, Look(), kinds, given) == f"-- without `good`: no table has that\n{rows}"
-    assert look_sql(rows, Look((Order("good"),)), kinds, given) == ""
-    assert look_sql(rows, Look(), kinds, ()) == ""
+    assert (
+        filter_sql(rows, RowFilter(), kinds, given)
+        == f"-- without `good`: no table has that\n{rows}"
+    )
+    assert filter_sql(rows, RowFilter((Order("good"),)), kinds, given) == ""
+    assert filter_sql(rows, RowFilter(), kinds, ()) == ""
 
 
 def test_the_first_rows_of_a_query_are_a_query() -> None:

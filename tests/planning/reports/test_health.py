@@ -14,7 +14,7 @@ from paimon_magics.planning.reports.health import (
     findings,
     worst,
 )
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 
@@ -25,7 +25,7 @@ MANY = LayoutRules(128 * MB, 89 * MB, 5, 8, 5, 128, True)
 GOOD, NOTICE, SERIOUS = Severity
 
 
-def definition(sql: str) -> TableDefinition:
+def schema(sql: str) -> TableSchema:
     statement = parse_statement(sql)
     assert isinstance(statement, CreateTable)
     return plan_create_table(statement)
@@ -48,7 +48,7 @@ def definition(sql: str) -> TableDefinition:
     ],
 )
 def test_rules_are_the_tables_own_options(sql: str, expected: tuple[int, ...]) -> None:
-    rules = LayoutRules.of(definition(sql))
+    rules = LayoutRules.of(schema(sql))
     assert expected == (
         rules.target_bytes,
         rules.small_below_bytes,
@@ -59,7 +59,7 @@ def test_rules_are_the_tables_own_options(sql: str, expected: tuple[int, ...]) -
 
 
 def test_an_option_that_can_not_be_read_is_named() -> None:
-    table = TableDefinition((), options=(("target-file-size", "large"),))
+    table = TableSchema((), options=(("target-file-size", "large"),))
     with pytest.raises(InvalidTableError, match="target-file-size"):
         LayoutRules.of(table)
 

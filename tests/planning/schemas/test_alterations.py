@@ -6,7 +6,7 @@ import pytest
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.schemas.alterations import Alteration, plan_alteration
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, CreateTable
@@ -21,7 +21,7 @@ BASE = (
 )
 
 
-def base() -> TableDefinition:
+def base() -> TableSchema:
     statement = parse_statement(BASE)
     assert isinstance(statement, CreateTable)
     return plan_create_table(statement)
@@ -47,7 +47,7 @@ def altered(change: str, *, has_snapshots: bool = True) -> Alteration:
     ],
 )
 def test_columns_come_go_and_move(change: str, names: tuple[str, ...]) -> None:
-    assert altered(change).definition.column_names == names
+    assert altered(change).schema.column_names == names
 
 
 @pytest.mark.parametrize(
@@ -79,15 +79,15 @@ def test_columns_come_go_and_move(change: str, names: tuple[str, ...]) -> None:
     ],
 )
 def test_types_change_also_inside_other_types(change: str, column: str, data_type: str) -> None:
-    assert altered(change).definition.column(column).type == from_sql(data_type)
+    assert altered(change).schema.column(column).type == from_sql(data_type)
 
 
 def test_a_renamed_column_is_renamed_in_keys_and_options() -> None:
-    definition = altered("RENAME COLUMN k TO id").definition
-    assert definition.primary_keys == ("id", "dt")
-    options = dict(altered("RENAME COLUMN n TO seq").definition.options)
+    schema = altered("RENAME COLUMN k TO id").schema
+    assert schema.primary_keys == ("id", "dt")
+    options = dict(altered("RENAME COLUMN n TO seq").schema.options)
     assert options["sequence.field"] == "seq"
-    options = dict(altered("RENAME COLUMN v TO value").definition.options)
+    options = dict(altered("RENAME COLUMN v TO value").schema.options)
     assert "fields.value.aggregate-function" in options
     assert "fields.v.aggregate-function" not in options
 
@@ -103,12 +103,12 @@ def test_a_change_without_effect_plans_nothing() -> None:
     ):
         alteration = altered(change)
         assert alteration.changes == ()
-        assert alteration.definition == base()
+        assert alteration.schema == base()
 
 
 def test_a_change_counts_the_schema_up_once() -> None:
-    assert altered("SET TBLPROPERTIES ('owner' = 'me', 'comment' = 'c')").definition.schema_id == 1
-    assert altered("SET TBLPROPERTIES ('comment' = 'c')").definition.comment == "c"
+    assert altered("SET TBLPROPERTIES ('owner' = 'me', 'comment' = 'c')").schema.schema_id == 1
+    assert altered("SET TBLPROPERTIES ('comment' = 'c')").schema.comment == "c"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_paimon_refuses_is_refused(change: str, error: type[Exception], par
 
 def test_fixed_options_may_change_while_the_table_is_empty() -> None:
     change = "SET TBLPROPERTIES ('bucket' = '-1', 'merge-engine' = 'deduplicate')"
-    assert altered(change, has_snapshots=False).definition.bucket == -1
+    assert altered(change, has_snapshots=False).schema.bucket == -1
 
 
 @pytest.mark.parametrize(

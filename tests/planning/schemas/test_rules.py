@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from paimon_magics.errors import InvalidTableError, StatementError, UnknownNameError
-from paimon_magics.planning.schemas.rules import check_definition
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.rules import check_schema
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
 
@@ -35,7 +35,7 @@ class Case(NamedTuple):
     ours: bool = False
 
 
-def plan(case: Case) -> TableDefinition:
+def plan(case: Case) -> TableSchema:
     """The definition of a case, through the statement that a user would write."""
     options = ", ".join(f"'{key}' = '{value}'" for key, value in case.options.items())
     text = f"CREATE TABLE t ({case.columns})"
@@ -376,17 +376,17 @@ CASES = {
 @pytest.mark.parametrize("case", [pytest.param(c, id=name) for name, c in CASES.items()])
 def test_a_definition_is_accepted_or_refused_as_paimon_does(case: Case) -> None:
     if not case.refused:
-        check_definition(plan(case))
+        check_schema(plan(case))
         return
     with pytest.raises((InvalidTableError, UnknownNameError)) as refusal:
-        check_definition(plan(case))
+        check_schema(plan(case))
     assert case.refused in str(refusal.value)
     assert refusal.value.hint.endswith((".", "?", ")", "…")) or refusal.value.hint
 
 
 def test_an_unknown_option_names_the_nearest_one() -> None:
     with pytest.raises(UnknownNameError) as refusal:
-        check_definition(plan(Case(PLAIN, {"buckt": "4"}, "")))
+        check_schema(plan(Case(PLAIN, {"buckt": "4"}, "")))
     assert "Did you mean `bucket`?" in refusal.value.hint
 
 

@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
 from paimon_magics.statements.types.type_text import from_sql
 
 
-def planned(text: str) -> TableDefinition:
+def planned(text: str) -> TableSchema:
     statement = parse_statement(text)
     assert isinstance(statement, CreateTable)
     return plan_create_table(statement)
 
 
 def test_the_primary_key_leaves_the_options_and_its_columns_become_not_null() -> None:
-    definition = planned(
+    schema = planned(
         "CREATE TABLE t (k INT, v STRING) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '2')"
     )
-    assert definition.primary_keys == ("k",)
-    assert definition.options == (("bucket", "2"),)
-    assert [column.type.nullable for column in definition.columns] == [False, True]
+    assert schema.primary_keys == ("k",)
+    assert schema.options == (("bucket", "2"),)
+    assert [column.type.nullable for column in schema.columns] == [False, True]
 
 
 def test_ids_of_columns_leave_room_for_nested_fields() -> None:
-    definition = planned(
+    schema = planned(
         "CREATE TABLE t (a STRUCT<x: INT, y: ARRAY<STRUCT<z: INT>>>, b MAP<STRING, STRUCT<p: INT>>,"
         " c INT)"
     )
-    assert [column.id for column in definition.columns] == [0, 4, 6]
+    assert [column.id for column in schema.columns] == [0, 4, 6]
 
 
 def test_clauses_and_options_mean_the_same() -> None:
@@ -73,10 +73,10 @@ def test_a_query_gives_the_columns_of_create_table_as_select() -> None:
     )
     assert isinstance(statement, CreateTable)
     query_columns = [Column(0, "k", from_sql("INT")), Column(1, "v", from_sql("STRING"), "note")]
-    definition = plan_create_table(statement, query_columns)
-    assert definition.column_names == ("k", "v")
-    assert definition.column("k").type == from_sql("INT NOT NULL")
-    assert definition.column("v").comment == "note"
+    schema = plan_create_table(statement, query_columns)
+    assert schema.column_names == ("k", "v")
+    assert schema.column("k").type == from_sql("INT NOT NULL")
+    assert schema.column("v").comment == "note"
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ def test_bucket_modes(
     text = "CREATE TABLE t (k INT, dt STRING, v INT)"
     text += f" PARTITIONED BY ({partitioned})" if partitioned else ""
     text += f" TBLPROPERTIES ({options})" if options else ""
-    definition = planned(text)
-    assert definition.bucket_mode == mode
-    assert definition.bucket_keys == bucket_keys
+    schema = planned(text)
+    assert schema.bucket_mode == mode
+    assert schema.bucket_keys == bucket_keys
 
 
 def test_options_have_paimons_defaults() -> None:
-    definition = planned("CREATE TABLE t (k INT) TBLPROPERTIES ('file.format' = 'ORC')")
-    assert definition.file_format == "orc"
-    assert definition.merge_engine == "deduplicate"
-    assert definition.option("snapshot.num-retained.min") == "10"
-    assert definition.option("target-file-size") is None
-    assert definition.option("owner") is None
-    assert definition.flag("dynamic-partition-overwrite")
+    schema = planned("CREATE TABLE t (k INT) TBLPROPERTIES ('file.format' = 'ORC')")
+    assert schema.file_format == "orc"
+    assert schema.merge_engine == "deduplicate"
+    assert schema.option("snapshot.num-retained.min") == "10"
+    assert schema.option("target-file-size") is None
+    assert schema.option("owner") is None
+    assert schema.flag("dynamic-partition-overwrite")
 
 
 def test_an_unknown_column_is_answered_with_the_nearest() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paimon_magics.errors import UnsupportedStatementError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.planning.schemas.written_options import options_not_applied
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.data_types import AtomicType
@@ -14,9 +14,9 @@ from paimon_magics.statements.statement import TableName
 NAME = TableName("t", "shop")
 
 
-def definition(**options: str) -> TableDefinition:
+def schema(**options: str) -> TableSchema:
     stored = {key.replace("__", ".").replace("_", "-"): value for key, value in options.items()}
-    return TableDefinition(
+    return TableSchema(
         columns=(
             Column(0, "k", AtomicType("INT", nullable=False)),
             Column(1, "v", AtomicType("STRING")),
@@ -63,7 +63,7 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
     key: str, options: dict[str, str]
 ) -> None:
     with pytest.raises(UnsupportedStatementError) as caught:
-        check_writable(NAME, definition(**options))
+        check_writable(NAME, schema(**options))
     assert f"'{key}'" in caught.value.message and "`shop.t`" in caught.value.message
     assert caught.value.hint
 
@@ -90,6 +90,6 @@ def test_an_option_that_the_writers_would_pass_over_is_refused_by_name(
     ],
 )
 def test_an_option_that_only_helps_is_told_of(key: str, value: str, is_told: bool) -> None:
-    table = TableDefinition(columns=definition().columns, options=((key, value),))
+    table = TableSchema(columns=schema().columns, options=((key, value),))
     check_writable(NAME, table)
     assert bool(options_not_applied(table)) == is_told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.distributions import (
     ByAssigner,
     ByBucket,
@@ -20,12 +20,12 @@ SLOTS = 8
 
 
 def planned(
-    definition: TableDefinition,
+    schema: TableSchema,
     partitions_max: int | None = None,
     estimated_bytes: float | None = None,
 ) -> Distribution:
     return distribution_of(
-        definition,
+        schema,
         slots=SLOTS,
         single_writer_rows_max=1000,
         partitions_max=partitions_max,
@@ -33,29 +33,29 @@ def planned(
     )
 
 
-def keyed(bucket: str, primary_keys: tuple[str, ...] = ("p", "k")) -> TableDefinition:
-    return TableDefinition((), ("p",), primary_keys, (("bucket", bucket),))
+def keyed(bucket: str, primary_keys: tuple[str, ...] = ("p", "k")) -> TableSchema:
+    return TableSchema((), ("p",), primary_keys, (("bucket", bucket),))
 
 
 @pytest.mark.parametrize(
-    ("definition", "distribution"),
+    ("schema", "distribution"),
     [
         (keyed("3"), ByBucket(("k",), 3)),
         (keyed("-2"), ByBucket(("k",), None)),
         (keyed("-1"), ByAssigner(("k",))),
         (keyed("-1", ("k",)), OneWriter(1000)),
         (
-            TableDefinition((), options=(("bucket", "4"), ("bucket-key", "a,b"))),
+            TableSchema((), options=(("bucket", "4"), ("bucket-key", "a,b"))),
             ByBucket(("a", "b"), 4),
         ),
     ],
     ids=["fixed", "postponed", "dynamic", "keys that move", "append with a bucket key"],
 )
 def test_keyed_rows_go_where_their_buckets_are(
-    definition: TableDefinition, distribution: Distribution
+    schema: TableSchema, distribution: Distribution
 ) -> None:
-    assert planned(definition) == distribution
-    assert planned(definition, 1, 1000 * MIB) == distribution
+    assert planned(schema) == distribution
+    assert planned(schema, 1, 1000 * MIB) == distribution
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_keyed_rows_go_where_their_buckets_are(
 def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_small(
     estimated_bytes: float | None, distribution: Distribution
 ) -> None:
-    assert planned(TableDefinition(()), None, estimated_bytes) == distribution
+    assert planned(TableSchema(()), None, estimated_bytes) == distribution
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_rows_of_a_table_without_partitions_are_gathered_where_files_would_be_sm
 def test_rows_of_a_partitioned_append_stay_where_their_files_are_few_and_large(
     partitions_max: int | None, estimated_bytes: float | None, distribution: Distribution
 ) -> None:
-    assert planned(TableDefinition((), ("p",)), partitions_max, estimated_bytes) == distribution
+    assert planned(TableSchema((), ("p",)), partitions_max, estimated_bytes) == distribution

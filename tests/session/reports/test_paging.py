@@ -11,7 +11,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import StatementError
-from paimon_magics.planning.reads.row_filters import Condition, Look, Order
+from paimon_magics.planning.reads.row_filters import Condition, Order, RowFilter
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.paging import ArrowRows, QueryRows, Rows, rows_of
@@ -49,34 +49,34 @@ def sources(outcome: Outcome) -> tuple[Rows, Rows]:
 
 
 LOOKS = [
-    Look((Order("id"),)),
-    Look((Order("tag"), Order("id", descending=True))),
-    Look((Order("tag", descending=True), Order("id"))),
-    Look((Order("id"),), (Condition("part", ">", "1.25"), Condition("tag", "=", "t1"))),
-    Look((Order("id"),), (Condition("tag", "is null"), Condition("even", "=", "false"))),
-    Look((Order("id"),), (Condition("day", "<=", "2026-01-03"), Condition("id", "<>", "1.5"))),
-    Look((Order("id"),), (Condition("at", "<", "1970-01-02 03:00:00"),)),
-    Look((Order("id"),), (Condition("tag", "contains", "2"),)),
-    Look((Order("id"),), (Condition("id", "<", "0"),)),
+    RowFilter((Order("id"),)),
+    RowFilter((Order("tag"), Order("id", descending=True))),
+    RowFilter((Order("tag", descending=True), Order("id"))),
+    RowFilter((Order("id"),), (Condition("part", ">", "1.25"), Condition("tag", "=", "t1"))),
+    RowFilter((Order("id"),), (Condition("tag", "is null"), Condition("even", "=", "false"))),
+    RowFilter((Order("id"),), (Condition("day", "<=", "2026-01-03"), Condition("id", "<>", "1.5"))),
+    RowFilter((Order("id"),), (Condition("at", "<", "1970-01-02 03:00:00"),)),
+    RowFilter((Order("id"),), (Condition("tag", "contains", "2"),)),
+    RowFilter((Order("id"),), (Condition("id", "<", "0"),)),
 ]
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("row_filter", LOOKS)
 @pytest.mark.parametrize("offset", [0, 20, 1_015])
 def test_a_page_is_the_same_here_and_in_spark(
-    sources: tuple[Rows, Rows], look: Look, offset: int
+    sources: tuple[Rows, Rows], row_filter: RowFilter, offset: int
 ) -> None:
-    here, there = (one.page(look, offset, 20) for one in sources)
+    here, there = (one.page(row_filter, offset, 20) for one in sources)
     assert there.rows.to_pylist() == here.rows.to_pylist()
     assert there.follow == here.follow
     assert there.total in (None, here.total)
-    assert sources[0].sql(look) == sources[1].sql(look)
+    assert sources[0].sql(row_filter) == sources[1].sql(row_filter)
 
 
 def test_no_more_than_a_window_of_a_query_is_kept(outcome: Outcome) -> None:
     rows = QueryRows(outcome)
     for offset in range(0, 3000, 20):
-        page = rows.page(Look(), offset, 20)
+        page = rows.page(RowFilter(), offset, 20)
         assert page.rows.column("id")[0].as_py() == offset
         assert page.follow == (offset + 20 < 3000)
         assert rows._window[2].num_rows <= 1_001
@@ -86,16 +86,16 @@ def test_a_grid_does_not_keep_a_result_alive(lake: Session) -> None:
     outcome = lake.run("SELECT * FROM range(100)")
     rows = rows_of(outcome)
     assert isinstance(rows, QueryRows)
-    assert rows.page(Look(), 0, 20).rows.num_rows == 20
+    assert rows.page(RowFilter(), 0, 20).rows.num_rows == 20
     del outcome
     gc.collect()
     with pytest.raises(StatementError, match="The result is gone"):
-        rows.page(Look(), 40, 20)
+        rows.page(RowFilter(), 40, 20)
 
 
 def test_what_is_here_already_needs_no_job(lake: Session) -> None:
     rows = rows_of(lake.run("SELECT * FROM range(20)"))
     assert isinstance(rows, ArrowRows)
-    page = rows.page(Look((Order("id", descending=True),)), 0, 5)
+    page = rows.page(RowFilter((Order("id", descending=True),)), 0, 5)
     assert page.rows == pa.table({"id": [19, 18, 17, 16, 15]}, page.rows.schema)
     assert (page.total, page.follow) == (20, True)

@@ -17,7 +17,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.reads.row_filters import Look, Order
+from paimon_magics.planning.reads.row_filters import Order, RowFilter
 from paimon_magics.session.opening import connect
 from paimon_magics.session.reports.paging import rows_of
 from paimon_magics.session.reports.profile import Effort
@@ -250,7 +250,7 @@ def test_a_history_is_sorted_in_sql_by_what_the_query_has(lake: Session) -> None
     outcome = lake.history("orders")
     assert outcome.data.column("snapshot_id").to_pylist() == [4, 3, 2, 1]
     rows = rows_of(outcome)
-    by_kind = rows.sql(Look((Order("commit_kind"),)))
+    by_kind = rows.sql(RowFilter((Order("commit_kind"),)))
     assert by_kind.startswith("-- without `user`, `notebook`, `engine`, ")
     assert lake.run(by_kind).to_arrow().column("commit_kind")[0].as_py() == "APPEND"
-    assert rows.sql(Look((Order("user"), Order("snapshot_id")))) == ""
+    assert rows.sql(RowFilter((Order("user"), Order("snapshot_id")))) == ""

@@ -18,7 +18,7 @@ import paimon_widgets
 from paimon_magics import Session
 from paimon_magics.columnar.python_values import python_values
 from paimon_magics.columnar.row_filters import kinds_of
-from paimon_magics.planning.reads.row_filters import Condition, Look, Order
+from paimon_magics.planning.reads.row_filters import Condition, Order, RowFilter
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.administration import Administration
@@ -180,12 +180,14 @@ def check(lake: Session, sql: str, rows: pa.Table, given: Sequence[str] | None, 
 
 def check_looks(lake: Session, rows: ArrowRows, given: Sequence[str] | None, what: str) -> None:
     """The same of rows that were filtered and sorted."""
-    whole = rows.page(Look(), 0, 1_000).rows
+    whole = rows.page(RowFilter(), 0, 1_000).rows
     kinds = kinds_of(whole.schema)
     names = [n for n in whole.column_names if given is None or n in given]
     by = next(name for name in names if kinds[name].kind.operators[0] == "=")
-    look = Look((Order(by, descending=True),), (Condition(by, "is not null"),))
-    check(lake, rows.sql(look), rows.page(look, 0, 1_000).rows, given, f"{what}, filtered")
+    row_filter = RowFilter((Order(by, descending=True),), (Condition(by, "is not null"),))
+    check(
+        lake, rows.sql(row_filter), rows.page(row_filter, 0, 1_000).rows, given, f"{what}, filtered"
+    )
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -232,6 +234,6 @@ def test_where_no_sql_gives_the_rows_none_is_offered(lake: Session, name: str) -
 def test_a_filter_behind_a_limit_is_a_filter_of_the_limited_rows(lake: Session) -> None:
     outcome = lake.run("SELECT id, item FROM orders ORDER BY id", limit=2)
     rows = rows_of(outcome)
-    look = Look((Order("id"),), (Condition("id", ">", "1"),))
-    assert rows.page(look, 0, 20).rows.column("id").to_pylist() == [2]
-    check(lake, rows.sql(look), rows.page(look, 0, 20).rows, None, "limited")
+    row_filter = RowFilter((Order("id"),), (Condition("id", ">", "1"),))
+    assert rows.page(row_filter, 0, 20).rows.column("id").to_pylist() == [2]
+    check(lake, rows.sql(row_filter), rows.page(row_filter, 0, 20).rows, None, "limited")

@@ -36,7 +36,7 @@ class Case:
     options: str
     statements: tuple[tuple[Row, ...], ...]
 
-    def definition(self, name: str) -> str:
+    def schema(self, name: str) -> str:
         options = f"'primary-key' = 'k', {self.options}".rstrip(", ")
         bucket = "" if "'bucket'" in options else "'bucket' = '1', "
         columns = f"k INT NOT NULL, {self.columns}"
@@ -355,7 +355,7 @@ def known_by_java(java: JavaPaimon, warehouse: Path, name: str) -> dict[str, lis
 def test_rows_of_a_key_become_what_java_makes_of_them(
     session: Session, java_paimon: JavaPaimon, warehouse: Path, case: Case
 ) -> None:
-    session.run(f"{case.definition('ours')}; {case.definition('javas')}")
+    session.run(f"{case.schema('ours')}; {case.schema('javas')}")
     for number, rows in enumerate(case.statements):
         values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
         form = "VALUES {}" if number % 2 == 0 else "SELECT * FROM (VALUES {})"

@@ -155,10 +155,10 @@ def test_statistics_alone_tell_that_whole_numbers_fit(session: Session) -> None:
         path.write_bytes(b"not to be opened")
     assert asked(session, "ALTER TABLE t ALTER COLUMN v TYPE INT") is None
     table = session.catalog.load(TableName("t", "default"))
-    (column,) = table.definition.columns
-    planned = replace(table.definition, columns=(replace(column, type=AtomicType("TINYINT")),))
+    (column,) = table.schema.columns
+    planned = replace(table.schema, columns=(replace(column, type=AtomicType("TINYINT")),))
     (harm,) = harm_of(table, planned, rows_max=0)
     assert [value.value for value in harm.changed] == ["999"]
-    assert harm.looked_at == "0 of 1,000 rows in 0 of 1 files were looked at"
+    assert harm.filtered == "0 of 1,000 rows in 0 of 1 files were looked at"
     (note,) = session.run("ALTER TABLE t ALTER COLUMN v TYPE DOUBLE").notes
     assert "could not be looked at: " in note and path.name in note

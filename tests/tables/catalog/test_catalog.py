@@ -16,7 +16,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, CreateTable, TableChange, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -29,7 +29,7 @@ NESTED = (
 )
 
 
-def definition(text: str = "CREATE TABLE t (k INT, v STRING)") -> TableDefinition:
+def table_schema(text: str = "CREATE TABLE t (k INT, v STRING)") -> TableSchema:
     statement = parse_statement(text)
     assert isinstance(statement, CreateTable)
     return plan_create_table(statement)
@@ -67,15 +67,15 @@ def test_opening_a_new_warehouse_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_table_is_loaded_as_it_was_created(catalog: Catalog) -> None:
-    assert catalog.create_table(T, definition(NESTED))
+    assert catalog.create_table(T, table_schema(NESTED))
     table = catalog.load(T)
-    assert table.definition == definition(NESTED)
+    assert table.schema == table_schema(NESTED)
     assert table.location == f"{catalog.warehouse}/default.db/t"
     assert catalog.list_tables("default") == ["t"]
 
 
 def test_the_schema_file_is_the_one_that_java_writes(files: Catalog) -> None:
-    files.create_table(T, definition(NESTED))
+    files.create_table(T, table_schema(NESTED))
     schema = stored_schema(files, 0)
     schema.pop("timeMillis")
     element = {"type": "ROW NOT NULL", "fields": [{"id": 3, "name": "x", "type": "DECIMAL(10, 2)"}]}
@@ -112,12 +112,12 @@ def test_the_schema_file_is_the_one_that_java_writes(files: Catalog) -> None:
 
 
 def test_added_fields_get_ids_that_were_never_used(files: Catalog) -> None:
-    files.create_table(T, definition(NESTED))
+    files.create_table(T, table_schema(NESTED))
     files.alter_table(T, changes("ADD COLUMN w STRUCT<p: INT, q: INT>"))
     files.alter_table(T, changes("DROP COLUMN w"))
     table = files.alter_table(T, changes("ADD COLUMN s.b.element.y INT FIRST"))
     table = files.alter_table(T, changes("ADD COLUMN w INT AFTER k"))
-    assert table.definition.column("w").id == 11
+    assert table.schema.column("w").id == 11
     schema = stored_schema(files, 4)
     assert schema["highestFieldId"] == 11
     assert '"id": 10, "name": "y"' in json.dumps(schema)
@@ -125,7 +125,7 @@ def test_added_fields_get_ids_that_were_never_used(files: Catalog) -> None:
 
 
 def test_alterations_are_stored_as_planned(catalog: Catalog) -> None:
-    catalog.create_table(T, definition(NESTED))
+    catalog.create_table(T, table_schema(NESTED))
     for text in (
         "RENAME COLUMN v TO value",
         "ALTER COLUMN value SET DEFAULT 'y'",
@@ -137,8 +137,8 @@ def test_alterations_are_stored_as_planned(catalog: Catalog) -> None:
         "ALTER COLUMN value DROP DEFAULT",
     ):
         table = catalog.alter_table(T, changes(text))
-    loaded = catalog.load(T).definition
-    assert loaded == table.definition
+    loaded = catalog.load(T).schema
+    assert loaded == table.schema
     assert loaded.column_names == ("ts", "k", "s", "value")
     assert loaded.column("value").default is None
     assert loaded.column("ts").comment == "then"
@@ -147,7 +147,7 @@ def test_alterations_are_stored_as_planned(catalog: Catalog) -> None:
 
 
 def test_a_change_without_effect_stores_no_schema(files: Catalog) -> None:
-    files.create_table(T, definition(NESTED))
+    files.create_table(T, table_schema(NESTED))
     files.alter_table(T, changes("SET TBLPROPERTIES ('bucket' = '2')"))
     assert os.listdir(Path(files.warehouse) / "default.db/t/schema") == ["schema-0"]
 
@@ -160,7 +160,7 @@ def test_of_many_that_create_a_table_at_once_one_succeeds(tmp_path: Path) -> Non
         catalog = Catalog.open({"warehouse": str(tmp_path / "warehouse")})
         start.wait()
         try:
-            catalog.create_table(T, definition(f"CREATE TABLE t (c{number} INT)"))
+            catalog.create_table(T, table_schema(f"CREATE TABLE t (c{number} INT)"))
             outcomes.append(f"c{number}")
         except StatementError:
             outcomes.append("")
@@ -174,12 +174,12 @@ def test_of_many_that_create_a_table_at_once_one_succeeds(tmp_path: Path) -> Non
     assert len(outcomes) == 8
     assert len(winners) == 1
     loaded = Catalog.open({"warehouse": str(tmp_path / "warehouse")}).load(T)
-    assert loaded.definition.column_names == (winners[0],)
+    assert loaded.schema.column_names == (winners[0],)
 
 
 def test_of_many_that_alter_a_table_at_once_none_is_lost(tmp_path: Path) -> None:
     warehouse = {"warehouse": str(tmp_path / "warehouse")}
-    Catalog.open(warehouse).create_table(T, definition())
+    Catalog.open(warehouse).create_table(T, table_schema())
     failures: list[Exception] = []
 
     def alter(number: int) -> None:
@@ -194,7 +194,7 @@ def test_of_many_that_alter_a_table_at_once_none_is_lost(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert failures == []
-    loaded = Catalog.open(warehouse).load(T).definition
+    loaded = Catalog.open(warehouse).load(T).schema
     assert set(loaded.column_names) == {"k", "v", *(f"c{n}" for n in range(6))}
     assert len({column.id for column in loaded.columns}) == 8
 
@@ -204,7 +204,7 @@ def test_databases_come_and_go(catalog: Catalog) -> None:
     catalog.create_database("shop")
     catalog.create_database("shop", if_not_exists=True)
     assert catalog.list_databases() == ["default", "shop"]
-    catalog.create_table(TableName("orders", "shop"), definition())
+    catalog.create_table(TableName("orders", "shop"), table_schema())
     with pytest.raises(StatementError, match="not empty: it has 1 table"):
         catalog.drop_database("shop")
     catalog.drop_database("shop", cascade=True)
@@ -215,7 +215,7 @@ def test_databases_come_and_go(catalog: Catalog) -> None:
 
 
 def test_tables_are_renamed_and_dropped(catalog: Catalog) -> None:
-    catalog.create_table(T, definition())
+    catalog.create_table(T, table_schema())
     catalog.create_database("shop")
     catalog.rename_table(T, TableName("u", "shop"))
     assert (catalog.list_tables("default"), catalog.list_tables("shop")) == ([], ["u"])
@@ -230,7 +230,7 @@ def test_a_table_is_dropped_while_a_transaction_clears_up(
 ) -> None:
     catalog.create_database("shop")
     name = TableName("t", "shop")
-    catalog.create_table(name, definition())
+    catalog.create_table(name, table_schema())
     folder = Path(catalog.load(name).location.removeprefix("file:"))
     notes = folder / ".attempts"
     notes.mkdir()
@@ -253,7 +253,7 @@ def test_a_table_is_dropped_while_a_transaction_clears_up(
 
 
 def test_a_table_is_not_renamed_into_a_folder_that_is_there(files: Catalog) -> None:
-    files.create_table(T, definition())
+    files.create_table(T, table_schema())
     (Path(files.warehouse) / "default.db" / "u").mkdir()
     with pytest.raises(InvalidTableError, match="exists already"):
         files.rename_table(T, TableName("u", "default"))
@@ -261,18 +261,18 @@ def test_a_table_is_not_renamed_into_a_folder_that_is_there(files: Catalog) -> N
 
 
 def test_a_folder_without_a_schema_is_no_table(files: Catalog) -> None:
-    files.create_table(T, definition())
+    files.create_table(T, table_schema())
     (Path(files.warehouse) / "default.db" / "leftover").mkdir()
     assert files.list_tables("default") == ["t"]
 
 
 def test_branches_are_loaded_by_name(files: Catalog) -> None:
-    files.create_table(T, definition())
+    files.create_table(T, table_schema())
     files.load(T).paimon.branch_manager().create_branch("b")
     branch = TableName("t", "default", branch="b")
     files.alter_table(branch, changes("ADD COLUMN w INT"))
-    assert files.load(branch).definition.column_names == ("k", "v", "w")
-    assert files.load(T).definition.column_names == ("k", "v")
+    assert files.load(branch).schema.column_names == ("k", "v", "w")
+    assert files.load(T).schema.column_names == ("k", "v")
     with pytest.raises(UnknownNameError, match="no branch `bb`"):
         files.load(TableName("t", "default", branch="bb"))
     with pytest.raises(UnsupportedStatementError, match="is a branch"):
@@ -282,21 +282,21 @@ def test_branches_are_loaded_by_name(files: Catalog) -> None:
 def test_a_jdbc_catalog_does_not_take_main_for_a_branch(tmp_path: Path) -> None:
     uri = f"jdbc:sqlite:{tmp_path / 'catalog.db'}"
     catalog = Catalog.open({"metastore": "jdbc", "uri": uri, "warehouse": str(tmp_path / "w")})
-    catalog.create_table(T, definition())
+    catalog.create_table(T, table_schema())
     with pytest.raises(UnsupportedStatementError, match="jdbc"):
         catalog.load(TableName("t", "default", branch="b"))
 
 
 def test_if_not_exists_leaves_the_table_alone(catalog: Catalog) -> None:
-    catalog.create_table(T, definition())
-    assert not catalog.create_table(T, definition(NESTED), if_not_exists=True)
-    assert catalog.load(T).definition == definition()
+    catalog.create_table(T, table_schema())
+    assert not catalog.create_table(T, table_schema(NESTED), if_not_exists=True)
+    assert catalog.load(T).schema == table_schema()
     with pytest.raises(StatementError, match="exists already"):
-        catalog.create_table(T, definition(NESTED))
+        catalog.create_table(T, table_schema(NESTED))
 
 
 def test_unknown_names_are_answered_with_the_nearest(catalog: Catalog) -> None:
-    catalog.create_table(TableName("orders", "default"), definition())
+    catalog.create_table(TableName("orders", "default"), table_schema())
     with pytest.raises(UnknownNameError) as no_table:
         catalog.load(TableName("order", "default"))
     assert no_table.value.hint == "Did you mean `orders`?"
@@ -307,12 +307,12 @@ def test_unknown_names_are_answered_with_the_nearest(catalog: Catalog) -> None:
     with pytest.raises(UnknownNameError):
         catalog.list_tables("nowhere")
     with pytest.raises(UnknownNameError):
-        catalog.create_table(TableName("t", "nowhere"), definition())
+        catalog.create_table(TableName("t", "nowhere"), table_schema())
     assert not catalog.table_exists(TableName("t", "nowhere"))
 
 
 def test_a_system_table_can_not_be_loaded_for_writing(catalog: Catalog) -> None:
-    catalog.create_table(T, definition())
+    catalog.create_table(T, table_schema())
     with pytest.raises(UnsupportedStatementError, match="system table"):
         catalog.load(TableName("t", "default", system_table="files"))
 
@@ -320,7 +320,7 @@ def test_a_system_table_can_not_be_loaded_for_writing(catalog: Catalog) -> None:
 @pytest.mark.parametrize("name", ["a/b", "", ".hidden", "a$b", " a"])
 def test_a_name_that_can_be_no_folder_is_refused(files: Catalog, name: str) -> None:
     with pytest.raises(InvalidTableError):
-        files.create_table(TableName(name, "default"), definition())
+        files.create_table(TableName(name, "default"), table_schema())
     assert not Path(files.warehouse).exists()
 
 
@@ -331,7 +331,7 @@ def test_sys_is_no_name_for_a_database(files: Catalog) -> None:
 
 def test_a_filesystem_catalog_has_no_place_for_locations_and_properties(files: Catalog) -> None:
     with pytest.raises(UnsupportedStatementError, match="location of its own"):
-        files.create_table(T, definition("CREATE TABLE t (k INT) LOCATION '/elsewhere'"))
+        files.create_table(T, table_schema("CREATE TABLE t (k INT) LOCATION '/elsewhere'"))
     with pytest.raises(UnsupportedStatementError, match="comment"):
         files.create_database("shop", properties={"comment": "x"})
 
@@ -345,9 +345,9 @@ def test_a_warehouse_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_warehouse_can_be_a_file_uri(tmp_path: Path) -> None:
     catalog = Catalog.open({"warehouse": f"file://{tmp_path}/w"})
-    catalog.create_table(T, definition())
+    catalog.create_table(T, table_schema())
     assert (tmp_path / "w/default.db/t/schema/schema-0").exists()
-    assert catalog.load(T).definition == definition()
+    assert catalog.load(T).schema == table_schema()
 
 
 @pytest.mark.parametrize(

@@ -58,14 +58,14 @@ TABLES = {
 
 def rows_of(table: Table, number: int, p: str = "a", n: int | None = 1) -> Rows:
     values = {"k": number, "v": f"v{number}", "p": p, "n": n}
-    return [{c.name: values[c.name] for c in table.definition.columns}]
+    return [{c.name: values[c.name] for c in table.schema.columns}]
 
 
 def written(table: Table, rows: Rows) -> tuple[bytes, ...]:
     """Messages of pypaimon's own writer."""
     builder = table.paimon.new_batch_write_builder()
     write = builder.new_write()
-    write.write_arrow(pa.Table.from_pylist(list(rows), schema=arrow_schema(table.definition)))
+    write.write_arrow(pa.Table.from_pylist(list(rows), schema=arrow_schema(table.schema)))
     messages = write.prepare_commit()
     write.close()
     fields = table.paimon.partition_keys_fields

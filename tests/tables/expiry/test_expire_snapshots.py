@@ -55,8 +55,8 @@ def filled(table: Table, commits: int = 8) -> Table:
 
 def decided(table: Table, floor: int = NO_FLOOR, options: dict[str, str] = ONE) -> Expiry | None:
     time.sleep(0.01)  # the options retain a millisecond
-    known = {**dict(table.definition.options), **options}
-    rules = ExpiryRules.of(dataclasses.replace(table.definition, options=tuple(known.items())))
+    known = {**dict(table.schema.options), **options}
+    rules = ExpiryRules.of(dataclasses.replace(table.schema, options=tuple(known.items())))
     assert rules is not None
     return decide(table, rules, floor, int(time.time() * 1000))
 

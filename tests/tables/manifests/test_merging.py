@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.schema.manifest_entry import MANIFEST_ENTRY_SCHEMA
 
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
@@ -48,14 +48,14 @@ def days(warehouse: Path) -> Table:
 
 
 def test_rules_are_the_tables_options_with_paimons_defaults() -> None:
-    definition = TableDefinition((Column(0, "k", AtomicType("INT")),))
-    assert MergeRules.of(definition) == MergeRules(8 << 20, 30, 16 << 20)
+    schema = TableSchema((Column(0, "k", AtomicType("INT")),))
+    assert MergeRules.of(schema) == MergeRules(8 << 20, 30, 16 << 20)
     options = (
         ("manifest.target-file-size", "1 kb"),
         ("manifest.merge-min-count", "7"),
         ("manifest.full-compaction-threshold-size", "3 mb"),
     )
-    changed = dataclasses.replace(definition, options=options)
+    changed = dataclasses.replace(schema, options=options)
     assert MergeRules.of(changed) == MergeRules(1024, 7, 3 << 20)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition, plan_create_table
+from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable
 from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below
 from paimon_magics.tables.schema.types import arrow_schema
 
 
-def definition(
+def table_schema(
     options: str = "", columns: str = "k INT NOT NULL, n INT, v STRING"
-) -> TableDefinition:
+) -> TableSchema:
     statement = parse_statement(
         f"CREATE TABLE t ({columns}) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1'{options})"
     )
@@ -28,7 +28,7 @@ def merged(
     rows: list[tuple[object, ...]],
     columns: str = "k INT NOT NULL, n INT, v STRING",
 ) -> list[tuple[object, ...]]:
-    made = definition(options, columns)
+    made = table_schema(options, columns)
     schema = arrow_schema(made)
 
     def table(values: list[tuple[object, ...]]) -> pa.Table:
@@ -67,7 +67,7 @@ def test_rows_become_what_the_merge_engine_makes_of_them(
     expected: list[tuple[object, ...]],
 ) -> None:
     assert merged(options, below, rows) == expected
-    assert needs_rows_below(definition(options)) == bool(below)
+    assert needs_rows_below(table_schema(options)) == bool(below)
 
 
 def test_a_row_that_deletes_leaves_nothing_of_its_key() -> None:

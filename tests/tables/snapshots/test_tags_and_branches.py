@@ -69,7 +69,7 @@ class Versions:
         table = self.catalog.load(TableName("t", "default", branch=branch))
         builder = table.paimon.new_batch_write_builder()
         write = builder.new_write()
-        write.write_arrow(pa.table({"k": [k]}, schema=arrow_schema(table.definition)))
+        write.write_arrow(pa.table({"k": [k]}, schema=arrow_schema(table.schema)))
         builder.new_commit().commit(write.prepare_commit())
         write.close()
 

@@ -85,11 +85,11 @@ def test_a_condition_leaves_no_row_out_that_meets_it(
     table = catalog.load(TableName(table_name, database))
     latest = table.paimon.snapshot_manager().get_latest_snapshot()
     windows: list[dict[str, str]] = [{}]
-    if table.definition.merge_engine != "first-row" and latest.id > 1:
+    if table.schema.merge_engine != "first-row" and latest.id > 1:
         windows.append({"incremental-between": f"{max(latest.id - 3, 0)},{latest.id}"})
     for options in windows:
         everything, _, _ = rows(table, kind, (), options)
-        for column in table.definition.columns:
+        for column in table.schema.columns:
             values = literals([row[column.name] for row in everything][:1])
             filters = [
                 ColumnFilter(column.name, operator, (value,))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from paimon_magics.errors import SetupError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.hdfs import HdfsStore
@@ -68,7 +68,7 @@ def test_of_four_writers_exactly_one_creates_each_file(cluster: str) -> None:
 
 def test_commits_are_all_there_and_an_abort_leaves_nothing(cluster: str) -> None:
     catalog = Catalog.open({"warehouse": f"{cluster}/lake"})
-    catalog.create_table(TABLE, TableDefinition(COLUMNS))
+    catalog.create_table(TABLE, TableSchema(COLUMNS))
     committer = committer_of(catalog)
     for number in range(3):
         assert append(catalog, committer, [(0, number)]).snapshot_id == number + 1

@@ -46,7 +46,7 @@ def create(catalog: Catalog, text: str, name: TableName = NAME) -> Table:
 def append(table: Table, rows: list[dict[str, object]]) -> None:
     builder = table.paimon.new_batch_write_builder()
     write = builder.new_write()
-    write.write_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(table.definition)))
+    write.write_arrow(pa.Table.from_pylist(rows, schema=arrow_schema(table.schema)))
     builder.new_commit().commit(write.prepare_commit())
     write.close()
 
@@ -197,8 +197,8 @@ def test_show_create_table_makes_an_equal_table(tmp_path: Path, text: str) -> No
     assert isinstance(printed, CreateTable)
     assert printed.name == TableName("odd table", "default")
     again = plan_create_table(printed)
-    assert dict(again.options) == dict(table.definition.options)
-    assert replace(again, options=table.definition.options) == table.definition
+    assert dict(again.options) == dict(table.schema.options)
+    assert replace(again, options=table.schema.options) == table.schema
 
 
 def test_describe_prints_what_spark_prints(catalog: Catalog) -> None:
@@ -236,4 +236,4 @@ def test_options_are_shown_with_the_primary_key(tmp_path: Path) -> None:
     table = create(
         catalog, "CREATE TABLE orders (k INT) TBLPROPERTIES ('primary-key'='k','bucket'='1')"
     )
-    assert option_rows(table.definition) == [("bucket", "1"), ("primary-key", "k")]
+    assert option_rows(table.schema) == [("bucket", "1"), ("primary-key", "k")]

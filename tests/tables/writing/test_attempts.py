@@ -25,7 +25,7 @@ from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing import attempts
 from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
 from tests.backends.s3 import Reply, S3Server, s3_server
 
 TABLE = TableName("t", "default")
@@ -48,18 +48,18 @@ class Place:
         assert isinstance(statement, CreateTable)
         self.catalog.create_table(TABLE, plan_create_table(statement))
 
-    def task(self, transaction: Transaction) -> WriteTask:
+    def task(self, transaction: Transaction) -> WriteSpec:
         table = self.catalog.load(TABLE)
-        definition = table.definition
+        table_schema = table.schema
         rule = None
-        if definition.bucket_mode == "HASH_FIXED":
-            rule = BucketRule(definition.bucket_keys, definition.bucket)
+        if table_schema.bucket_mode == "HASH_FIXED":
+            rule = BucketRule(table_schema.bucket_keys, table_schema.bucket)
         prefix = f"{transaction.file_prefix}data-"
-        return WriteTask(
+        return WriteSpec(
             table=native_table(table, {"data-file.prefix": prefix}),
             commit_user=transaction.commit_user,
-            schema=arrow_schema(definition).serialize().to_pybytes(),
-            partition_keys=definition.partition_keys,
+            schema=arrow_schema(table_schema).serialize().to_pybytes(),
+            partition_keys=table_schema.partition_keys,
             bucket_rule=rule,
             overwrite=False,
             attempts_folder=transaction.attempts_folder,
@@ -77,7 +77,7 @@ class Place:
         return [path for path in self.files() if "/.attempts" in path]
 
 
-def batch_of(task: WriteTask, rows: Sequence[Row]) -> pa.RecordBatch:
+def batch_of(task: WriteSpec, rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=task.arrow_schema())
 
 

@@ -20,7 +20,7 @@ from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.float_bounds import has_true_bounds
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.settings import Settings
 from paimon_magics.statements.data_types import ArrayType, AtomicType
 from paimon_magics.statements.statement import TableName
@@ -41,7 +41,7 @@ FIELDS = pa.schema(
         ("i", pa.int64()),
     ]
 )
-DEFINITION = TableDefinition(
+DEFINITION = TableSchema(
     (
         *(Column(i, n, AtomicType("DOUBLE")) for i, n in enumerate(["k", "g"])),
         Column(2, "f", AtomicType("FLOAT")),

@@ -15,7 +15,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.writing.native_writer import native_table
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
-from paimon_magics.tables.writing.writer import BucketRule, WriteTask, write_batches
+from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
 
 ROWS = 20_000
 UNIQUE = pa.array(range(ROWS), pa.int64())
@@ -66,7 +66,7 @@ def test_files_have_dictionaries_where_values_repeat_or_the_table_says_so(
         "default.t", Schema.from_pyarrow_schema(schema, primary_keys=keys, options=stored), False
     )
     table = Catalog.open({"warehouse": str(tmp_path)}).load(TableName("t", "default"))
-    task = WriteTask(
+    task = WriteSpec(
         table=native_table(table),
         commit_user="a test",
         schema=schema.serialize().to_pybytes(),

@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.futures import Answered
-from paimon_magics.coordinator.inserts.admission.table_info import Facts
-from paimon_magics.coordinator.inserts.admission.validator import Admitted
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
+from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.events import Event
 from paimon_magics.coordinator.inserts.queue.values import Mode
 
@@ -20,10 +20,10 @@ __all__ = ["Asked", "Insert", "Item", "Work"]
 
 @dataclass(slots=True)
 class Insert:
-    """An insert that the door has let in, and who waits for its answer."""
+    """An insert that the validator has let in, and who waits for its answer."""
 
-    facts: Facts
-    admitted: Admitted
+    facts: TableInfo
+    admitted: ValidatedInsert
     mode: Mode
     answer: Answered
     key: str = ""
@@ -39,7 +39,7 @@ class Asked:
     location: str
     make: Callable[[int], Event]
     answer: Answered | None = None
-    facts: Facts | None = None
+    facts: TableInfo | None = None
     accept_loss: bool = False
 
 

@@ -1,7 +1,7 @@
 """JSON values of columns: which ones a Paimon type takes, and what they are in Arrow's terms.
 
-One table for both ends: the door judges by it what a client sends, the flusher reads by it what the
-log has. So what was let in can be written. The forms:
+One table for both ends: the validator judges by it what a client sends, the flusher reads by it
+what the log has. So what was let in can be written. The forms:
 
     BOOLEAN true · integers 7 · FLOAT, DOUBLE 1.5, "NaN", "Infinity", "-Infinity"
     DECIMAL "1.50", or a number that says it exactly · CHAR, VARCHAR, STRING "text"

@@ -1,4 +1,4 @@
-"""What must be known of a table before its inserts are judged: its door, its modes, its limits."""
+"""What must be known of a table before its inserts are judged: its schema, modes and limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from paimon_magics.coordinator.inserts.admission.validator import Door
+from paimon_magics.coordinator.inserts.admission.validator import InsertValidator
 from paimon_magics.coordinator.inserts.queue.values import Mode, Thresholds
 from paimon_magics.errors import (
     InvalidTableError,
@@ -18,13 +18,13 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.options.values import memory_size_bytes, positive_value
-from paimon_magics.planning.schemas.table_schema import TableDefinition
+from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.writes.inserts import check_writable
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.identity import identity_of, version_of
 
-__all__ = ["Facts", "KnownTables", "mode_of", "thresholds_of"]
+__all__ = ["KnownTables", "TableInfo", "mode_of", "thresholds_of"]
 
 _FRESH_SECONDS = 1.0
 _TABLES_MAX = 4_096
@@ -32,19 +32,19 @@ _MODES = ", ".join(Mode)
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TableInfo:
     """A table as it was `loaded` (a time of this process).
 
     `location` is its identity (`schema_history.identity_of`), by which queues and the log know it,
-    `folder` where it lies; `door` and `thresholds` are for its newest schema, `mode` is that of
-    inserts that name none.
+    `folder` where it lies; `validator` and `thresholds` are for its newest schema, `mode` is
+    that of inserts that name none.
     """
 
     name: TableName
     location: str
     folder: str
-    definition: TableDefinition
-    door: Door
+    schema: TableSchema
+    validator: InsertValidator
     thresholds: Thresholds
     mode: Mode
     loaded: float
@@ -52,7 +52,7 @@ class Facts:
     @property
     def version(self) -> str:
         """Which table in which schema it is, as clients name it who have seen it."""
-        return version_of(self.location, self.definition)
+        return version_of(self.location, self.schema)
 
 
 class KnownTables:
@@ -63,11 +63,11 @@ class KnownTables:
         self._defaults = defaults
         self._own = own
         self._turn = threading.Lock()
-        self._known: dict[tuple[str, str], Facts] = {}
+        self._known: dict[tuple[str, str], TableInfo] = {}
         self._looking: set[tuple[str, str]] = set()
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="tables")
 
-    def fresh(self, database: str, table: str) -> Facts | None:
+    def fresh(self, database: str, table: str) -> TableInfo | None:
         """The table, if it was looked at just now; one that is asked for all the time is looked at
         again before that is over, so that nobody waits for it."""
         facts = self._known.get((database, table))
@@ -88,7 +88,7 @@ class KnownTables:
         finally:
             self._looking.discard((database, table))
 
-    def load(self, database: str, table: str) -> Facts:
+    def load(self, database: str, table: str) -> TableInfo:
         """The table as it is. Raises errors of ours where there is none, or where it does not take
         small inserts."""
         self._own()
@@ -97,22 +97,22 @@ class KnownTables:
         found = self._catalog.load(name)
         before = self._known.get((database, table))
         identity = identity_of(found)
-        if before is not None and (before.location, before.definition) == (
+        if before is not None and (before.location, before.schema) == (
             identity,
-            found.definition,
+            found.schema,
         ):
             facts = replace(before, loaded=loaded)
         else:
-            definition = found.definition
-            _check(name, definition)
-            facts = Facts(
+            schema = found.schema
+            _check(name, schema)
+            facts = TableInfo(
                 name,
                 identity,
                 found.location,
-                definition,
-                Door(name, definition),
-                thresholds_of(definition, self._defaults),
-                mode_of(definition.option("group_commit_mode"), Mode.ASYNC),
+                schema,
+                InsertValidator(name, schema),
+                thresholds_of(schema, self._defaults),
+                mode_of(schema.option("group_commit_mode"), Mode.ASYNC),
                 loaded,
             )
         with self._turn:
@@ -121,7 +121,7 @@ class KnownTables:
             self._known[database, table] = facts
         return facts
 
-    def find(self, name: TableName) -> Facts | None:
+    def find(self, name: TableName) -> TableInfo | None:
         """The same; None for a table that takes no small inserts."""
         try:
             return self.load(name.database or "", name.table)
@@ -134,11 +134,11 @@ class KnownTables:
             self._known.pop((name.database or "", name.table), None)
 
 
-def thresholds_of(definition: TableDefinition, defaults: Thresholds) -> Thresholds:
+def thresholds_of(schema: TableSchema, defaults: Thresholds) -> Thresholds:
     """When batches of the table are loaded: by its options, else by the defaults."""
-    rows = definition.option("group_commit_rows")
-    size = definition.option("group_commit_data_bytes")
-    interval = definition.option("group_commit_interval_ms")
+    rows = schema.option("group_commit_rows")
+    size = schema.option("group_commit_data_bytes")
+    interval = schema.option("group_commit_interval_ms")
     return replace(
         defaults,
         rows=defaults.rows if rows is None else positive_value("group_commit_rows", rows),
@@ -167,16 +167,16 @@ def mode_of(text: str | None, default: Mode) -> Mode:
         ) from None
 
 
-def _check(name: TableName, definition: TableDefinition) -> None:
-    if not definition.flag("auto_batch_load"):
+def _check(name: TableName, schema: TableSchema) -> None:
+    if not schema.flag("auto_batch_load"):
         raise InvalidTableError(
             f"Table `{name}` does not take small inserts: its option 'auto_batch_load' is not "
             "true.",
             hint=f"ALTER TABLE {name} SET TBLPROPERTIES ('auto_batch_load' = 'true'), or write it "
             "by a statement.",
         )
-    check_writable(name, definition)
-    if definition.bucket_mode == "KEY_DYNAMIC":
+    check_writable(name, schema)
+    if schema.bucket_mode == "KEY_DYNAMIC":
         raise UnsupportedStatementError(
             f"The keys of `{name}` can move between partitions: such a table is written by one "
             "statement at a time, and takes no small inserts.",

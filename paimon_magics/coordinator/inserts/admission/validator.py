@@ -1,7 +1,8 @@
-"""The door: whether rows fit a table, asked before anything of them is kept.
+"""Whether rows fit a table, asked before anything of them is kept.
 
-A `Door` is made for one schema of a table; it judges requests and gives `Admitted`, from which a
-record is made. What it lets in the flusher can write, so that nobody's rows hold up another's.
+An `InsertValidator` is made for one schema of a table. It judges requests and gives
+`ValidatedInsert`, from which a record is made. What it lets in the flusher can write, so that
+nobody's rows hold up another's.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from paimon_magics.coordinator.inserts.admission.json_values import (
 from paimon_magics.coordinator.inserts.log.records import Format
 from paimon_magics.coordinator.protocol.json_text import json_value
 from paimon_magics.errors import InvalidValueError, nearest
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import as_nullable
 from paimon_magics.statements.statement import TableName
 
-__all__ = ["Admitted", "Door", "Given", "given_columns", "statements_of"]
+__all__ = ["Given", "InsertValidator", "ValidatedInsert", "given_columns", "statements_of"]
 
 _MEMBERS = {"columns", "rows"}
 _HINT = 'Send {"columns": ["id", "name"], "rows": [[1, "a"], [2, "b"]]}.'
@@ -31,7 +32,7 @@ _PLANS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class ValidatedInsert:
     """A request that fits: what its record will hold."""
 
     format: Format
@@ -48,15 +49,15 @@ class Given:
     readers: tuple[ColumnReader, ...]
 
 
-class Door:
+class InsertValidator:
     """Judges requests against one schema of one table. For one thread."""
 
-    def __init__(self, name: TableName, definition: TableDefinition) -> None:
+    def __init__(self, name: TableName, schema: TableSchema) -> None:
         self.name = name
-        self.definition = definition
+        self.schema = schema
         self._plans: dict[tuple[str, ...] | None, Given] = {}
 
-    def json(self, body: bytes) -> Admitted:
+    def json(self, body: bytes) -> ValidatedInsert:
         """Judge a JSON request: `{columns?, rows}`, or `{statements: [{columns?, rows}, …]}`.
 
         Raises StatementErrors, which name the statement, row and column.
@@ -73,7 +74,7 @@ class Door:
             except _RefusedError as error:
                 where = f"Statement {number + 1}, row" if "statements" in document else "Row"
                 raise InvalidValueError(f"{where} {error.message}", hint=error.hint) from error
-        return Admitted(Format.JSON, self.definition.schema_id, rows, body)
+        return ValidatedInsert(Format.JSON, self.schema.schema_id, rows, body)
 
     def _check(self, statement: Any) -> int:
         """How many rows a statement has; all of them fit."""
@@ -119,7 +120,7 @@ class Door:
         key = None if names is None else tuple(names)
         plan = self._plans.get(key)
         if plan is None:
-            plan = given_columns(self.name, self.definition, key)
+            plan = given_columns(self.name, self.schema, key)
             if len(self._plans) >= _PLANS_MAX:
                 self._plans.clear()
             self._plans[key] = plan
@@ -140,7 +141,7 @@ def statements_of(document: Any) -> Sequence[Any]:
 
 def given_columns(
     name: TableName,
-    definition: TableDefinition,
+    schema: TableSchema,
     names: tuple[str, ...] | None,
     *,
     in_json: bool = True,
@@ -152,15 +153,15 @@ def given_columns(
     there (otherwise there are no readers).
     """
     if names is None:
-        columns = list(definition.columns)
+        columns = list(schema.columns)
     else:
-        columns = [_column(name, definition, one) for one in names]
+        columns = [_column(name, schema, one) for one in names]
         twice = [c.name for n, c in enumerate(columns) if c in columns[:n]]
         if twice:
             raise InvalidValueError(
                 f"Column `{twice[0]}` of `{name}` is given twice.", hint="Name each column once."
             )
-        for column in definition.columns:
+        for column in schema.columns:
             if column not in columns:
                 _check_left_out(name, column)
     if not in_json:
@@ -175,16 +176,16 @@ def given_columns(
     return Given(tuple(columns), tuple(reader for reader in readers if reader is not None))
 
 
-def _column(name: TableName, definition: TableDefinition, wanted: str) -> Column:
-    for column in definition.columns:
+def _column(name: TableName, schema: TableSchema, wanted: str) -> Column:
+    for column in schema.columns:
         if column.name == wanted:
             return column
-    same = [c for c in definition.columns if c.name.lower() == wanted.lower()]
+    same = [c for c in schema.columns if c.name.lower() == wanted.lower()]
     if len(same) == 1:
         return same[0]
     raise InvalidValueError(
         f"There is no column `{wanted}` in `{name}`.",
-        hint=nearest(wanted, definition.column_names, what="columns"),
+        hint=nearest(wanted, schema.column_names, what="columns"),
     )
 
 

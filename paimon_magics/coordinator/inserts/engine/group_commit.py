@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.futures import fail
 from paimon_magics.coordinator.inserts.admission.items import Asked, Insert, Work
-from paimon_magics.coordinator.inserts.admission.table_info import Facts, KnownTables
+from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.engine.holds import Places
 from paimon_magics.coordinator.inserts.engine.load_pool import Loading
 from paimon_magics.coordinator.inserts.engine.queue_thread import Loader, QueueThread
@@ -28,7 +28,7 @@ from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLett
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
 from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log
-from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.events import Closed, Event, FlushAsked, Ticked
 from paimon_magics.coordinator.inserts.queue.values import Answer, Thresholds, backlog
 from paimon_magics.coordinator.protocol.clock import Clock, now_ms
@@ -67,7 +67,7 @@ class Buffered:
 class _TakenAway:
     """A table that a statement drops, or gives another name."""
 
-    facts: Facts
+    facts: TableInfo
     renamed_to: TableName | None
 
 
@@ -82,7 +82,7 @@ class GroupCommit:
         catalog: Catalog,
         coordinator: Coordinator,
         log: Log,
-        witness: Witness,
+        registry: LogRegistry,
         settings: Settings,
         *,
         own: Callable[[], object],
@@ -110,7 +110,7 @@ class GroupCommit:
         self._loading = Loading(flushing, log, self._tell, coordinator.depose, self._buried, clock)
         self._queues = TableQueues(
             log,
-            witness,
+            registry,
             flushing.settle,
             flushing.last_in,
             self._identity_at,
@@ -226,7 +226,7 @@ class GroupCommit:
             return
         self._thread.put(insert)
 
-    def queue_of(self, facts: Facts) -> TableQueue | None:
+    def queue_of(self, facts: TableInfo) -> TableQueue | None:
         """The table's queue, None where nothing was ever inserted; may wait for a look at it."""
         if facts.location not in self.tables:
             if all(one.moving != facts.name for one in list(self.tables.values())):
@@ -244,7 +244,7 @@ class GroupCommit:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
         return self._ask(location, lambda ask: FlushAsked(ask, self._clock()), None)
 
-    def buffered(self, facts: Facts) -> Buffered:
+    def buffered(self, facts: TableInfo) -> Buffered:
         """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
         loaded while both are looked at. Raises CommitConflictError where that can't be told."""
         if self.queue_of(facts) is None:
@@ -256,7 +256,7 @@ class GroupCommit:
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
 
     def begin_change(
-        self, facts: Facts, *, takes_away: bool, renamed_to: TableName | None = None
+        self, facts: TableInfo, *, takes_away: bool, renamed_to: TableName | None = None
     ) -> str:
         """The place of a statement that changes a table, or `takes_away` what has its name (giving
         it another one, where that is given): then no inserts are taken until its end.
@@ -315,13 +315,13 @@ class GroupCommit:
         """The records that could not be loaded."""
         return self._log.dead_letters(location)
 
-    def settle_dead_letter(self, facts: Facts, lsn: int, state: State) -> None:
+    def settle_dead_letter(self, facts: TableInfo, lsn: int, state: State) -> None:
         """One of them was retried or discarded: it is no longer kept but in the table of them."""
         letters = [one for one in self._log.dead_letters(facts.location) if one.lsn == lsn]
         self._letters.tell([Told(one, str(facts.name), state) for one in letters])
         self._log.drop_dead_letter(facts.location, lsn)
 
-    def reopen(self, facts: Facts, *, accept_loss: bool) -> None:
+    def reopen(self, facts: TableInfo, *, accept_loss: bool) -> None:
         """Let a closed table go on; with `accept_loss` without the records that are missing or
         damaged, otherwise only if nothing is missing any more. Raises SetupError if it is."""
         done: Future[Answer] = Future()
@@ -332,7 +332,7 @@ class GroupCommit:
     # ---- between the parts ----
 
     def _ask(
-        self, location: str, make: Callable[[int], Event], facts: Facts | None
+        self, location: str, make: Callable[[int], Event], facts: TableInfo | None
     ) -> Future[Answer]:
         future: Future[Answer] = Future()
         if self._thread.failure is not None:

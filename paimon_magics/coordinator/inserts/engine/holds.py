@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from paimon_magics.coordinator.inserts.admission.table_info import Facts, KnownTables
+from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
 from paimon_magics.coordinator.inserts.queue.events import Event, HoldAsked, HoldEnded
 from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
 from paimon_magics.coordinator.protocol.clock import Clock
@@ -29,7 +29,7 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["Ask", "Places"]
 
-Ask = Callable[[str, Callable[[int], Event], Facts | None], Future[Answer]]
+Ask = Callable[[str, Callable[[int], Event], TableInfo | None], Future[Answer]]
 """Has the queue of a location decide; the event is made with the number of who asks."""
 
 _WAIT_SECONDS = 60.0
@@ -131,7 +131,7 @@ class Places:
                     self._kept[key] = id
                     self._places[id].until = time.monotonic() + _KEPT_SECONDS
 
-    def of_statement(self, facts: Facts, *, refuses: bool) -> str:
+    def of_statement(self, facts: TableInfo, *, refuses: bool) -> str:
         """The place of a statement that says itself when it has ended (`end`), for two minutes at
         most; with `refuses` no inserts are taken meanwhile."""
         id, _ = self._take(facts, refuses=refuses)
@@ -139,7 +139,7 @@ class Places:
         return id
 
     @contextlib.contextmanager
-    def of_look(self, facts: Facts) -> Iterator[int]:
+    def of_look(self, facts: TableInfo) -> Iterator[int]:
         """Nothing is loaded in the `with` block; gives the last record that is visible.
 
         Raises CommitConflictError while a batch takes too long whose outcome is not known.
@@ -171,7 +171,7 @@ class Places:
 
     def _take(
         self,
-        facts: Facts,
+        facts: TableInfo,
         *,
         drains: bool = True,
         refuses: bool = False,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.futures import Answered, deliver, fail
 from paimon_magics.coordinator.inserts.admission.items import Asked, Insert, Item, Work
-from paimon_magics.coordinator.inserts.admission.table_info import Facts
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.batching import Turn
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue, TableQueues
 from paimon_magics.coordinator.inserts.log.interface import Log
@@ -336,7 +336,7 @@ class QueueThread:
         if item.answer is not None:
             deliver([(item.answer, Accepted(queue.acknowledged, Mode.ASYNC))])
 
-    def _table(self, facts: Facts, now_ms: int) -> TableQueue:
+    def _table(self, facts: TableInfo, now_ms: int) -> TableQueue:
         table, effects = self._tables.of(facts, now_ms)
         self._do([(table, effect) for effect in effects])
         return table

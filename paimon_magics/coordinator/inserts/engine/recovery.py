@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paimon_magics.coordinator.inserts.log.interface import Log, StoredTable
+from paimon_magics.coordinator.inserts.log.interface import Log, LogTable
 from paimon_magics.coordinator.inserts.log.records import DamagedError, Record, read_segments
 from paimon_magics.coordinator.inserts.queue.values import Batch, Queue, Thresholds
 from paimon_magics.statements.statement import TableName
@@ -29,7 +29,7 @@ class Recovered:
     chain: int
 
 
-def recovered(log: Log, table: StoredTable, thresholds: Thresholds, now_ms: int) -> Recovered:
+def recovered(log: Log, table: LogTable, thresholds: Thresholds, now_ms: int) -> Recovered:
     """The queue of a stored table whose last flush is settled."""
     queue = Queue(
         thresholds,

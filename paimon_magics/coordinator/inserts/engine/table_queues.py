@@ -15,11 +15,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from paimon_magics.coordinator.inserts.admission.table_info import Facts
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name, table_name
 from paimon_magics.coordinator.inserts.loading.flush import StuckError
-from paimon_magics.coordinator.inserts.log.interface import Log, StoredTable
-from paimon_magics.coordinator.inserts.log.registry import Witness
+from paimon_magics.coordinator.inserts.log.interface import Log, LogTable
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.events import Closed, Effect, Ticked
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Mode, Queue, Thresholds
@@ -66,8 +66,8 @@ class TableQueues:
     def __init__(
         self,
         log: Log,
-        witness: Witness,
-        settle: Callable[[StoredTable, TableName], bool],
+        registry: LogRegistry,
+        settle: Callable[[LogTable, TableName], bool],
         last_in: Callable[[TableName, str, int], int],
         identity_at: Callable[[TableName], str | None],
         own: Callable[[], object],
@@ -76,7 +76,7 @@ class TableQueues:
     ) -> None:
         self.all: dict[str, TableQueue] = {}
         self._log = log
-        self._witness = witness
+        self._registry = registry
         self._settle = settle
         self._last_in = last_in
         self._identity_at = identity_at
@@ -100,7 +100,7 @@ class TableQueues:
         for stored in self._log.tables():
             self.all[stored.location] = self._recovered(stored, now_ms)
 
-    def of(self, facts: Facts, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
+    def of(self, facts: TableInfo, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
         """The table's queue, at its first insert too; the warehouse knows of its log then. Effects
         are of changed options.
 
@@ -129,7 +129,7 @@ class TableQueues:
                 self._on_open()
         return table, effects
 
-    def known(self, facts: Facts) -> TableQueue | None:
+    def known(self, facts: TableInfo) -> TableQueue | None:
         """The table's queue, if it has or had inserts: maybe under the name before this one."""
         if facts.location not in self.all:
             for one in list(self.all.values()):
@@ -145,7 +145,7 @@ class TableQueues:
         if table is not None and not table.queue.batches:
             del self.all[location]
             self._log.drop_table(location)
-            self._witness.forget(location)
+            self._registry.forget(location)
 
     def begin_move(self, location: str, target: TableName) -> None:
         """A table is going to be renamed: noted, so that its new name is found whatever happens."""
@@ -200,7 +200,7 @@ class TableQueues:
         stored = self._stored(table.location)
         assert stored is not None  # it was closed for its records, or has begun anew
         if accept_loss:
-            self._witness.open(table.location, stored.acknowledged + 1)
+            self._registry.open(table.location, stored.acknowledged + 1)
         again = self._recovered(stored, now_ms)
         if again.queue.closed:
             raise SetupError(f"`{table.name}` stays closed: {again.queue.closed}.")
@@ -214,27 +214,27 @@ class TableQueues:
             acknowledged = one.queue.acknowledged
             if one.is_open and one.noted < acknowledged:
                 self._own()
-                self._witness.open(one.location, acknowledged + 1)
+                self._registry.open(one.location, acknowledged + 1)
                 one.noted = acknowledged
 
     def note_clean(self) -> None:
         """Tell the warehouse of which tables nothing is left in the log."""
         for one in self.all.values():
             if one.is_open and not one.queue.batches:
-                self._witness.clean(one.location, one.queue.acknowledged)
+                self._registry.clean(one.location, one.queue.acknowledged)
 
-    def _stored(self, location: str) -> StoredTable | None:
+    def _stored(self, location: str) -> LogTable | None:
         return next((s for s in self._log.tables() if s.location == location), None)
 
     def _open(self, table: TableQueue) -> None:
         """Tell the warehouse that this log has the table's records."""
-        self._witness.open(table.location, table.queue.next_lsn)
+        self._registry.open(table.location, table.queue.next_lsn)
         table.is_open, table.noted = True, table.queue.acknowledged
 
     def _missing(self, table: TableQueue) -> str:
         """Why acknowledged rows are missing in this log; "" when they are not."""
         acknowledged = table.queue.acknowledged
-        found = self._witness.missing(table.location, acknowledged, self._log.damage)
+        found = self._registry.missing(table.location, acknowledged, self._log.damage)
         if found:
             return found
         last = self._last_in(table.name, table.location, table.queue.snapshot_id or 0)
@@ -257,7 +257,7 @@ class TableQueues:
 
     def _begin_anew(self, table: TableQueue) -> None:
         """Give up what the log has of the table's records, and go on above all that were given."""
-        note = self._witness.note(table.location)
+        note = self._registry.note(table.location)
         above = max(
             table.queue.acknowledged,
             0 if note is None else note.first,
@@ -275,14 +275,14 @@ class TableQueues:
         if to_location != location and self._identity_at(name) == location:
             return None
         # First, so that what the log has is missed under the new name, too, should it be lost.
-        self._witness.open(to_location, acknowledged + 1)
+        self._registry.open(to_location, acknowledged + 1)
         self._log.move_table(location, to_location, stored_name(target))
         reach("rename.moved")
         if to_location != location:
-            self._witness.forget(location)
+            self._registry.forget(location)
         return to_location
 
-    def _recovered(self, stored: StoredTable, now_ms: int) -> TableQueue:
+    def _recovered(self, stored: LogTable, now_ms: int) -> TableQueue:
         name = table_name(stored.name)
         if stored.flush is not None and not stored.closed:
             try:

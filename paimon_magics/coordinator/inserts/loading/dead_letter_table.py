@@ -104,7 +104,7 @@ class DeadLetterTable:
             NAME, None, "auto_batch_load", Origin(engine="auto_batch_load"), in_pause=True
         )
         try:
-            schema = arrow_schema(table.definition)
+            schema = arrow_schema(table.schema)
             rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
             task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
             written = write_batches(task, rows.to_batches())

@@ -37,8 +37,8 @@ from paimon_magics.coordinator.inserts.loading.flusher_process import (
 from paimon_magics.coordinator.inserts.log.interface import (
     DeadLetter,
     Log,
+    LogTable,
     StoredFlush,
-    StoredTable,
 )
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
 from paimon_magics.coordinator.inserts.queue.values import Batch
@@ -192,7 +192,7 @@ class Flushing:
         found = log_position(table, _queue_id(self._log, location), above)
         return 0 if found is None else found.last
 
-    def settle(self, table: StoredTable, name: TableName) -> bool:
+    def settle(self, table: LogTable, name: TableName) -> bool:
         """Find out what became of the flush that a stored table names; whether it is loaded.
 
         Raises StuckError when that can't be told.
@@ -262,7 +262,7 @@ class Flushing:
         task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
         segments = self._log.read(location, batch.first, batch.last)
         job = FlushJob(
-            task, self._definitions.of(table), table.definition, segments, batch.first, batch.last
+            task, self._definitions.of(table), table.schema, segments, batch.first, batch.last
         )
         result = self._flusher.write(job, meanwhile=lambda: self._coordinator.heartbeat(id))
         now_ms = _now_ms()

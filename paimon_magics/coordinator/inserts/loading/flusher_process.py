@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from paimon_magics.planning.schemas.table_schema import TableDefinition
-from paimon_magics.tables.writing.writer import WriteTask, Written
+from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.writing.writer import WriteSpec, Written
 
 __all__ = ["FlushJob", "FlushResult", "Flusher", "FlusherDiedError", "WriteFailedError", "main"]
 
@@ -37,9 +37,9 @@ class FlushJob:
     """Records `first` to `last` of the segments, to be written as `task` says. `definitions` has
     the table's schemas by their ids, `target` the present one."""
 
-    task: WriteTask
-    definitions: Mapping[int, TableDefinition]
-    target: TableDefinition
+    task: WriteSpec
+    definitions: Mapping[int, TableSchema]
+    target: TableSchema
     segments: Sequence[tuple[int, bytes]]
     first: int
     last: int

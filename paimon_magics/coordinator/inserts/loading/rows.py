@@ -21,7 +21,7 @@ from paimon_magics.coordinator.inserts.admission.json_values import column_reade
 from paimon_magics.coordinator.inserts.admission.validator import given_columns, statements_of
 from paimon_magics.coordinator.inserts.log.records import Format, Record
 from paimon_magics.errors import InvalidValueError, PaimonMagicsError
-from paimon_magics.planning.schemas.table_schema import Column, TableDefinition
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.types import arrow_schema, arrow_type
 
@@ -41,8 +41,8 @@ class Unfit:
 
 def batches_of(
     records: Sequence[Record],
-    definitions: Mapping[int, TableDefinition],
-    target: TableDefinition,
+    definitions: Mapping[int, TableSchema],
+    target: TableSchema,
 ) -> tuple[list[pa.RecordBatch], list[Unfit]]:
     """The rows of all records in their order, in the columns and types of `target`.
 
@@ -52,22 +52,20 @@ def batches_of(
     unfit: list[Unfit] = []
     for (schema_id, format, _), run in groupby(records, _kind):
         together = list(run)
-        definition = definitions[schema_id]
+        schema = definitions[schema_id]
         try:
-            batches += _converted(together, format, definition, target)
+            batches += _converted(together, format, schema, target)
         except _FAILURES:
             # Somebody among them: each on its own.
             for record in together:
                 try:
-                    batches += _converted([record], format, definition, target)
+                    batches += _converted([record], format, schema, target)
                 except _FAILURES as error:
                     unfit.append(Unfit(record.lsn, str(error)))
     return batches, unfit
 
 
-def conformed_stream(
-    name: TableName, body: bytes, definition: TableDefinition
-) -> tuple[int, bytes]:
+def conformed_stream(name: TableName, body: bytes, table_schema: TableSchema) -> tuple[int, bytes]:
     """An Arrow stream whose columns are the table's, by name: how many rows, and the same rows as a
     stream in the table's exact types, without the columns that were left out.
 
@@ -82,7 +80,7 @@ def conformed_stream(
             f"The body is no Arrow stream that can be read: {error}.",
             hint="Send what pyarrow.ipc.new_stream writes, or JSON without that content type.",
         ) from error
-    given = given_columns(name, definition, names, in_json=False)
+    given = given_columns(name, table_schema, names, in_json=False)
     columns = [_given(column, table.column(number)) for number, column in enumerate(given.columns)]
     schema = pa.schema(
         [pa.field(c.name, arrow_type(c.type), nullable=c.type.nullable) for c in given.columns]
@@ -102,29 +100,29 @@ def _kind(record: Record) -> tuple[int, Format, int]:
 
 
 def _converted(
-    records: Sequence[Record], format: Format, definition: TableDefinition, target: TableDefinition
+    records: Sequence[Record], format: Format, table_schema: TableSchema, target: TableSchema
 ) -> list[pa.RecordBatch]:
     if format is Format.ARROW:
-        parts = _of_stream(records[0].payload, definition)
+        parts = _of_stream(records[0].payload, table_schema)
     else:
-        parts = _of_json([record.payload for record in records], definition)
+        parts = _of_json([record.payload for record in records], table_schema)
     schema = arrow_schema(target)
     batches = []
     for columns, values, rows in parts:
         given = {column.id: (column, one) for column, one in zip(columns, values, strict=True)}
-        arrays = [_target_array(column, definition, given, rows) for column in target.columns]
+        arrays = [_target_array(column, table_schema, given, rows) for column in target.columns]
         table = pa.Table.from_arrays(arrays, schema=schema)
         batches += table.combine_chunks().to_batches()
     return batches
 
 
 def _of_json(
-    payloads: Sequence[bytes], definition: TableDefinition
+    payloads: Sequence[bytes], schema: TableSchema
 ) -> Iterator[tuple[Sequence[Column], list[pa.Array], int]]:
     """Runs of statements that give the same columns: these, their arrays, how many rows."""
     statements = (one for payload in payloads for one in statements_of(json.loads(payload)))
     for key, run in groupby(statements, _columns_of):
-        given = given_columns(_NAME, definition, key)
+        given = given_columns(_NAME, schema, key)
         rows = [row for statement in run for row in statement["rows"]]
         arrays = []
         for position, (column, reader) in enumerate(zip(given.columns, given.readers, strict=True)):
@@ -141,17 +139,17 @@ def _columns_of(statement: Any) -> tuple[str, ...] | None:
 
 
 def _of_stream(
-    payload: bytes, definition: TableDefinition
+    payload: bytes, schema: TableSchema
 ) -> Iterator[tuple[Sequence[Column], list[pa.ChunkedArray], int]]:
     with pa.ipc.open_stream(payload) as reader:
         table = reader.read_all()
-    columns = [definition.column(name) for name in table.schema.names]
+    columns = [schema.column(name) for name in table.schema.names]
     yield columns, list(table.columns), table.num_rows
 
 
 def _target_array(
     column: Column,
-    definition: TableDefinition,
+    schema: TableSchema,
     given: Mapping[int, tuple[Column, Any]],
     rows: int,
 ) -> pa.Array | pa.ChunkedArray:
@@ -161,7 +159,7 @@ def _target_array(
     if column.id in given:
         values = given[column.id][1]
     else:
-        before = next((one for one in definition.columns if one.id == column.id), None)
+        before = next((one for one in schema.columns if one.id == column.id), None)
         if before is None or before.default is None:
             values = pa.nulls(rows, wanted)
         else:

@@ -19,9 +19,9 @@ from paimon_magics.coordinator.inserts.log.interface import (
     Appended,
     DeadLetter,
     Keyed,
+    LogTable,
     Remembered,
     StoredFlush,
-    StoredTable,
 )
 from paimon_magics.coordinator.store.database import Change, Database, StoreLostError
 
@@ -95,7 +95,7 @@ class DatabaseLog:
             ]
         self._database.write(changes)
 
-    def tables(self) -> list[StoredTable]:
+    def tables(self) -> list[LogTable]:
         """See `Log.tables`."""
         rows = self._database.read(
             "SELECT location, name, published, chain, acknowledged, snapshot_id, closed, flush, "
@@ -268,10 +268,10 @@ class DatabaseLog:
         return str(rows[0][1])
 
 
-def _stored_table(row: Sequence[Any]) -> StoredTable:
+def _stored_table(row: Sequence[Any]) -> LogTable:
     location, name, published, chain, acknowledged, snapshot_id, closed, text, moving = row
     flush = None if text is None else StoredFlush(**json.loads(text))
-    return StoredTable(
+    return LogTable(
         location, name, published, chain, acknowledged, snapshot_id, closed, flush, moving or ""
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from paimon_magics.coordinator.inserts.log.records import Segment
 
-__all__ = ["Appended", "DeadLetter", "Keyed", "Log", "Remembered", "StoredFlush", "StoredTable"]
+__all__ = ["Appended", "DeadLetter", "Keyed", "Log", "LogTable", "Remembered", "StoredFlush"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class StoredFlush:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTable:
+class LogTable:
     """A table as the log knows it. `chain` is that of the record `published`, `acknowledged` the
     last lsn that was given, `closed` why nothing is taken or loaded ("": it is). `moving` is the
     name that somebody is giving it, or has given it ("": nobody)."""
@@ -104,7 +104,7 @@ class Log(Protocol):
     def append(self, groups: Sequence[Appended]) -> None:
         """Make records durable, all or none."""
 
-    def tables(self) -> list[StoredTable]:
+    def tables(self) -> list[LogTable]:
         """All tables that have records, or had."""
 
     def read(self, location: str, first: int, last: int) -> list[tuple[int, bytes]]:

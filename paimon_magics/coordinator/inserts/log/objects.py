@@ -33,9 +33,9 @@ from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.interface import (
     Appended,
     DeadLetter,
+    LogTable,
     Remembered,
     StoredFlush,
-    StoredTable,
 )
 from paimon_magics.coordinator.inserts.log.object_codec import (
     Checkpoint,
@@ -177,7 +177,7 @@ class ObjectLog:
         if found:
             self._write({"change": "forget", "before_ms": before_ms})
 
-    def tables(self) -> list[StoredTable]:
+    def tables(self) -> list[LogTable]:
         """See `Log.tables`."""
         return self._inner.tables()
 

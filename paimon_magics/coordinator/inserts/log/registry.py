@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["Note", "Witness"]
+__all__ = ["LogRegistry", "Note"]
 
 _FOLDER = ".paimon-magics/logs"
 
@@ -39,7 +39,7 @@ class Note:
     is_open: bool
 
 
-class Witness:
+class LogRegistry:
     """The notes of one coordinator, which must own the warehouse. Safe for several threads."""
 
     def __init__(self, store: Store, warehouse: str, log: str, name: str, who: str) -> None:

@@ -114,7 +114,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One insert that the door has let through. `ask` is who asks.
+    """One insert that the validator has let through. `ask` is who asks.
 
     `key` and `offset` as in `records.Record`; `known` is what is remembered under them,
     `last_offset` the last one of the channel, None for a channel that is not known.
