@@ -1,8 +1,9 @@
 """`doctor`: all that somebody asks who is told that something does not work, in one text to copy.
 
 Versions, Java, Spark, the warehouse and its store (tried now), the coordinator's process, where the
-logs and the state are, settings and environment. Nothing is started for it, and no secret is in it.
-It works without a connection, and after one that failed.
+logs and the state are, settings and environment; and what to do about what is not in order. Nothing
+is started for it, and no secret is in it. It works without a connection, and after one that failed;
+`doctor_of_place` looks at a place that nobody is connected to.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
+from paimon_magics.coordinator.client.choosing import EMBEDDED, IN_PROCESS, running_coordinator
+from paimon_magics.coordinator.client.finding import living_lease
 from paimon_magics.coordinator.client.starting import state_at
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.redaction import MASK, is_secret_name, masked, redacted
+from paimon_magics.session.connect_target import ConnectTarget, found_target
 from paimon_magics.session.opening import active_session, failed_connect
+from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import Settings
-from paimon_magics.spark.java import find_java
+from paimon_magics.spark.java import find_java, newest_java
 from paimon_magics.spark.sessions import log_file
 from paimon_magics.tables.stores.probes import probe_store
 
 if TYPE_CHECKING:
+    from paimon_magics.coordinator.client.administration import Status
     from paimon_magics.session.session import Session
 
-__all__ = ["Diagnosis", "doctor"]
+__all__ = ["Advice", "Diagnosis", "doctor", "doctor_of_place"]
 
 _PACKAGES = ("paimon-magics", "pyspark", "pypaimon", "pypaimon-rust", "pyarrow", "pandas", "polars",
              "obstore", "sqlglot", "ipython", "ipywidgets")  # fmt: skip
@@ -40,10 +47,20 @@ Facts = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that is not in order, and what to do about it."""
+
+    problem: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found, in sections of names and values; as text, a page to copy."""
+    """What was found, in sections of names and values, and what is to be done; as text, a page to
+    copy."""
 
     sections: tuple[tuple[str, Facts], ...]
+    advice: tuple[Advice, ...] = ()
 
     def __getitem__(self, section: str) -> dict[str, str]:
         """The facts of one section, by their names."""
@@ -54,49 +71,120 @@ class Diagnosis:
         for title, facts in self.sections:
             lines.append(title)
             lines += [f"  {name:{_NAME_WIDTH}} {value}".rstrip() for name, value in facts]
+        lines.append("To do")
+        for number, one in enumerate(self.advice, start=1):
+            lines += [f"  {number}. {one.problem}", f"     {one.remedy}".rstrip()]
+        if not self.advice:
+            lines.append("  nothing")
         return redacted("\n".join(lines))
 
     __repr__ = __str__
+
+    def document(self) -> dict[str, object]:
+        """The same as values of JSON, secrets left out as in the text."""
+        return {
+            "sections": [
+                {
+                    "title": title,
+                    "facts": [{"name": name, "value": redacted(value)} for name, value in facts],
+                }
+                for title, facts in self.sections
+            ],
+            "todo": [
+                {"problem": redacted(one.problem), "remedy": redacted(one.remedy)}
+                for one in self.advice
+            ],
+        }
+
+
+@dataclass(slots=True)
+class _Findings:
+    """A diagnosis that grows."""
+
+    sections: list[tuple[str, Facts]] = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
+
+    def add(self, title: str, facts: Iterable[tuple[str, str]]) -> None:
+        self.sections.append((title, tuple(facts)))
+
+    def advise(self, problem: str, remedy: str) -> None:
+        self.advice.append(Advice(problem, remedy))
+
+    def refused(self, error: PaimonMagicsError) -> str:
+        """Take an error's hint as advice; its message."""
+        self.advise(error.message, error.hint)
+        return error.message
+
+    def whole(self) -> Diagnosis:
+        self.add("Environment", _environment(os.environ))
+        return Diagnosis(tuple(self.sections), tuple(self.advice))
 
 
 @short_errors
 def doctor(session: Session | None = None) -> Diagnosis:
     """Look at everything that a session rests on; `session` is the open one where none is given."""
     session = session or active_session()
-    options = {} if session is None else dict(session.catalog_options)
-    sections = [
-        ("Versions", _versions()),
-        ("Spark", _spark(session)),
-        ("Connection", _connection(session)),
-    ]
+    found = _Findings()
+    found.add("Versions", _versions(found))
+    found.add("Spark", _spark(session, found))
+    found.add("Connection", _connection(session, found))
     if session is not None:
-        sections += [
-            ("Catalog options", tuple((k, masked(k, v)) for k, v in sorted(options.items()))),
-            ("Store", _store(options)),
-            ("Coordinator", _coordinator(session, options)),
-            ("Settings", _settings(session.settings)),
-        ]
-    sections.append(("Environment", _environment(os.environ)))
-    return Diagnosis(tuple(sections))
+        options = dict(session.catalog_options)
+        found.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
+        found.add("Store", _store(options, found))
+        found.add("Coordinator", _coordinator(session, options, found))
+        found.add("Settings", _settings(session.settings))
+    return found.whole()
 
 
-def _versions() -> Facts:
+def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diagnosis:
+    """Look at everything that a session would rest on that connects to the place of `words`, else
+    to the one that the environment names. Neither Spark nor a coordinator is started."""
+    settings = settings or Settings()
+    found = _Findings()
+    found.add("Versions", _versions(found))
+    found.add("Spark", _spark(None, found))
+    try:
+        place = found_target(words, settings)
+    except PaimonMagicsError as error:
+        shown = words.shown or os.environ.get("PAIMON_WAREHOUSE", "")
+        found.add("Warehouse", (("place", shown), ("reached", f"no: {found.refused(error)}")))
+        return found.whole()
+    options = place.catalog.options
+    what = "new: no table is there yet" if place.store.is_new else "there"
+    found.add("Warehouse", (("place", place.catalog.warehouse), ("reached", what)))
+    found.add("Catalog options", ((k, masked(k, v)) for k, v in sorted(options.items())))
+    store = place.store
+    found.add("Store", (("kind", store.kind), *store.facts, ("tried", store.tried)))
+    found.add("Coordinator", _coordinator_of(place, settings, found))
+    return found.whole()
+
+
+def _versions(found: _Findings) -> Facts:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     facts = [("Python", f"{platform.python_version()} ({sys.executable})"), ("System", system)]
+    versions: dict[str, str] = {}
     for name in _PACKAGES:
         try:
-            facts.append((name, importlib.metadata.version(name)))
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            facts.append((name, "not installed"))
+            versions[name] = "not installed"
+            if name != "paimon-magics":  # a checkout need not be installed
+                found.advise(
+                    f"{name} is not installed for this Python.",
+                    f"Run {sys.executable} -m pip install paimon-magics, or choose the Python, or "
+                    "the notebook's kernel, that has it.",
+                )
     try:
-        java = find_java(os.environ)
-        facts.append(("Java", f"{java.version} in {java.home} ({java.source})"))
+        newest = newest_java(versions["pyspark"]) if versions["pyspark"][:1].isdigit() else None
+        java = find_java(os.environ, newest)
+        told = f"{java.version} in {java.home} ({java.source})"
     except PaimonMagicsError as error:
-        facts.append(("Java", error.message))
-    return tuple(facts)
+        told = found.refused(error)
+    return (*facts, *versions.items(), ("Java", told))
 
 
-def _spark(session: Session | None) -> Facts:
+def _spark(session: Session | None, found: _Findings) -> Facts:
     log = log_file()
     started = (("log", str(log) if log is not None else "that of the session that was given"),)
     if session is None:
@@ -109,11 +197,16 @@ def _spark(session: Session | None) -> Facts:
             ("time zone", str(conf.get("spark.sql.session.timeZone"))),
         )
     except Exception as error:  # its JVM is gone
+        found.advise(
+            "Spark does not answer.",
+            "Connect again, which starts it anew: %paimon connect, or paimon_magics.connect(…); "
+            "Spark's log says why it ended.",
+        )
         return (("session", f"does not answer: {type(error).__name__}"), *started)
     return (*facts, *started)
 
 
-def _connection(session: Session | None) -> Facts:
+def _connection(session: Session | None, found: _Findings) -> Facts:
     failed = failed_connect()
     facts = [("session", "none" if session is None else "closed" if session.closed else "open")]
     if session is not None:
@@ -121,38 +214,88 @@ def _connection(session: Session | None) -> Facts:
     if failed is not None:
         where = f" to {failed.place}" if failed.place else ""
         facts.append(("last connect", f"failed{where}: {failed.error}"))
+        found.advise(f"The last connect{where} failed. {failed.error}", failed.hint)
     return tuple(facts)
 
 
-def _store(options: Mapping[str, str]) -> Facts:
+def _store(options: Mapping[str, str], found: _Findings) -> Facts:
     try:
         report = probe_store(options)
     except PaimonMagicsError as error:
+        found.refused(error)
         return (("tried", f"failed: {error}"),)
     return (("kind", report.kind), *report.facts, ("tried", report.tried))
 
 
-def _coordinator(session: Session, options: Mapping[str, str]) -> Facts:
+def _coordinator(session: Session, options: Mapping[str, str], found: _Findings) -> Facts:
     facts: list[tuple[str, str]] = [("what commits", session.coordinator)]
-    path, running = state_at(options, os.environ)
-    is_own = session.coordinator == "embedded"
-    if is_own:
-        facts += [
-            ("state folder", str(path)),
-            ("log", str(path / "coordinator.log")),
-            ("process", "none runs" if running is None else f"{running.pid}"),
-        ]
-    if session.coordinator == "in-process" or (is_own and running is None):
-        return tuple(facts)
-    try:
-        facts += _status(session)
-    except PaimonMagicsError as error:
-        facts.append(("answers", f"no: {error}"))
+    is_running = True
+    if session.coordinator == EMBEDDED:
+        own, is_running = _own_process(options)
+        facts += own
+    if session.coordinator != IN_PROCESS and is_running:
+        facts += _asked(session.administration.status_now, found)
     return tuple(facts)
 
 
-def _status(session: Session) -> list[tuple[str, str]]:
-    status = session.administration.status_now()
+def _coordinator_of(place: ConnectTarget, settings: Settings, found: _Findings) -> Facts:
+    """What commits at a place that nobody is connected to."""
+    facts: list[tuple[str, str]] = [("what commits", place.coordinator)]
+    client = place.remote
+    if place.coordinator == EMBEDDED:
+        options = place.catalog.options
+        own, is_running = _own_process(options)
+        facts += own
+        if is_running:
+            client = running_coordinator(options, os.environ, settings)
+        else:
+            try:
+                living_lease(place.catalog)
+            except PaimonMagicsError as error:
+                facts.append(("owner", found.refused(error)))
+    if client is not None:
+        with closing(client):
+            facts += _asked(client.administration().status, found)
+    return tuple(facts)
+
+
+def _own_process(options: Mapping[str, str]) -> tuple[list[tuple[str, str]], bool]:
+    """Where the user's own coordinator for a warehouse keeps its state, and whether it runs."""
+    path, running = state_at(options, os.environ)
+    process = "none runs; the first statement that writes starts it"
+    facts = [
+        ("state folder", str(path)),
+        ("log", str(path / "coordinator.log")),
+        ("process", process if running is None else f"{running.pid}"),
+    ]
+    return facts, running is not None
+
+
+def _asked(status_now: Callable[[], Status], found: _Findings) -> list[tuple[str, str]]:
+    """What a coordinator answers about itself."""
+    try:
+        status = status_now()
+    except PaimonMagicsError as error:
+        found.refused(error)
+        return [("answers", f"no: {error}")]
+    if status.problem:
+        found.advise(
+            f"The coordinator takes no commits: {status.problem}",
+            f"End its process ({status.process} on {status.host}) when the cause is gone: the next "
+            "statement that writes, or its administrator, starts it again.",
+        )
+    if status.store_trouble:
+        found.advise(
+            f"The coordinator does not reach its store: {status.store_trouble}",
+            "Connect with credentials that work, which it takes over; where it runs as a service, "
+            "its administrator gives them to it.",
+        )
+    for stopped in status.stopped_tables:
+        found.advise(
+            f"The table in {stopped.location} is stopped: {stopped.reason}",
+            "Look at it, write again what is missing, then run %paimon coordinator resume with "
+            "its name.",
+        )
     facts = [
         ("address", status.address),
         ("version", status.version),

@@ -161,6 +161,9 @@ def test_the_doctor_tells_all_and_no_secret(
     told = disconnected.run_cell("%paimon doctor").result
     assert told["Connection"]["session"] == "none"
     assert "failed to s3://lake/w: " in told["Connection"]["last connect"]
+    (advice,) = told.advice
+    assert advice.problem.startswith("The last connect to s3://lake/w failed. ") and advice.remedy
+    assert f"To do\n  1. {advice.problem}\n     {advice.remedy}" in str(told)
     with s3_server() as server:
         options = Bucket(server.endpoint, secret="only-for-me-to-know").options
         disconnected.user_ns["options"] = options
@@ -175,7 +178,7 @@ def test_the_doctor_tells_all_and_no_secret(
             assert told["Coordinator"]["what commits"] == "in-process"
             assert told["Settings"]["display_rows"] == "20"
             text = str(paimon_magics.doctor())
-    assert text.startswith("Versions\n  Python   ")
+    assert text.startswith("Versions\n  Python   ") and text.endswith("To do\n  nothing")
     assert repr(told) == str(told)
     for secret in ("only-for-me-to-know", "a-token-of-mine", "in-the-environment"):
         assert secret not in text

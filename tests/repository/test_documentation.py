@@ -260,3 +260,24 @@ def test_the_readmes_first_cell_runs(session: Session) -> None:
     assert magic == "%%paimon"
     assert session.run(body).to_arrow().to_pylist()[0]["dt"] == "2026-11-20"
     assert str(session.table("orders").count()) == "2"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [README, DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+    broken = []
+    for page in pages:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            found = page.parent / name if name else page
+            if not found.exists() or (anchor and anchor not in anchors(found)):
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}

@@ -8,7 +8,8 @@ from paimon_magics.coordinator.client.finding import At, Finder
 from paimon_magics.coordinator.client.in_process import InProcessCommitter
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
-from paimon_magics.coordinator.client.starting import Embedded, can_start
+from paimon_magics.coordinator.client.starting import Embedded, can_start, state_at
+from paimon_magics.coordinator.ownership.state_folder import StateFolder
 from paimon_magics.errors import SetupError, nearest
 from paimon_magics.redaction import conceal
 from paimon_magics.settings import Settings
@@ -23,6 +24,7 @@ __all__ = [
     "is_address",
     "local_committer",
     "remote_coordinator",
+    "running_coordinator",
 ]
 
 EMBEDDED = "embedded"
@@ -75,6 +77,17 @@ def remote_coordinator(finder: Finder, settings: Settings) -> RemoteCoordinator:
         exclusive_wait_ms=settings.exclusive_wait_ms,
         read_lease_ms_max=settings.read_lease_ms_max,
     )
+
+
+def running_coordinator(
+    options: Mapping[str, str], environment: Mapping[str, str], settings: Settings
+) -> RemoteCoordinator | None:
+    """The client of the user's own coordinator for a warehouse, where one runs. None is started,
+    and one that runs keeps the catalog's options that it has."""
+    path, running = state_at(options, environment)
+    if running is None:
+        return None
+    return remote_coordinator(At(running.address, StateFolder(path).token()), settings)
 
 
 def default_coordinator(catalog: Catalog) -> str:

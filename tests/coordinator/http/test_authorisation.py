@@ -204,7 +204,7 @@ def test_a_route_without_a_scope_is_not_served() -> None:
 def test_the_documentation_says_what_each_request_takes() -> None:
     rows = {
         pattern.partition("`")[0]: cells[0]
-        for pattern, cells in table_rows(read("coordinator.md")).items()
+        for pattern, cells in table_rows(read("coordinator-protocol.md")).items()
         if cells and cells[0] in list(Scope)
     }
     assert len(rows) > 5
