@@ -56,7 +56,7 @@ def is_connect(spark: SparkSession) -> bool:
 def watched(spark: SparkSession, tag: str, work: WorkKnown | None = None) -> Iterator[None]:
     """Tell the listener, where there is one, about the jobs of the body; `tag` is theirs alone."""
 
-    def watch() -> _Look:
+    def watch() -> _Watching:
         stages = _ConnectWatch(spark) if is_connect(spark) else _Watch(spark, tag)
         return _Watched(stages, work)
 
@@ -73,7 +73,7 @@ def doing(what: str | Callable[[], str]) -> AbstractContextManager[None]:
     return _told(lambda: _Doing((lambda: what) if isinstance(what, str) else what))
 
 
-class _Look(Protocol):
+class _Watching(Protocol):
     """Something to look at now and then."""
 
     def look(self) -> Progress: ...
@@ -82,13 +82,13 @@ class _Look(Protocol):
 
 
 @contextmanager
-def _told(begin: Callable[[], _Look]) -> Iterator[None]:
+def _told(begin: Callable[[], _Watching]) -> Iterator[None]:
     hears = listener()
     if hears is None:
         yield
         return
     listen(None)  # what runs inside is part of the same
-    watch: _Look | None = None
+    watch: _Watching | None = None
     with suppress(Exception):
         watch = begin()
     over = threading.Event()
@@ -110,7 +110,9 @@ def _told(begin: Callable[[], _Look]) -> Iterator[None]:
         listen(hears)
 
 
-def _look_on(watch: _Look, hears: Listener, over: threading.Event, turn: threading.Lock) -> None:
+def _look_on(
+    watch: _Watching, hears: Listener, over: threading.Event, turn: threading.Lock
+) -> None:
     wait = _FIRST_SECONDS
     while not over.wait(wait):
         with suppress(Exception):

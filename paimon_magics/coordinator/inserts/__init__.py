@@ -1,6 +1,6 @@
 """Group commit: small inserts that are acknowledged when durable and loaded together, in order.
 
-`records` and `queueing` are pure (the log's form, and what happens to a table's inserts); `logs`
-keeps what was acknowledged, `values` and `door` judge rows before they get there, `flusher` writes
-them into the table from a process of its own, and `service` is where these meet.
+An insert is validated (`admission`), written to a durable `log`, and waits in its table's `queue`
+until a process of its own writes a batch into the table (`loading`). `engine` has the threads that
+drive it. The queue and the log's records are pure: values in, values out.
 """

@@ -15,9 +15,9 @@ from paimon_magics.session.reports.report import Bar, Chart, Report, Section
 from paimon_magics.session.statements.explain import TableRead, table_reads
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.statement import Explain, Insert, Query
-from paimon_magics.tables.splits.file_pruning import FunnelStep
+from paimon_magics.tables.splits.file_pruning import PruningStep
 
-__all__ = ["funnel_of"]
+__all__ = ["pruning_of"]
 
 _SCHEMA = pa.schema(
     [
@@ -30,7 +30,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object]) -> Report:
+def pruning_of(connection: Connection, text: str, parameters: Mapping[str, object]) -> Report:
     """What a query, or the query of an INSERT, reads: a section for each table. Runs nothing.
 
     Raises UnsupportedStatementError for other statements, and what the query itself would raise.
@@ -57,8 +57,8 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
     bound = bind(query.parameters, parameters, statement.text, connection.zone)
     reads = table_reads(connection, statement.text, query, bound)
     text = with_values(statement.text, bound)
-    left = sum(read.funnel[-1].files for read in reads if read.funnel)
-    everything = sum(read.funnel[0].files for read in reads if read.funnel)
+    left = sum(read.pruning_steps[-1].files for read in reads if read.pruning_steps)
+    everything = sum(read.pruning_steps[0].files for read in reads if read.pruning_steps)
     summary = (
         f"{count_text(len(reads), 'table')}; {left:,} of {count_text(everything, 'file')} would be "
         "read"
@@ -69,7 +69,7 @@ def funnel_of(connection: Connection, text: str, parameters: Mapping[str, object
     if bound:
         notes.append(f"With {bindings_text(bound)}, the query is:\n    {text}")
     notes.append("Spark's own plan: %%paimon --explain")
-    return Report("FUNNEL", summary, tuple(map(_section, reads)), tuple(notes))
+    return Report("PRUNING", summary, tuple(map(_section, reads)), tuple(notes))
 
 
 def _section(read: TableRead) -> Section:
@@ -81,14 +81,14 @@ def _section(read: TableRead) -> Section:
             "partitions": one.partitions,
             "bytes": one.size_bytes,
         }
-        for one in read.funnel
+        for one in read.pruning_steps
     ]
-    bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.funnel)
+    bars = tuple(Bar(one.step, one.files, _amount(one)) for one in read.pruning_steps)
     charts = (Chart("Files left after each step", bars),) if bars else ()
     note = " ".join(f"{said[0].upper()}{said[1:]}." for said in (read.how, *read.conditions))
     found = pa.Table.from_pylist(rows, schema=_SCHEMA) if rows else pa.table({})
     return Section(read.name, found, "", charts=charts, note=note)
 
 
-def _amount(one: FunnelStep) -> str:
+def _amount(one: PruningStep) -> str:
     return f"{count_text(one.files, 'file')}, {size_text(one.size_bytes)}"

@@ -12,7 +12,7 @@ from paimon_magics.session.reports.changes import changes_of, latest_range
 from paimon_magics.session.reports.difference import difference_of
 from paimon_magics.session.reports.files import files_of, partitions_of
 from paimon_magics.session.reports.profile import Effort, profile_of
-from paimon_magics.session.reports.pruning import funnel_of
+from paimon_magics.session.reports.pruning import pruning_of
 from paimon_magics.session.reports.queue import queue_of
 from paimon_magics.session.reports.report import Report, told_in_zone
 from paimon_magics.session.reports.snapshots import timeline_of
@@ -68,7 +68,7 @@ class Reporting:
     ) -> Report:
         """Which files a query leaves out, step by step. Runs nothing."""
         with self._connection.naming(frames):
-            return self._told(funnel_of(self._connection, text, dict(parameters or {})))
+            return self._told(pruning_of(self._connection, text, dict(parameters or {})))
 
     def queue(self) -> Report:
         """The coordinator, open transactions, and what waits of small inserts."""

@@ -55,7 +55,7 @@ from paimon_magics.tables.snapshots.time_travel import (
     Target,
     snapshot_ids,
 )
-from paimon_magics.tables.splits.file_pruning import FunnelStep
+from paimon_magics.tables.splits.file_pruning import PruningStep
 from paimon_magics.tables.system_tables.registry import is_metadata
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _query_lines(
             f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
             + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
             + f", {one.size_bytes:,} bytes"
-            for one in found.funnel
+            for one in found.pruning_steps
         )
         lines += [f"  {shown}"] if shown else []
         lines += [f"  {line}" for line in found.conditions]
@@ -261,7 +261,7 @@ class TableRead:
 
     name: str
     how: str
-    funnel: tuple[FunnelStep, ...] = ()
+    pruning_steps: tuple[PruningStep, ...] = ()
     conditions: tuple[str, ...] = ()
 
 
@@ -283,7 +283,7 @@ def table_reads(
                 TableRead(
                     str(relation.name),
                     _scans_text(plan, read),
-                    read.planned.funnel,
+                    read.planned.pruning_steps,
                     tuple(_conditions(read, relation, reference.other_conditions)),
                 )
             )

@@ -60,7 +60,7 @@ def check_confirmed(
         if told is not None and told.what:
             raise UnconfirmedError(
                 told.what,
-                hint=f"{told.filtered} To run it all the same, begin the cell with "
+                hint=f"{told.examined} To run it all the same, begin the cell with "
                 f"%%paimon --yes. {told.way_back} {told.not_looked_at}".rstrip(),
                 statement=statement.text,
                 position=0,

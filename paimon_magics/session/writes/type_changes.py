@@ -27,14 +27,14 @@ class HarmTold:
     back, and what could not be looked at ("" for nothing)."""
 
     what: str
-    filtered: str
+    examined: str
     way_back: str
     not_looked_at: str
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What whoever has made the change should know."""
-        said = (self.what, f"{self.filtered} {self.way_back}") if self.what else ()
+        said = (self.what, f"{self.examined} {self.way_back}") if self.what else ()
         return (*said, self.not_looked_at) if self.not_looked_at else said
 
 
@@ -77,7 +77,7 @@ def harm_told(
         if back
         else "There is no way back by ALTER TABLE: Paimon has no cast from the new type to this one"
     )
-    return HarmTold(" ".join(said), f"{harms[0].filtered}.", f"{way_back}.", not_looked_at)
+    return HarmTold(" ".join(said), f"{harms[0].examined}.", f"{way_back}.", not_looked_at)
 
 
 def _unknown(why: Collection[str]) -> str:

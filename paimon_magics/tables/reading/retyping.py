@@ -73,7 +73,7 @@ class Harm:
 
     `unreadable` are values whose files can't be read any more, `changed` those that come out as
     others, `nulls` the NULLs in a column that becomes NOT NULL; of all of them the first few.
-    `impossible` where files can't be read at all. `filtered` says how much was looked at, and
+    `impossible` where files can't be read at all. `examined` says how much was looked at, and
     `not_looked_at` why files could not be. True where there is any harm.
     """
 
@@ -82,7 +82,7 @@ class Harm:
     changed: tuple[StoredValue, ...] = ()
     nulls: int = 0
     impossible: bool = False
-    filtered: str = ""
+    examined: str = ""
     not_looked_at: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -107,12 +107,12 @@ def harm_of(table: Table, planned: TableSchema, rows_max: int, zone: str = UTC) 
     if snapshot is None:
         return []
     files = live_files(ManifestCache(table.paimon), snapshot)
-    looks = (_Look(table, files, old, new, rows_max, zone).harm() for old, new in changed)
-    return [harm for harm in looks if harm or harm.not_looked_at]
+    columns = (_StoredColumn(table, files, old, new, rows_max, zone).harm() for old, new in changed)
+    return [harm for harm in columns if harm or harm.not_looked_at]
 
 
-class _Look:
-    """A look at one column's stored values."""
+class _StoredColumn:
+    """One column's stored values, examined for what a change does to them."""
 
     def __init__(
         self, table: Table, files: pa.Table, old: Column, new: Column, rows_max: int, zone: str

@@ -31,7 +31,7 @@ from paimon_magics.planning.reads.splits import (
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.types import arrow_type
 
-__all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_lone_files"]
+__all__ = ["BucketSplits", "KeyRanks", "sections_of", "without_non_overlapping"]
 
 _Ints = npt.NDArray[np.int64]
 
@@ -133,21 +133,21 @@ class KeyRanks:
         return self._ranks[self._files.num_rows :]
 
 
-def without_lone_files(split: TaskSplit) -> tuple[TaskSplit | None, list[StoredFile]]:
+def without_non_overlapping(split: TaskSplit) -> tuple[TaskSplit | None, list[StoredFile]]:
     """What is left of a split without the files that share no key with others, and those: their
     rows are the table's as they are where nothing in them deletes. Paimon merges those of a split
     that has others, too; the rows are the same."""
     if not isinstance(split, MergeSplit):
         return split, []
-    lone = [
+    apart = [
         section[0][0] if len(section) == 1 and len(section[0]) == 1 else None
         for section in split.sections
     ]
-    found = [f for f in lone if f is not None and f.deleted_rows == 0 and f.deletions is None]
+    found = [f for f in apart if f is not None and f.deleted_rows == 0 and f.deletions is None]
     if not found:
         return split, []
     names = {id(file) for file in found}
-    rest = tuple(s for s, file in zip(split.sections, lone, strict=True) if id(file) not in names)
+    rest = tuple(s for s, file in zip(split.sections, apart, strict=True) if id(file) not in names)
     return (MergeSplit(rest) if rest else None), found
 
 

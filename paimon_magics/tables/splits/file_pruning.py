@@ -24,11 +24,11 @@ from paimon_magics.tables.splits.pruning import (
     in_value_ranges,
 )
 
-__all__ = ["FilePruning", "FunnelStep"]
+__all__ = ["FilePruning", "PruningStep"]
 
 
 @dataclass(frozen=True, slots=True)
-class FunnelStep:
+class PruningStep:
     """How many files, of how many partitions, buckets and bytes, are left after `step`.
 
     `partitions` is None for a table without any.
@@ -42,7 +42,7 @@ class FunnelStep:
 
 
 class FilePruning:
-    """Chooses files of one table for one read; `funnel` tells of each step. `schema` is the
+    """Chooses files of one table for one read; `steps` tells of each. `schema` is the
     schema that is read."""
 
     def __init__(
@@ -57,7 +57,7 @@ class FilePruning:
         self._view = view
         # Arrays of `$binlog` are no values that statistics speak of.
         self._predicates = () if view.kind is ViewKind.BINLOG else tuple(predicates)
-        self.funnel: list[FunnelStep] = []
+        self.steps: list[PruningStep] = []
 
     def seen(self, files: pa.Table) -> pa.Table:
         """The files that can hold rows of use; without rows that wait for their bucket, and for
@@ -103,4 +103,4 @@ class FilePruning:
         buckets = np.asarray(partitions).astype(np.int64) << 32 | np.asarray(files["bucket"])
         size = pc.sum(files["file_size"]).as_py() or 0
         count = len(np.unique(partitions)) if self._schema.is_partitioned else None
-        self.funnel.append(FunnelStep(step, files.num_rows, count, len(np.unique(buckets)), size))
+        self.steps.append(PruningStep(step, files.num_rows, count, len(np.unique(buckets)), size))

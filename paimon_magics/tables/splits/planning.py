@@ -40,9 +40,9 @@ from paimon_magics.tables.splits.bucket_splits import (
     BucketSplits,
     KeyRanks,
     sections_of,
-    without_lone_files,
+    without_non_overlapping,
 )
-from paimon_magics.tables.splits.file_pruning import FilePruning, FunnelStep
+from paimon_magics.tables.splits.file_pruning import FilePruning, PruningStep
 from paimon_magics.tables.splits.stored_files import (
     by_bucket,
     raw_files,
@@ -59,14 +59,14 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PlannedSplits:
-    """What a read consists of. `schema_ids` are those of all files. `funnel` is what was left after
-    each step of leaving files out. `stores_elsewhere` are the schemes of files that are not in the
-    table's folder."""
+    """What a read consists of. `schema_ids` are those of all files. `pruning_steps` tells what was
+    left after each step of leaving files out. `stores_elsewhere` are the schemes of files that are
+    not in the table's folder."""
 
     raw: tuple[RawFiles, ...] = ()
     splits: tuple[TaskSplit, ...] = ()
     schema_ids: frozenset[int] = field(default_factory=frozenset)
-    funnel: tuple[FunnelStep, ...] = ()
+    pruning_steps: tuple[PruningStep, ...] = ()
     stores_elsewhere: frozenset[str] = frozenset()
 
 
@@ -101,8 +101,10 @@ def plan_splits(
             found = planner.changes(target)
         case Difference():
             found = planner.difference(target)
-    funnel = tuple(planner.choice.funnel)
-    return replace(found, funnel=funnel, stores_elsewhere=frozenset(planner.stores_elsewhere))
+    pruning_steps = tuple(planner.choice.steps)
+    return replace(
+        found, pruning_steps=pruning_steps, stores_elsewhere=frozenset(planner.stores_elsewhere)
+    )
 
 
 class _Planner:
@@ -228,8 +230,8 @@ class _Planner:
         kept: list[TaskSplit] = []
         promoted: list[StoredFile] = []
         for split in splits:
-            rest, lone = (split, []) if self._shows_kinds else without_lone_files(split)
-            promoted += lone
+            rest, apart = (split, []) if self._shows_kinds else without_non_overlapping(split)
+            promoted += apart
             if rest is not None:
                 kept.append(rest)
         return PlannedSplits(raw_files(files, raw, paths, promoted), tuple(kept), schema_ids(files))

@@ -1,4 +1,4 @@
-"""What the door lets in can be written, as what it says; what it refuses is told where it is."""
+"""What is validated can be written, as what it says; what is refused is told where it is."""
 
 from __future__ import annotations
 

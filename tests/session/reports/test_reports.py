@@ -1,4 +1,4 @@
-"""Things to look at: snapshots, differences, changes, files, partitions, profiles, funnels."""
+"""Things to look at: snapshots, differences, changes, files, partitions, profiles, pruning."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_many_different_values_are_estimated_and_told_so(lake: Session) -> None:
     assert pasted.to_pylist() == report.data.drop_columns(["from"]).to_pylist()
 
 
-def test_a_query_is_a_funnel_of_files(lake: Session) -> None:
+def test_a_query_tells_the_files_left_after_each_step(lake: Session) -> None:
     values = {"day": "sun", "n": -1, "at": datetime.date(2026, 1, 2), "x": [1.5, 2.5]}
     query = "SELECT *, ':n' AS `:n`, 1-:n AS m, :at AS a, :x AS x FROM orders WHERE day = :day"
     report = lake.reports.explain(query, values)

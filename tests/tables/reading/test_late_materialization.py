@@ -16,7 +16,7 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading import late_materialization as late_values
+from paimon_magics.tables.reading import late_materialization
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
 from paimon_magics.tables.table import Table
 
@@ -82,9 +82,11 @@ def test_rows_are_those_of_a_merge_that_reads_all_at_once(
     for columns in (None, ["s"], ["a", "k"], ["k"]):
         read = plan_data_read(table, kind, columns=columns, batch_rows=500)
         at_once = rows_of(read)
-        monkeypatch.setattr(late_values, "_LATE_BYTES_MIN", 0)
+        monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
         (split,) = read.planned.splits
-        late = late_values.takes_late(read.reader.files, read.reader.rule, split.sections[0])
+        late = late_materialization.takes_late(
+            read.reader.files, read.reader.rule, split.sections[0]
+        )
         assert late == (columns != ["k"])
         assert rows_of(read) == at_once
         monkeypatch.undo()
@@ -93,7 +95,7 @@ def test_rows_are_those_of_a_merge_that_reads_all_at_once(
 def test_values_of_rows_that_were_overwritten_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_values, "_LATE_BYTES_MIN", 0)
+    monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
     keys = np.arange(ROWS)
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
     read = plan_data_read(table, ViewKind.TABLE)
@@ -117,12 +119,12 @@ def test_values_of_rows_that_were_overwritten_are_not_read(
 def test_a_file_that_is_too_short_is_told_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_values, "_LATE_BYTES_MIN", 0)
+    monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
     keys = np.arange(ROWS)
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
     read = plan_data_read(table, ViewKind.TABLE)
     (split,) = read.planned.splits
-    chosen = late_values.ChosenRows(replace(read.reader.files, system=()), split.files[0])
+    chosen = late_materialization.ChosenRows(replace(read.reader.files, system=()), split.files[0])
     found = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]
     assert sum(found) == 3
     with pytest.raises(TableDamagedError, match=split.files[0].path.rsplit("/", 1)[-1]):
