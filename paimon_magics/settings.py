@@ -1,4 +1,4 @@
-"""Every limit and default of a Session, with its unit and the reason for its value.
+"""The settings of a Session: defaults with their units and the reasons for their values.
 
 A `Settings` value never changes; `with_changes` makes another and names what it does not know.
 Options of a table keep Paimon's names and live in the table; these are ours alone.

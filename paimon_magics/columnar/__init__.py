@@ -1,1 +1,3 @@
-"""Arrow kernels over columns: bucket hashes. pyarrow and numpy only; nothing is opened here."""
+"""Kernels over Arrow columns: bucket hashes, merging and folding rows of one key, casts as Java's,
+deletion vectors, footers and bounds of files. pyarrow and numpy only; nothing is opened here.
+"""

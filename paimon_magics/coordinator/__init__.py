@@ -1,1 +1,2 @@
-"""Who commits: the interface that sessions use, and the committer inside their process."""
+"""Who commits: the coordinator of a warehouse as a process, its clients, and the committer inside a
+session's own process."""
