@@ -75,7 +75,7 @@ def _profile(magics: PaimonMagics, argument: str) -> object:
     unknown = [word for word in options if word not in known]
     if unknown or len(options) > 1:
         raise UnknownNameError(
-            f"`%paimon profile` can't be told `{' '.join(unknown or options)}`.",
+            f"`%paimon profile` does not take `{' '.join(unknown or options)}`.",
             hint="It has --statistics, for no Spark job, or --distinct, for one of all columns.",
         )
     name = one_name(" ".join(w for w in words if w not in options), "profile", _TABLE)

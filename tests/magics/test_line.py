@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         ("files a --part=x", UnknownNameError, "It has --partition."),
         ("files a b", StatementSyntaxError, "not `a b`"),
         ("partitions", StatementSyntaxError, "lacks the name of a table"),
-        ("profile a --all", UnknownNameError, "can't be told `--all`"),
+        ("profile a --all", UnknownNameError, "does not take `--all`"),
         ("profile a --statistics --distinct", UnknownNameError, "It has --statistics"),
         ("explain", StatementSyntaxError, "lacks its query"),
         ("health a b", StatementSyntaxError, "`b` is too much after `%paimon health a`"),

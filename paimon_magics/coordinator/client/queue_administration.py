@@ -94,8 +94,8 @@ class QueueAdministration:
             return int(found["lsn"]), found["snapshot_id"]
 
     def buffer(self, table: TableName) -> BufferedInserts:
-        """What is acknowledged and not visible yet. Raises CommitConflictError while that can't be
-        told, InvalidValueError where it is too much."""
+        """What is acknowledged and not visible yet. Raises CommitConflictError while that is
+        unknown, InvalidValueError where it is too much."""
         _, found = self._ask("GET", f"{table_path(table)}/buffer", None)
         segments = tuple((int(first), base64.b64decode(body)) for first, body in found["segments"])
         return BufferedInserts(

@@ -123,7 +123,7 @@ class Embedded:
             )
             self.problem = "" if answer.is_success else str(answer.json()["error"]["message"])
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            self.problem = f"it could not be told them: {error!r}"
+            self.problem = f"they could not be sent to it: {error!r}"
             return
         self._told = endpoint
 

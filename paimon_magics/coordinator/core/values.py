@@ -205,7 +205,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Undetermined:
-    """Whether the transaction is in the table can't be told, now or later."""
+    """Whether the transaction is in the table is unknown, now or later."""
 
     reason: str
 

@@ -111,7 +111,7 @@ def answer_response(answer: Answer) -> Response:
             return error_answer(
                 500,
                 "UnknownOutcomeError",
-                f"Whether the transaction was committed can't be told: {reason}",
+                f"Whether the transaction was committed is unknown: {reason}",
                 "Look for its rows in the table before running the statement again.",
             )
         case Mismatch():

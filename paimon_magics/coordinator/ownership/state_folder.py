@@ -206,7 +206,7 @@ def token_of(home: Home) -> str | None:
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     """The kind of the network file system that holds `path`; None for a disk of this machine, and
-    where that can't be told. `mounts` is the text of Linux' mountinfo."""
+    where that is unknown. `mounts` is the text of Linux' mountinfo."""
     if mounts is None:
         try:
             mounts = _MOUNTS.read_text()

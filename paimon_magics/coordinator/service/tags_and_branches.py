@@ -72,7 +72,7 @@ def change_versions(
             )
         except OSError as error:
             raise UnknownOutcomeError(
-                f"Whether `{name}` was changed can't be told: {error}",
+                f"Whether `{name}` was changed is unknown: {error}",
                 hint=f"Look at `{name}$tags`, `$branches` and `$snapshots`.",
             ) from error
         finally:

@@ -60,7 +60,7 @@ class Verdict(StrEnum):
     - SETTLED: what it committed can't be lost any more by writing over it, or was not to be kept.
     - REPUBLISHED: it was overwritten, and its commit is in the table again.
     - OVERWRITTEN: another snapshot has its id, and its commit can be published again.
-    - LOST: its commit is not in the table (or that can't be told), and must not be published again
+    - LOST: its commit is not in the table (or that is unknown), and must not be published again
       without somebody looking.
     """
 

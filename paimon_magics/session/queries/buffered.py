@@ -36,7 +36,7 @@ def frame_with_buffer(
     what is in the table.
 
     Raises InvalidValueError where nobody can tell what is acknowledged, CommitConflictError while
-    that can't be told.
+    that is unknown.
     """
     name = relation.name
     if name.system_table is not None or name.branch is not None or relation.options:

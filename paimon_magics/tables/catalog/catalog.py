@@ -443,7 +443,7 @@ class Catalog:
 
         False means that the path existed, with certainty. When it returns, content and name are
         durable. Raises UnsupportedStatementError for a store where that can't be relied on,
-        SetupError where certainly nothing was created, OSError where that can't be told.
+        SetupError where certainly nothing was created, OSError where that is unknown.
         """
         return self.stores.publish(path, content)
 
@@ -462,7 +462,7 @@ class Catalog:
             return publish_schema(self.stores, manager, schema)
         except OSError as error:
             raise UnknownOutcomeError(
-                f"Whether `{_shown(name)}` was stored can't be told: {_first_line(error)}",
+                f"Whether `{_shown(name)}` was stored is unknown: {_first_line(error)}",
                 hint=f"Look at it with DESCRIBE {_shown(name)} before running the statement again.",
             ) from error
 

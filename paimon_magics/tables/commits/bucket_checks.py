@@ -69,7 +69,7 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
     if snapshot is None:
         raise OutdatedPlanError(
             f"Snapshot {snapshot_id} of `{table.name}` expired while the statement was running, so "
-            "which keys came since can't be told.",
+            "which keys came since is unknown.",
             hint="Nothing was written. Run the statement again.",
         )
     return snapshot

@@ -126,7 +126,7 @@ def commit(
     right before it is published, and raises an error of ours to refuse it.
 
     Raises CommitConflictError when it certainly was not published, UnknownOutcomeError when that
-    can't be told, TableDamagedError for messages that contradict each other. An overwrite fails
+    is unknown, TableDamagedError for messages that contradict each other. An overwrite fails
     as a conflict when rows were added to what it replaces after it was planned.
     """
     if not is_first_run:
@@ -149,7 +149,7 @@ def remove_run(table: Table, transaction: Transaction, token: str) -> int:
     """Remove the metadata files that a run of the transaction's commit left; return how many.
 
     For a run that died, once it is known what became of the transaction: what its snapshot names
-    stays. Raises UnknownOutcomeError when that can't be told.
+    stays. Raises UnknownOutcomeError when that is unknown.
     """
     latest = latest_snapshot(table.paimon)
     found = _find(table, transaction, latest, transaction.base_snapshot_id)
@@ -363,7 +363,7 @@ def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:
         return find_commit(table, transaction)
     except OSError as error:
         raise UnknownOutcomeError(
-            f"Whether this statement was committed to `{table.name}` can't be told: {error}",
+            f"Whether this statement was committed to `{table.name}` is unknown: {error}",
             hint=f"Look at `{table.name}$snapshots` before running it again.",
         ) from error
 
@@ -388,7 +388,7 @@ def _find(table: Table, transaction: Transaction, latest: Any, searched_to: int)
         if snapshot is None:
             raise UnknownOutcomeError(
                 f"Snapshot {snapshot_id} of `{table.name}` has expired, so whether this statement "
-                "was committed can't be told.",
+                "was committed is unknown.",
                 hint=f"Look for its rows in `{table.name}` before running it again.",
             )
         if (

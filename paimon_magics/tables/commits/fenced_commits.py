@@ -105,6 +105,6 @@ def _check(
 
 def _unknown(table: Table, why: str) -> UnknownOutcomeError:
     return UnknownOutcomeError(
-        f"Whether this statement was committed to `{table.name}` can't be told. {why}",
+        f"Whether this statement was committed to `{table.name}` is unknown. {why}",
         hint=f"Look for its rows in `{table.name}` before running it again.",
     )

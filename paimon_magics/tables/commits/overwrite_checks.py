@@ -86,7 +86,7 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
     if snapshot is None:
         raise CommitConflictError(
             f"Snapshot {snapshot_id} of `{table.name}` expired while the overwrite was running, so "
-            "what it added can't be told.",
+            "what it added is unknown.",
             hint="Nothing was written. Run the statement again.",
         )
     return snapshot

@@ -180,8 +180,8 @@ def _gone(
         if leads is None or snapshot is None:
             return _lost(
                 p,
-                f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table can't "
-                "be told: it expired before it could be looked at again.",
+                f"Whether snapshot {p.snapshot_id} of `{table.name}` is still in the table "
+                "is unknown: it expired before it could be looked at again.",
             )
     return _overwritten(table, p, snapshot, changed, lineage, beside=p.snapshot_id)
 

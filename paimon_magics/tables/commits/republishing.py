@@ -133,7 +133,7 @@ def _since(
         snapshot = manager.get_snapshot_by_id(snapshot_id)
         changed = None if snapshot is None else lineage.changed_by(snapshot.delta_manifest_list)
         if snapshot is None or changed is None:
-            return [], f"what snapshot {snapshot_id} did can't be told, it has expired"
+            return [], f"what snapshot {snapshot_id} did is unknown, it has expired"
         if _repeats_earlier(snapshot, p):
             continue
         index = snapshot.index_manifest

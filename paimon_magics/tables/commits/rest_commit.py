@@ -72,7 +72,7 @@ class Ledger(Protocol):
         `manifests` are those of its own changes, `changes_index` where index files are among it."""
 
     def end(self, published: bool) -> None:
-        """Whether it was, with certainty. Not called where that can't be told."""
+        """Whether it was, with certainty. Not called where that is unknown."""
 
 
 class RecentCommits:

@@ -30,7 +30,7 @@ def publish_local_file(path: str, content: bytes) -> bool:
 
     False means that the path existed, with certainty. When it returns, the content and the name
     are on the disk. Raises SetupError where it certainly created nothing, because the disk is full
-    or the file system has no hard links; OSError where that can't be told.
+    or the file system has no hard links; OSError where that is unknown.
     """
     target = Path(path)
     with _written(target, content) as link:

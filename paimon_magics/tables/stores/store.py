@@ -41,7 +41,7 @@ _REASONS = {
     "oss": "Files there can be protected from being overwritten only where the bucket keeps no "
     "versions, and this version can't tell",
     "gs": "This version has not learnt to create files there only if they are absent",
-    "viewfs": "Which cluster is behind it, and so whether a rename is one step, can't be told",
+    "viewfs": "Which cluster is behind it, and so whether a rename is one step, is unknown",
 }
 
 
@@ -106,8 +106,8 @@ class Store(Protocol):
         """Create a file if it is absent; return whether this very call did.
 
         False means that the path existed, with certainty. When it returns, content and name are
-        durable. Raises SetupError where certainly nothing was created, OSError where that can't be
-        told.
+        durable. Raises SetupError where certainly nothing was created, OSError where that is
+        unknown.
         """
 
     def write(self, path: str, content: bytes) -> None:

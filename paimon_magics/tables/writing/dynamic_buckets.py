@@ -139,7 +139,7 @@ class DynamicBuckets:
         if content is None:
             raise TableDamagedError(
                 f"The hash index {file.path} of the table is not there, so where its keys live "
-                "can't be told.",
+                "is unknown.",
                 hint="Nothing was written. Restore the file, or overwrite the partition.",
             )
         return decode_hashes(content)

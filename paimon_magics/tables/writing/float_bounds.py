@@ -1,6 +1,6 @@
 """Mending the Parquet files of a writer, so that nobody prunes floating-point columns wrongly.
 
-The native writer leaves NaN out of the bounds in footers and page indexes, and can't be told to
+The native writer leaves NaN out of the bounds in footers and page indexes, and has no switch to
 leave the bounds of some columns out. So while rows are written it is noted which columns had NaN or
 -0.0 (module `columnar.odd_floats`), and these columns' bounds are taken out of the finished files,
 before their messages are handed over. Other files keep them. Most rows have no such values, and

@@ -21,7 +21,7 @@ _REPEATED_SHARE = 4  # a value comes so many times on average
 
 def repeats_values(rows: pa.RecordBatch) -> bool:
     """Whether columns of `rows`, the first ones of many, gain by a dictionary: a text or bytes
-    column whose values repeat, or columns with half of the bytes. True where that can't be told.
+    column whose values repeat, or columns with half of the bytes. True where that is unknown.
     """
     if rows.num_rows < _ROWS_MIN:
         return True

@@ -70,7 +70,7 @@ class People:
     async def principal(self, connection: HTTPConnection) -> Principal | None:
         name = bearer_token(connection)
         if name == "unclear":
-            raise SetupError("Who that is can't be told now.", hint="Try again.")
+            raise SetupError("The hub does not say who that is.", hint="Try again.")
         return Principal(name, PEOPLE[name]) if name in PEOPLE else None
 
     def challenge(self, connection: HTTPConnection) -> Response:

@@ -246,7 +246,7 @@ class GroupCommit:
 
     def buffered(self, facts: TableInfo) -> Buffered:
         """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
-        loaded while both are looked at. Raises CommitConflictError where that can't be told."""
+        loaded while both are looked at. Raises CommitConflictError where that is unknown."""
         if self.queue_of(facts) is None:
             return Buffered(latest_snapshot_id(self._catalog.load(facts.name)), 0, 0)
         with self.places.of_look(facts) as published:

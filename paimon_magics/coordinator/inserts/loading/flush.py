@@ -102,7 +102,7 @@ class NotLoadedError(Exception):
 
 
 class StuckError(Exception):
-    """Somebody has to look: what became of a batch can't be told, or the log is damaged."""
+    """Somebody has to look: what became of a batch is unknown, or the log is damaged."""
 
 
 class Flushing:
@@ -195,7 +195,7 @@ class Flushing:
     def settle(self, table: LogTable, name: TableName) -> bool:
         """Find out what became of the flush that a stored table names; whether it is loaded.
 
-        Raises StuckError when that can't be told.
+        Raises StuckError when that is unknown.
         """
         flush = table.flush
         assert flush is not None
@@ -380,7 +380,7 @@ def _queue_id(log: Log, location: str) -> str:
 
 
 def _unknown(name: TableName, first: int, last: int, why: str) -> str:
-    return f"What became of the batch {first} to {last} of `{name}` can't be told: {why}"
+    return f"What became of the batch {first} to {last} of `{name}` is unknown: {why}"
 
 
 def _now_ms() -> int:
