@@ -277,6 +277,22 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_pages_name_files_that_are_there() -> None:
+    root = DOCS.parent
+    pages = [README, root / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+    roots = [root, *(root / name for name in ("paimon_magics", "widgets", "docs", "notebooks"))]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(
+            r"`((?:[\w.-]+/)+(?:[\w-]+\.(?:py|md|ipynb))?)`", page.read_text(encoding="utf-8")
+        )
+    }
+    assert len(named) > 30
+    found = {(page, name) for page, name in named if any((at / name).exists() for at in roots)}
+    assert named - found == set()
+
+
 def anchors(page: Path) -> set[str]:
     """The names that GitHub gives to a page's headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
