@@ -100,11 +100,22 @@ check: $(STAMP)  ## style, types and the ladder of imports: seconds
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+# Processes take whole files, in the order of tests/durations.json: the dearest first.
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
 test: check  ## check, then every test and every notebook
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	@$(BIN)/python -m pytest $(SPREAD) --slowest-files=10 \
 	  --nbval --nbval-current-env --nbval-cell-timeout=600 \
 	  $(if $(NBVAL_CFG),--nbval-sanitize-with $(NBVAL_CFG)) $(wildcard tests notebooks) $(PYTEST_ARGS)
+
+.PHONY: test-fast
+test-fast: $(STAMP)  ## the tests that start no Spark and no other process
+	@$(BIN)/python -m pytest $(SPREAD) --fast -q tests $(PYTEST_ARGS)
+
+.PHONY: durations
+durations:  ## make test, and write what each file took into tests/durations.json
+	@$(MAKE) --no-print-directory test PYTEST_ARGS="--write-durations $(PYTEST_ARGS)"
 
 # A real S3 server, in a folder of its own, for the long runs: built where there is Go.
 MINIO := build/minio/bin/minio

@@ -13,20 +13,43 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.backends.maven import fetched_jar
+from tests.fast import Fast
 from tests.oracle.java_reader import PACKAGE, JavaPaimon
+from tests.order import FileTimes, dearest_first, recorded_seconds
 from tests.recorded_reads import unpack_recorded_warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     import paimon_magics
+    from tests.backends.s3 import S3Server
     from tests.coordinator.postgres import PostgresServer
 
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("paimon-magics")
+    group.addoption("--fast", action="store_true", help="only tests that start no process")
+    group.addoption(
+        "--slowest-files", type=int, default=0, metavar="N", help="print the N slowest files"
+    )
+    group.addoption(
+        "--write-durations", action="store_true", help="write tests/durations.json anew"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.fast:
+        config.pluginmanager.register(Fast(config.rootpath, recorded_seconds()))
+    shown, writes = config.option.slowest_files, config.option.write_durations
+    if shown or writes:
+        config.pluginmanager.register(FileTimes(shown, writes))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves tests marked `soak` out where `-m` does not speak of them."""
+    """Sorts the files, and leaves tests marked `soak` out where `-m` does not speak of them."""
+    dearest_first(items, recorded_seconds())
     if "soak" in config.option.markexpr:
         return
     left_out = [item for item in items if item.get_closest_marker("soak")]
@@ -88,6 +111,24 @@ def postgres() -> Iterator[PostgresServer]:
     server = start_postgres()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """An S3 server for tests that ask it for buckets, and do nothing else to it."""
+    from tests.backends.s3 import s3_server
+
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an HDFS cluster; a test has a folder of its own there."""
+    from tests.backends.hdfs_cluster import hdfs_cluster
+
+    with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

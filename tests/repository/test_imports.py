@@ -50,6 +50,33 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     assert sorted(loaded.intersection(HEAVY)) == []
 
 
+@pytest.fixture(scope="module")
+def empty_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The contracts, over the tree with empty modules; they hold there."""
+    tree = tmp_path_factory.mktemp("tree")
+    for source, name in ((ROOT, "paimon_magics"), (ROOT / "widgets", "paimon_widgets")):
+        for module in (source / name).rglob("*.py"):
+            empty = tree / module.relative_to(source)
+            empty.parent.mkdir(parents=True, exist_ok=True)
+            empty.touch()
+    config = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (tree / "pyproject.toml").write_text(config, encoding="utf-8")
+    assert linted(tree) == 0
+    return tree
+
+
+def linted(tree: Path) -> int:
+    """The exit code of the linter in a folder."""
+    program = "from importlinter.cli import lint_imports_command as run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--no-cache"],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True,
+        check=False,
+    ).returncode
+
+
 @pytest.mark.parametrize(
     ("lower", "text"),
     [
@@ -75,25 +102,15 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
         ),
     ],
 )
-def test_an_import_against_the_ladder_is_found(tmp_path: Path, lower: str, text: str) -> None:
-    # The contracts, over the tree with empty modules, but for the one wrong import.
-    for source, name in ((ROOT, "paimon_magics"), (ROOT / "widgets", "paimon_widgets")):
-        for module in (source / name).rglob("*.py"):
-            empty = tmp_path / module.relative_to(source)
-            empty.parent.mkdir(parents=True, exist_ok=True)
-            empty.touch()
-    config = tmp_path / "pyproject.toml"
-    config.write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
-    program = "from importlinter.cli import lint_imports_command as run; run()"
-    command = [sys.executable, "-c", program, "--no-cache"]
-    environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
-
-    def linted() -> int:
-        return subprocess.run(
-            command, cwd=tmp_path, env=environ, capture_output=True, check=False
-        ).returncode
-
-    assert linted() == 0
-    wrong = tmp_path / "paimon_magics" / lower
-    (wrong / "wrong.py" if wrong.is_dir() else wrong.with_suffix(".py")).write_text(text + "\n")
-    assert linted() == 1
+def test_an_import_against_the_ladder_is_found(empty_tree: Path, lower: str, text: str) -> None:
+    wrong = empty_tree / "paimon_magics" / lower
+    wrong = wrong / "wrong.py" if wrong.is_dir() else wrong.with_suffix(".py")
+    existed = wrong.exists()
+    wrong.write_text(text + "\n")
+    try:
+        assert linted(empty_tree) == 1
+    finally:
+        if existed:
+            wrong.write_text("")
+        else:
+            wrong.unlink()
