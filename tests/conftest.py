@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.backends.jvm import prepare_jvms
 from tests.backends.maven import fetched_jar
 from tests.fast import Fast
 from tests.oracle.java_reader import PACKAGE, JavaPaimon
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import paimon_magics
     from tests.backends.s3 import S3Server
     from tests.coordinator.postgres import PostgresServer
+
+prepare_jvms()
 
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
 

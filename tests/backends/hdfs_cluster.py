@@ -7,7 +7,6 @@ ends. The jar comes through Spark, which fetches it once into its per-user cache
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
 import sys
@@ -51,13 +50,12 @@ def _jar() -> str:
 
 def main(folder: str) -> None:
     """Run a cluster until the input ends."""
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    from pyspark.sql import SparkSession
+    from pyspark.conf import SparkConf
+    from pyspark.java_gateway import launch_gateway
 
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.driver.extraClassPath", _jar()).getOrCreate()
-    jvm = spark._jvm
-    assert jvm is not None
+    # A JVM with Hadoop's classes, as for a driver, but without Spark in it.
+    gateway = launch_gateway(SparkConf().set("spark.driver.extraClassPath", _jar()))
+    jvm = gateway.jvm
     settings = jvm.org.apache.hadoop.hdfs.HdfsConfiguration()
     settings.set("hdfs.minidfs.basedir", folder)
     for name in ("namenode.http-address", "datanode.address", "datanode.http.address",
@@ -66,8 +64,7 @@ def main(folder: str) -> None:
     cluster = jvm.org.apache.hadoop.hdfs.MiniDFSCluster.Builder(settings).numDataNodes(1).build()
     print(f"hdfs://127.0.0.1:{cluster.getNameNodePort()}", flush=True)
     sys.stdin.read()
-    cluster.shutdown()
-    spark.stop()
+    gateway.shutdown()
 
 
 if __name__ == "__main__":

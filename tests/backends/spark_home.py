@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.backends.jvm import JVM_OPTIONS
+
 __all__ = ["spark_home"]
 
 
@@ -15,4 +17,6 @@ def spark_home(folder: Path) -> Path:
         folder.mkdir()
         for part in ("bin", "jars", "sbin"):
             (folder / part).symlink_to(Path(pyspark.__file__).parent / part)
+        (folder / "conf").mkdir()
+        (folder / "conf" / "java-opts").write_text(" ".join(JVM_OPTIONS))  # of the executors
     return folder

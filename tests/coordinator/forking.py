@@ -52,6 +52,8 @@ class Forked:
     def __init__(
         self, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
+        # As `subprocess` does: multiprocessing tells nobody.
+        sys.audit("subprocess.Popen", module, arguments, None, environment)
         output, its_output = FORKING.Pipe(duplex=False)
         its_input, input = FORKING.Pipe(duplex=False)
         its_streams = (its_input, its_output, Connection(os.dup(2), readable=False))

@@ -12,7 +12,7 @@ from tests.faults.outside_writer import OutsideWriter
 from tests.faults.owner import OLD, Owner, Start
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def outside() -> Iterator[OutsideWriter]:
     """Plain pypaimon in a process of its own."""
     writer = OutsideWriter()

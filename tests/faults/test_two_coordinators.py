@@ -21,7 +21,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import epoch_of
-from tests.backends.s3 import s3_server
+from tests.backends.s3 import S3Server
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
 LEASE = "--ownership-lease-ms=1500"
@@ -33,13 +33,12 @@ KEY_TABLE = (
 
 
 @pytest.fixture
-def catalog_options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+def catalog_options(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """A warehouse on the disk; the indirect parameter "s3" puts it into a bucket."""
     if getattr(request, "param", "disk") == "disk":
-        yield {"warehouse": str(tmp_path / "warehouse")}
-        return
-    with s3_server() as server:
-        yield server.bucket().options
+        return {"warehouse": str(tmp_path / "warehouse")}
+    server: S3Server = request.getfixturevalue("s3")
+    return server.bucket().options
 
 
 class Two:

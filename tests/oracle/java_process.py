@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from paimon_magics.spark.java import find_java
+from tests.backends.jvm import JVM_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,7 @@ def start_java_writer(
         [
             str(find_java(os.environ).home / "bin" / "java"),
             "-Xmx256m",
+            *JVM_OPTIONS,
             f"-Djava.io.tmpdir={class_path.split(os.pathsep)[0]}",  # a folder of the test's
             "-cp",
             class_path,

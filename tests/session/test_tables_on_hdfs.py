@@ -11,7 +11,6 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import JobError
 from paimon_magics.statements.statement import TableName
-from tests.backends.hdfs_cluster import hdfs_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,15 +18,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as url:
-        yield url
-
-
 @pytest.fixture
-def session(spark: SparkSession, cluster: str, request: pytest.FixtureRequest) -> Iterator[Session]:
-    warehouse = f"{cluster}/{request.node.name.partition('[')[0]}"
+def session(spark: SparkSession, hdfs: str, request: pytest.FixtureRequest) -> Iterator[Session]:
+    warehouse = f"{hdfs}/{request.node.name.partition('[')[0]}"
     with paimon_magics.connect(warehouse, spark=spark) as opened:
         yield opened
 

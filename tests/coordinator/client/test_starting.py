@@ -23,7 +23,7 @@ from paimon_magics.coordinator.ownership.state_folder import (
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitReceipt, CommitRequest
 from paimon_magics.tables.catalog.catalog import Catalog
-from tests.backends.s3 import s3_server
+from tests.backends.s3 import S3Server
 from tests.coordinator.process import TABLE, Process, create_table, read, wait_until, write
 
 APPEND_TABLE = "CREATE TABLE t (k INT, v STRING)"
@@ -163,21 +163,22 @@ def test_another_users_is_named_with_its_host(catalog: Catalog, tmp_path: Path) 
         service.close()
 
 
-def test_credentials_are_neither_on_the_command_line_nor_in_a_file(state_home: Path) -> None:
-    with s3_server() as server:
-        options = server.bucket().options
-        catalog = create_table(options, APPEND_TABLE)
-        with contextlib.closing(client(catalog)) as asking:
-            assert append(asking, catalog, 1).snapshot_id == 1
-        secret = options["s3.secret-key"].encode()
-        command = Path(f"/proc/{process_of(catalog).pid}/cmdline")
-        if command.exists():
-            assert b"--embedded" in command.read_bytes()
-            assert secret not in command.read_bytes()
-        kept = [path for path in folder_of(catalog).path.iterdir() if path.is_file()]
-        assert kept and all(secret not in path.read_bytes() for path in kept)
-        os.kill(process_of(catalog).pid, signal.SIGTERM)
-        wait_until(lambda: not folder_of(catalog).is_held())
+def test_credentials_are_neither_on_the_command_line_nor_in_a_file(
+    state_home: Path, s3: S3Server
+) -> None:
+    options = s3.bucket().options
+    catalog = create_table(options, APPEND_TABLE)
+    with contextlib.closing(client(catalog)) as asking:
+        assert append(asking, catalog, 1).snapshot_id == 1
+    secret = options["s3.secret-key"].encode()
+    command = Path(f"/proc/{process_of(catalog).pid}/cmdline")
+    if command.exists():
+        assert b"--embedded" in command.read_bytes()
+        assert secret not in command.read_bytes()
+    kept = [path for path in folder_of(catalog).path.iterdir() if path.is_file()]
+    assert kept and all(secret not in path.read_bytes() for path in kept)
+    os.kill(process_of(catalog).pid, signal.SIGTERM)
+    wait_until(lambda: not folder_of(catalog).is_held())
 
 
 def test_other_catalogs_are_opened_with_their_options(tmp_path: Path, state_home: Path) -> None:

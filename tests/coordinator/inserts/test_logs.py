@@ -32,7 +32,7 @@ from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.stores.store import LocalStore, open_store
-from tests.backends.s3 import Bucket, s3_server
+from tests.backends.s3 import Bucket, S3Server
 
 PLACE = "/warehouse/default.db/t"
 OTHER = "/warehouse/default.db/u"
@@ -42,9 +42,8 @@ Open = Callable[[], Log]
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
-    with s3_server() as server:
-        yield server.bucket()
+def bucket(s3: S3Server) -> Bucket:
+    return s3.bucket()
 
 
 @pytest.fixture(params=["sqlite", "postgres", "objects", "objects on S3"])

@@ -16,16 +16,8 @@ from paimon_magics.coordinator.ownership.ownership import Ownership, current_lea
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.stores.store import LocalStore, Store, open_store
-from tests.backends.s3 import S3Server, s3_server
 
 LEASE = Lease(3, "i", Home("h", "/s", "x"), "http://127.0.0.1:1", "ada", 7, 1000, 50_000)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    """A server for the buckets of these tests."""
-    with s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["disk", "s3"])

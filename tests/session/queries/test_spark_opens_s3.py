@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import paimon_magics
 from tests.backends.maven import fetched_jars
-from tests.backends.s3 import s3_server
+from tests.backends.s3 import S3Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
 
@@ -41,30 +41,29 @@ QUERIES = [
 ]
 
 
-def test_both_roads_read_tables_on_s3(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_roads_read_tables_on_s3(spark: SparkSession, s3: S3Server, tmp_path: Path) -> None:
     jars = fetched_jars(PACKAGES)
-    with s3_server() as server:
-        options = server.bucket().options
-        with paimon_magics.connect(catalog=options, spark=spark) as session:
-            session.run(
-                "CREATE TABLE a (k BIGINT, v STRING, p STRING) PARTITIONED BY (p);"
-                "INSERT INTO a SELECT id, 'v', concat('p/ü ', id % 2) FROM range(100);"
-                "CREATE TABLE b (k INT NOT NULL, v STRING) "
-                "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1');"
-                "INSERT INTO b SELECT id, 'old' FROM range(10);"
-                "INSERT INTO b SELECT id, 'new' FROM range(5)"
-            )
-            native = [
-                [str(session.explain(query)), session.run(query).to_arrow().to_pylist()]
-                for query in QUERIES
-            ]
-        reader = Path(__file__).with_name("spark_with_s3.py")
-        found = subprocess.run(
-            [sys.executable, str(reader), json.dumps(options), ":".join(jars), *QUERIES],
-            env={**os.environ, "SCRATCH": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            check=True,
+    options = s3.bucket().options
+    with paimon_magics.connect(catalog=options, spark=spark) as session:
+        session.run(
+            "CREATE TABLE a (k BIGINT, v STRING, p STRING) PARTITIONED BY (p);"
+            "INSERT INTO a SELECT id, 'v', concat('p/ü ', id % 2) FROM range(100);"
+            "CREATE TABLE b (k INT NOT NULL, v STRING) "
+            "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '1');"
+            "INSERT INTO b SELECT id, 'old' FROM range(10);"
+            "INSERT INTO b SELECT id, 'new' FROM range(5)"
         )
+        native = [
+            [str(session.explain(query)), session.run(query).to_arrow().to_pylist()]
+            for query in QUERIES
+        ]
+    reader = Path(__file__).with_name("spark_with_s3.py")
+    found = subprocess.run(
+        [sys.executable, str(reader), json.dumps(options), ":".join(jars), *QUERIES],
+        env={**os.environ, "SCRATCH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     scanned = json.loads(found.stdout.splitlines()[-1])
     assert [rows for _, rows in scanned] == [rows for _, rows in native]
     assert [row["last"] for row in native[0][1]] == [98, 99]

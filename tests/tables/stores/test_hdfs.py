@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,7 +14,6 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.hdfs import HdfsStore
 from paimon_magics.tables.stores.store import open_store
-from tests.backends.hdfs_cluster import hdfs_cluster
 from tests.faults.appending import TABLE, append, committer_of, written
 from tests.faults.test_concurrent_commits import stored_rows
 
@@ -24,50 +22,44 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 COLUMNS = (Column(0, "writer", AtomicType("INT")), Column(1, "number", AtomicType("INT")))
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with hdfs_cluster(tmp_path_factory.mktemp("hdfs")) as url:
-        yield url
-
-
-def test_the_first_of_two_creates_and_the_content_stays(cluster: str) -> None:
-    store = open_store(f"{cluster}/first", {})
-    path = f"{cluster}/first/dt=a%20b/snapshot-1"
+def test_the_first_of_two_creates_and_the_content_stays(hdfs: str) -> None:
+    store = open_store(f"{hdfs}/first", {})
+    path = f"{hdfs}/first/dt=a%20b/snapshot-1"
     store.check()
     assert store.read(path) is None and store.modified_ms(path) is None
     assert store.create(path, b"first")
     assert not store.create(path, b"second")
     assert store.read(path) == b"first"
-    assert store.names(f"{cluster}/first/dt=a%20b") == ["snapshot-1"]
+    assert store.names(f"{hdfs}/first/dt=a%20b") == ["snapshot-1"]
     store.write(path, b"replaced")
     assert store.read(path) == b"replaced"
-    assert not store.remove_if_empty(f"{cluster}/first/dt=a%20b")
-    store.delete([path, f"{cluster}/first/not-there"])
-    assert store.remove_if_empty(f"{cluster}/first/dt=a%20b")
-    assert store.names(f"{cluster}/first/nowhere") == []
+    assert not store.remove_if_empty(f"{hdfs}/first/dt=a%20b")
+    store.delete([path, f"{hdfs}/first/not-there"])
+    assert store.remove_if_empty(f"{hdfs}/first/dt=a%20b")
+    assert store.names(f"{hdfs}/first/nowhere") == []
 
 
-def test_of_four_writers_exactly_one_creates_each_file(cluster: str) -> None:
+def test_of_four_writers_exactly_one_creates_each_file(hdfs: str) -> None:
     names = list(range(12))
     start = threading.Barrier(4)
 
     def write(writer: int) -> list[int]:
-        store = open_store(f"{cluster}/race", {})
+        store = open_store(f"{hdfs}/race", {})
         mine = names[writer // 2 * 6 :] + names[: writer // 2 * 6]
         start.wait()
-        return [n for n in mine if store.create(f"{cluster}/race/{n}", b"%d" % writer)]
+        return [n for n in mine if store.create(f"{hdfs}/race/{n}", b"%d" % writer)]
 
     with ThreadPoolExecutor(4) as pool:
         won = list(pool.map(write, range(4)))
     assert sorted(name for names_won in won for name in names_won) == names
-    store = open_store(f"{cluster}/race", {})
-    assert sorted(store.names(f"{cluster}/race"), key=int) == [str(n) for n in names]
+    store = open_store(f"{hdfs}/race", {})
+    assert sorted(store.names(f"{hdfs}/race"), key=int) == [str(n) for n in names]
     for writer, names_won in enumerate(won):
-        assert {store.read(f"{cluster}/race/{n}") for n in names_won} <= {b"%d" % writer}
+        assert {store.read(f"{hdfs}/race/{n}") for n in names_won} <= {b"%d" % writer}
 
 
-def test_commits_are_all_there_and_an_abort_leaves_nothing(cluster: str) -> None:
-    catalog = Catalog.open({"warehouse": f"{cluster}/lake"})
+def test_commits_are_all_there_and_an_abort_leaves_nothing(hdfs: str) -> None:
+    catalog = Catalog.open({"warehouse": f"{hdfs}/lake"})
     catalog.create_table(TABLE, TableSchema(COLUMNS))
     committer = committer_of(catalog)
     for number in range(3):

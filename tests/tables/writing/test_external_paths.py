@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
 from paimon_magics.tables.system_tables.registry import metadata_table
-from tests.backends.s3 import Bucket, s3_server
+from tests.backends.s3 import Bucket, S3Server
 
 FIELDS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -47,9 +47,8 @@ def write(
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
-    with s3_server() as server:
-        yield server.bucket()
+def bucket(s3: S3Server) -> Bucket:
+    return s3.bucket()
 
 
 @pytest.mark.parametrize("keys", [[], ["k"]], ids=["append", "primary key"])
