@@ -337,7 +337,7 @@ def _checks(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]
                 called = function.__name__
                 raise InvalidValueError(
                     f"`{name}` of {called}() is {value_text(value)}, but it must be {words}.",
-                    hint=f"help({function.__qualname__}) tells what {called}() takes.",
+                    hint=f"help({function.__qualname__}) shows what {called}() takes.",
                 )
 
     return check

@@ -195,7 +195,7 @@ def _tail_word(word: str) -> tuple[str, str]:
     if key not in _TAIL_WORDS or not equals or not value:
         raise UnknownNameError(
             f"`%paimon tail` has no `{word}`.",
-            hint="Behind the table stand from=N, consumer=ID, snapshots=N.",
+            hint="After the table it takes from=N, consumer=ID, snapshots=N.",
         )
     return key, value
 
@@ -254,7 +254,7 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds <= _DRAIN_SECONDS_MAX:
         raise InvalidValueError(
             f"`%paimon coordinator drain` takes a number of seconds, not `{text}`.",
-            hint="So long it waits for what is open, as in: %paimon coordinator drain 300",
+            hint="It waits that long for open transactions, as in: %paimon coordinator drain 300",
         )
     return seconds
 

@@ -196,7 +196,7 @@ def _with_value(options: CellOptions, field: str, flag: str, value: str) -> Cell
         case "wait":
             if value not in WAITS:
                 raise InvalidValueError(
-                    f"`{flag} {value}` says no time of answering.",
+                    f"`{flag} {value}` is neither `durable` nor `visible`.",
                     hint=nearest(value, WAITS, what="values of `--wait`"),
                 )
             return replace(options, wait=value)

@@ -1,7 +1,7 @@
 """Frames that Python holds, told by their types, and made Spark's or Arrow's.
 
 Frames of this process go to Spark through Arrow, as a whole. Values never lose anything on the way:
-a type that Spark has no like of becomes the next wider one, or is refused by the column's name.
+a type without a counterpart in Spark becomes the next wider one, or is refused by its column.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def column_names(value: Any) -> Sequence[str]:
 
 def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
     """The frame as Spark's; raises InvalidValueError for what is none, or has values or types
-    that Spark has no like of."""
+    that Spark has no counterpart for."""
     match frame_kind(value):
         case "Spark":
             found: DataFrame = value
@@ -244,7 +244,8 @@ def _array(values: Sequence[Any], name: str) -> pa.Array:
 def _for_spark(table: pa.Table) -> pa.Table:
     """The table in types that Spark takes; times as the number of milliseconds that Paimon's are.
 
-    Raises InvalidValueError for a type that Spark has no like of, and for values that would be cut.
+    Raises InvalidValueError for a type without a counterpart in Spark, and for values that would be
+    cut.
     """
     import pyarrow as pa
 

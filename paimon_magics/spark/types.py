@@ -93,7 +93,7 @@ def spark_schema(columns: Sequence[Column]) -> spark_types.StructType:
 def columns_of(schema: spark_types.StructType) -> tuple[RowField, ...]:
     """The Paimon columns that a query's result would have as a table (CREATE TABLE AS SELECT).
 
-    Raises UnsupportedStatementError for a Spark type that Paimon has no like of.
+    Raises UnsupportedStatementError for a Spark type that Paimon has no counterpart for.
     """
     return tuple(RowField(field.name, _paimon_type(field.dataType, field.name)) for field in schema)
 
@@ -124,6 +124,6 @@ def _paimon_type(data_type: spark_types.DataType, column: str) -> DataType:
         case _:
             raise UnsupportedStatementError(
                 f"Column `{column}` has Spark's type {data_type.simpleString()}, which Paimon "
-                "has no like of.",
+                "has no counterpart for.",
                 hint=f"Cast `{column}` to another type in the query.",
             )
