@@ -111,7 +111,7 @@ test: check  ## check, then every test and every notebook
 
 .PHONY: test-fast
 test-fast: $(STAMP)  ## the tests that start no Spark and no other process
-	@$(BIN)/python -m pytest $(SPREAD) --fast -q tests $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(SPREAD) --fast -p no:nbval -q tests $(PYTEST_ARGS)
 
 .PHONY: durations
 durations:  ## make test, and write what each file took into tests/durations.json
