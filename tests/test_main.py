@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import paimon_magics
+from paimon_magics.__main__ import main
 from paimon_magics.coordinator.client.starting import state_path
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.coordinator.process import Process
@@ -97,7 +98,7 @@ def test_without_java_it_says_how_to_get_one(command: Command, tmp_path: Path) -
 
 
 def test_a_store_that_can_not_be_reached_is_told_without_its_secrets(
-    command: Command, tmp_path: Path
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {"s3.access-key": "AKIAABCDEFGHIJKLMNOP", "s3.secret-key": "only-for-me-to-know"}
     file = tmp_path / "catalog.json"
@@ -106,13 +107,15 @@ def test_a_store_that_can_not_be_reached_is_told_without_its_secrets(
     assert told.returncode == 1
     assert "1. The region of s3://lake/w is missing.\n     Give the catalog option" in told.stdout
     assert "only-for-me-to-know" not in told.stdout + told.stderr
-    told = command("--warehouse", "s3://lake/w", "--catalog", str(tmp_path / "none.json"))
-    assert told.returncode == 2 and "can't be read" in told.stderr and not told.stdout
+    assert main(["--warehouse", "s3://lake/w", "--catalog", str(tmp_path / "none.json")]) == 2
+    shown = capsys.readouterr()
+    assert "can't be read" in shown.err and not shown.out
 
 
 @pytest.fixture
-def own(command: Command, tmp_path: Path) -> Iterator[Process]:
+def own(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     """The user's own coordinator of a warehouse, as a session would start it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(command.state))
     catalog = Catalog.open({"warehouse": str(tmp_path / "lake")})
     process = Process(
         catalog.warehouse, state_path(catalog.options, command.environment), "--embedded"
@@ -133,16 +136,25 @@ def test_a_coordinator_that_runs_is_asked(command: Command, own: Process) -> Non
     assert coordinator["address"] == own.address
     assert coordinator["takes commits"] == "yes"
 
+
+def test_a_coordinator_at_an_address_is_asked_with_its_token(
+    own: Process, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     at_address = ["--coordinator", own.address]
-    told = command(*at_address)
-    assert told.returncode == 1 and "PAIMON_COORDINATOR_TOKEN" in told.stdout
+    assert main(at_address) == 1
+    assert "To do\n  1. " in (shown := capsys.readouterr().out)
+    assert "PAIMON_COORDINATOR_TOKEN" in shown
+
     token = (own.state / "token").read_text().strip()
-    told = command(*at_address, environment={"PAIMON_COORDINATOR_TOKEN": token})
-    assert told.returncode == 0, told.stdout
-    assert "takes commits          yes" in told.stdout and token not in told.stdout
+    monkeypatch.setenv("PAIMON_COORDINATOR_TOKEN", token)
+    assert main(at_address) == 0
+    shown = capsys.readouterr().out
+    assert "takes commits          yes" in shown and token not in shown
 
     own.kill()
-    told = command(*at_address, environment={"PAIMON_COORDINATOR_TOKEN": token})
-    assert told.returncode == 1 and "To do\n  1. " in told.stdout
-    told = command("--warehouse", str(own.warehouse))
-    assert told.returncode == 0 and "none runs" in told.stdout
+    assert main(at_address) == 1
+    todo = capsys.readouterr().out.partition("To do\n")[2]
+    assert todo.startswith(f"  1. No coordinator answers at {own.address}: ")
+    assert todo.endswith("     Check that it runs, and its address.\n")
+    assert main(["--warehouse", str(own.warehouse), "--coordinator", "embedded"]) == 0
+    assert "none runs" in capsys.readouterr().out

@@ -15,11 +15,18 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import short_errors
-from paimon_magics.coordinator.client.choosing import EMBEDDED, IN_PROCESS, running_coordinator
-from paimon_magics.coordinator.client.finding import living_lease
+from paimon_magics.coordinator.client.choosing import (
+    EMBEDDED,
+    IN_PROCESS,
+    chosen_coordinator,
+    is_address,
+    running_coordinator,
+)
+from paimon_magics.coordinator.client.finding import check_answers, living_lease
 from paimon_magics.coordinator.client.starting import state_at
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.redaction import MASK, is_secret_name, masked, redacted
@@ -145,6 +152,7 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
     found.add("Versions", _versions(found))
     found.add("Spark", _spark(None, found))
     try:
+        _check_coordinator_answers(words)
         place = found_target(words, settings)
     except PaimonMagicsError as error:
         shown = words.shown or os.environ.get("PAIMON_WAREHOUSE", "")
@@ -158,6 +166,14 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
     found.add("Store", (("kind", store.kind), *store.facts, ("tried", store.tried)))
     found.add("Coordinator", _coordinator_of(place, settings, found))
     return found.whole()
+
+
+def _check_coordinator_answers(words: PlaceWords) -> None:
+    """Raise SetupError for the address of a coordinator at which none answers."""
+    named = words.warehouse is not None or words.catalog is not None
+    chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
+    if is_address(chosen):
+        check_answers(chosen)
 
 
 def _versions(found: _Findings) -> Facts:
@@ -234,8 +250,14 @@ def _coordinator(session: Session, options: Mapping[str, str], found: _Findings)
         own, is_running = _own_process(options)
         facts += own
     if session.coordinator != IN_PROCESS and is_running:
-        facts += _asked(session.administration.status_now, found)
+        facts += _asked(partial(_status_of, session), found)
     return tuple(facts)
+
+
+def _status_of(session: Session) -> Status:
+    if is_address(session.coordinator):
+        check_answers(session.coordinator)
+    return session.administration.status_now()
 
 
 def _coordinator_of(place: ConnectTarget, settings: Settings, found: _Findings) -> Facts:

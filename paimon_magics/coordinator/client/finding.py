@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
+import httpx
+
 from paimon_magics.coordinator.ownership.lease import Lease
 from paimon_magics.coordinator.ownership.ownership import current_lease, owned_elsewhere
 from paimon_magics.coordinator.ownership.state_folder import token_of
-from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.catalog.catalog import Catalog
 
-__all__ = ["At", "Endpoint", "Finder", "is_loopback", "living_lease"]
+__all__ = ["At", "Endpoint", "Finder", "check_answers", "is_loopback", "living_lease"]
+
+_PROBE_SECONDS_MAX = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,23 @@ def token_of_owner(catalog: Catalog | None, address: str) -> str | None:
     """The token of the coordinator at that address, if it is the owner and this user's own."""
     lease = None if catalog is None else living_lease(catalog)
     return token_of(lease.home) if lease is not None and lease.address == address else None
+
+
+def check_answers(address: str) -> None:
+    """Ask a coordinator once whether it lives, without its token: a client repeats a request for a
+    minute. Raises SetupError where nothing answers as one does."""
+    try:
+        answer = httpx.get(
+            f"{address.rstrip('/')}/health/live", timeout=_PROBE_SECONDS_MAX, trust_env=False
+        )
+        problem = "" if answer.is_success else f"it answers {answer.status_code}"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        problem = str(error) or type(error).__name__
+    if problem:
+        raise SetupError(
+            f"No coordinator answers at {address}: {problem}.",
+            hint="Check that it runs, and its address.",
+        )
 
 
 def is_loopback(address: str) -> bool:
