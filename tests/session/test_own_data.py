@@ -24,6 +24,7 @@ from paimon_magics.errors import (
     UnknownNameError,
     UnsupportedStatementError,
 )
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
@@ -74,11 +75,6 @@ def session(
     with paimon_magics.connect(folder, spark=spark, coordinator="in-process") as opened:
         opened.run("CREATE TABLE taken (id INT); INSERT INTO taken VALUES (1)")
         yield opened
-
-
-def rows(session: Session, query: str, **frames: object) -> list[tuple[Any, ...]]:
-    found = session.run(query, frames=frames).to_arrow()
-    return [tuple(row.values()) for row in found.to_pylist()]
 
 
 def test_a_pandas_frame_becomes_a_table_whose_types_hold_all_its_values(session: Session) -> None:
@@ -222,10 +218,10 @@ def test_a_query_names_frames_of_pandas_polars_arrow_and_spark(session: Session)
     others = {"p": pl.DataFrame({"id": [2]}), "a": pa.table({"id": [2]})}
     others["s"] = session.spark.range(2, 3)
     query = "SELECT id FROM df JOIN p USING (id) JOIN a USING (id) JOIN s USING (id)"
-    assert rows(session, query, df=frame, **others) == [(2,)]
-    assert rows(session, "SELECT max(x.id) FROM df x JOIN df y ON x.id = y.id", df=frame) == [
-        (1233,)
-    ]
+    assert rows(session, query, frames={"df": frame, **others}) == [(2,)]
+    assert rows(
+        session, "SELECT max(x.id) FROM df x JOIN df y ON x.id = y.id", frames={"df": frame}
+    ) == [(1233,)]
     made = session.run("CREATE TABLE of_query AS SELECT id FROM df LIMIT 3", frames={"df": frame})
     assert made.rows_written == 3 and "pandas frame" in str(made)
     session.run("INSERT INTO of_query SELECT 100 + id FROM p", frames=others)
@@ -243,9 +239,11 @@ def test_a_frame_never_hides_a_table_view_or_common_table(session: Session) -> N
         "not read.",
     )
     session.run("CREATE OR REPLACE TEMPORARY VIEW shown AS SELECT 5 AS id")
-    assert rows(session, "SELECT id FROM shown", shown=frame) == [(5,)]
+    assert rows(session, "SELECT id FROM shown", frames={"shown": frame}) == [(5,)]
     session.spark.catalog.dropTempView("shown")
-    assert rows(session, "WITH f AS (SELECT 6 AS id) SELECT id FROM f", f=frame) == [(6,)]
+    assert rows(session, "WITH f AS (SELECT 6 AS id) SELECT id FROM f", frames={"f": frame}) == [
+        (6,)
+    ]
     with pytest.raises(UnknownNameError):
         session.run("SELECT id FROM shop.taken", frames={"taken": frame})
 

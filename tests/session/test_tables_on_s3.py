@@ -15,6 +15,7 @@ from paimon_magics import Session
 from paimon_magics.errors import JobError, PaimonMagicsError
 from tests.backends.s3 import Bucket, s3_server
 from tests.coordinator.process import Process
+from tests.session.rows import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,10 +33,6 @@ def bucket() -> Iterator[Bucket]:
 def session(spark: SparkSession, bucket: Bucket) -> Iterator[Session]:
     with paimon_magics.connect(catalog=bucket.options, spark=spark) as opened:
         yield opened
-
-
-def rows(session: Session, sql: str) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in session.run(sql).to_arrow().to_pylist()]
 
 
 def left_behind(bucket: Bucket) -> list[str]:

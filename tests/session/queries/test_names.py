@@ -9,6 +9,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
@@ -28,10 +29,6 @@ def shop(session: Session) -> Iterator[Session]:
     for view in ("people", "orders", "files"):
         session.spark.catalog.dropTempView(view)
     session.spark.sql("DROP TABLE spark_catalog.default.spark_cities")
-
-
-def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
 
 
 @pytest.mark.parametrize(

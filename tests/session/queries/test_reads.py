@@ -13,12 +13,9 @@ from paimon_magics.session.queries.frames import Relation, read_plan
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.evidence import jobs
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
-
-
-def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
 
 
 def plan(session: Session, name: str = "t") -> ReadPlan:

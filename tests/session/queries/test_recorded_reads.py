@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
@@ -51,9 +52,10 @@ def test_spark_gets_the_rows_that_paimon_reads(recorded: Session, read: Recorded
     assert_same_rows(read, frame.toArrow())
 
 
-def rows(session: Session, query: str, **bound: Any) -> list[tuple[Any, ...]]:
-    found = session.run(query, bound).to_arrow()
-    return sorted(tuple(row.values()) for row in found.to_pylist())
+def in_order(
+    session: Session, query: str, bound: Mapping[str, object] | None = None
+) -> list[tuple[Any, ...]]:
+    return sorted(rows(session, query, bound))
 
 
 @pytest.mark.parametrize(
@@ -68,18 +70,18 @@ def rows(session: Session, query: str, **bound: Any) -> list[tuple[Any, ...]]:
 )
 def test_a_past_state_is_read_by_its_number(recorded: Session, clause: str) -> None:
     bound = {"version": 1} if ":version" in clause else {}
-    assert rows(recorded, f"SELECT * FROM a1.s05 {clause} AS t", **bound) == [(1, "a"), (2, "b")]
+    assert in_order(recorded, f"SELECT * FROM a1.s05 {clause} AS t", bound) == [(1, "a"), (2, "b")]
     query = f"SELECT rowkind, v FROM a1.s05$audit_log {clause} WHERE k = 1"
-    assert rows(recorded, query, **bound) == [("+I", "a")]
+    assert in_order(recorded, query, bound) == [("+I", "a")]
 
 
 def test_a_past_state_is_read_by_its_time(recorded: Session) -> None:
-    times = rows(recorded, "SELECT snapshot_id, commit_time FROM a1.s05$snapshots")
+    times = in_order(recorded, "SELECT snapshot_id, commit_time FROM a1.s05$snapshots")
     (moment,) = [time for number, time in times if number == 1]
     text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     expected = [(1, "a"), (2, "b")]
     for value in (f"'{text}'", f"TIMESTAMP '{text}'", f"CAST('{text}' AS TIMESTAMP)"):
-        assert rows(recorded, f"SELECT * FROM a1.s05 TIMESTAMP AS OF {value}") == expected
+        assert in_order(recorded, f"SELECT * FROM a1.s05 TIMESTAMP AS OF {value}") == expected
     with pytest.raises(UnknownNameError, match="its first snapshot is of"):
         recorded.run("SELECT * FROM a1.s05 TIMESTAMP AS OF '2001-01-01'")
     with pytest.raises(InvalidValueError, match="TIMESTAMP AS OF"):
@@ -104,8 +106,8 @@ def test_the_table_functions_read_changes(
 ) -> None:
     name = function.split("'")[1]
     by_options = sorted(tuple(row) for row in recorded.table(name, **options).collect())
-    assert rows(recorded, f"SELECT c.* FROM {function} AS c") == by_options
-    assert rows(recorded, f"SELECT * FROM {function}") == by_options
+    assert in_order(recorded, f"SELECT c.* FROM {function} AS c") == by_options
+    assert in_order(recorded, f"SELECT * FROM {function}") == by_options
 
 
 def test_conditions_and_columns_do_not_change_what_is_read(recorded: Session) -> None:
@@ -171,9 +173,9 @@ def test_the_zone_of_the_session_does_not_change_what_is_stored(
 ) -> None:
     before = recorded.spark.conf.get("spark.sql.session.timeZone")
     query = "SELECT CAST(unix_micros(ts) AS STRING), CAST(nt AS STRING) FROM e3.cx$ro"
-    expected = rows(recorded, query)
+    expected = in_order(recorded, query)
     recorded.spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        assert rows(recorded, query) == expected
+        assert in_order(recorded, query) == expected
     finally:
         recorded.spark.conf.set("spark.sql.session.timeZone", before)

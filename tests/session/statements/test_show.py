@@ -9,6 +9,7 @@ import pytest
 
 from paimon_magics import Session
 from tests.oracle.java_reader import JavaPaimon
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
@@ -25,10 +26,6 @@ def shop(session: Session) -> Session:
         "INSERT INTO users VALUES ('ann', 1), ('bob', 2); INSERT INTO users VALUES ('ann', 3)"
     )
     return session
-
-
-def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from tests.oracle.java_reader import JavaPaimon
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
-
-
-def rows(session: Session, text: str, **parameters: object) -> list[tuple[Any, ...]]:
-    found = session.run(text, parameters).to_arrow().to_pylist()
-    return [tuple(row.values()) for row in found]
 
 
 @pytest.fixture
@@ -62,7 +57,9 @@ def test_branches_are_made_written_and_read_by_java(
     orders: Session, java_paimon: JavaPaimon, warehouse: Path
 ) -> None:
     orders.run("CALL sys.create_tag('orders', 'two', 2)")
-    assert rows(orders, "CALL sys.create_branch('orders', 'dev', :tag)", tag="two") == [(True,)]
+    assert rows(orders, "CALL sys.create_branch('orders', 'dev', :tag)", {"tag": "two"}) == [
+        (True,)
+    ]
     orders.run("INSERT INTO `orders$branch_dev` VALUES (7, 'dev')")
     fresh = {"warehouse": str(warehouse), "cache-enabled": "false"}
     in_branch = [(1, "a"), (2, "b"), (7, "dev")]

@@ -12,6 +12,7 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, UnknownNameError
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
 
@@ -53,9 +54,8 @@ def table(session: Session) -> str:
     return "odd name"
 
 
-def rows(session: Session) -> list[tuple[Any, ...]]:
-    found = session.run("SELECT * FROM `odd name` ORDER BY k, v").to_arrow()
-    return [tuple(row.values()) for row in found.to_pylist()]
+def stored(session: Session) -> list[tuple[Any, ...]]:
+    return rows(session, "SELECT * FROM `odd name` ORDER BY k, v")
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
@@ -64,7 +64,7 @@ def test_every_kind_of_frame_is_written_by_name(
 ) -> None:
     outcome = session.write(make(session), f"default.{table}")
     assert (outcome.rows_written, outcome.snapshot_id) == (2, 1)
-    assert rows(session) == EXPECTED
+    assert stored(session) == EXPECTED
 
 
 def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
@@ -73,11 +73,11 @@ def test_an_overwrite_replaces_all_and_a_dynamic_one_what_receives_rows(
     other = datetime.date(2026, 11, 21)
     session.write(DATA, table)
     session.write(pa.table({"k": [9], "p": [other]}), table, mode="dynamic")
-    assert rows(session) == [*EXPECTED, (9, None, other, 7)]
+    assert stored(session) == [*EXPECTED, (9, None, other, 7)]
     session.write(pa.table({"k": [8], "p": [other]}), table, mode="dynamic")
-    assert rows(session) == [*EXPECTED, (8, None, other, 7)]
+    assert stored(session) == [*EXPECTED, (8, None, other, 7)]
     session.write(pa.table({"k": [7], "p": [other]}), table, mode="overwrite")
-    assert rows(session) == [(7, None, other, 7)]
+    assert stored(session) == [(7, None, other, 7)]
 
 
 def test_a_mode_a_column_and_a_thing_that_are_none_are_named(session: Session, table: str) -> None:
@@ -89,4 +89,4 @@ def test_a_mode_a_column_and_a_thing_that_are_none_are_named(session: Session, t
     assert unknown.value.statement is None
     with pytest.raises(InvalidValueError, match="A list can't be written"):
         session.write([1, 2], table)
-    assert rows(session) == []
+    assert stored(session) == []

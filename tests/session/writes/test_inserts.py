@@ -12,12 +12,9 @@ from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, UnsupportedStatementError
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.evidence import jobs
+from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
-
-
-def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in session.run(query).to_arrow().to_pylist()]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from tests.oracle.java_reader import JavaPaimon
+from tests.session.rows import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -53,15 +54,14 @@ def content(first: int, last: int, value: str) -> dict[int, tuple[str, int, str]
     return {k: (f"p{k % 3}", k, value) for k in range(first, last)}
 
 
-def rows(session: Session) -> list[tuple[Any, ...]]:
-    table = session.run("SELECT * FROM t").to_arrow()
-    return sorted(tuple(row.values()) for row in table.to_pylist())
+def stored(session: Session) -> list[tuple[Any, ...]]:
+    return sorted(rows(session, "SELECT * FROM t"))
 
 
 def check(
     session: Session, java: JavaPaimon, warehouse: Path, expected: dict[int, tuple[str, int, str]]
 ) -> None:
-    assert rows(session) == sorted(expected.values())
+    assert stored(session) == sorted(expected.values())
     assert sorted(java.rows(warehouse, "default.t")) == sorted(expected.values())
 
 
@@ -124,7 +124,7 @@ def test_the_last_row_of_a_key_wins_in_dynamic_buckets(session: Session) -> None
             f"INSERT INTO t SELECT 'p', CAST(id % 100 AS INT), concat('{round}-', id) "
             "FROM range(0, 5000, 1, 8)"
         )
-        assert rows(session) == [("p", k, f"{round}-{4900 + k}") for k in range(100)]
+        assert stored(session) == [("p", k, f"{round}-{4900 + k}") for k in range(100)]
 
 
 def test_a_changed_number_of_buckets_is_an_error_until_the_rows_are_rewritten(
@@ -180,7 +180,7 @@ def test_keys_that_can_move_are_taken_up_to_a_stated_number(
         with pytest.raises(UnsupportedStatementError, match="51 rows") as caught:
             session.run("INSERT INTO t VALUES ('a', 101, 'x')")
         assert "cross_partition_rows_max" in caught.value.hint
-        assert len(rows(session)) == 51
+        assert len(stored(session)) == 51
 
 
 def test_dynamic_buckets_that_are_all_full_are_an_error_with_the_option_to_raise(
@@ -191,4 +191,4 @@ def test_dynamic_buckets_that_are_all_full_are_an_error_with_the_option_to_raise
     )
     with pytest.raises(PaimonMagicsError, match=r"dynamic-bucket\.target-row-num"):
         session.run(f"INSERT INTO t {source(0, 33_000, 'x')}")
-    assert rows(session) == []
+    assert stored(session) == []

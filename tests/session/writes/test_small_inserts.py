@@ -18,6 +18,7 @@ from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable, TableName
 from tests.coordinator.process import Process
+from tests.session.rows import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +56,8 @@ def events(
         yield session
 
 
-def rows(session: Session) -> list[tuple[object, ...]]:
-    found = session.run("SELECT id, kind FROM events").to_arrow().to_pylist()
-    return [tuple(row.values()) for row in found]
+def stored(session: Session) -> list[tuple[object, ...]]:
+    return rows(session, "SELECT id, kind FROM events")
 
 
 def queue_names(session: Session) -> list[str]:
@@ -74,12 +74,12 @@ def test_rows_of_all_kinds_are_acknowledged_and_visible_after_a_flush(events: Se
     events.insert("events", [{"id": 4, "kind": "b"}, {"id": 5}])
     events.insert("events", pa.table({"id": [6], "kind": ["c"]}))
     events.insert("events", pa.table({"id": [7], "kind": ["d"]}).to_pandas())
-    assert rows(events) == []
+    assert stored(events) == []
     flushed = events.flush("events")
     assert (
         str(flushed) == "All inserts of `default.events` up to record 5 are visible (snapshot 1)."
     )
-    assert rows(events) == [
+    assert stored(events) == [
         (1, "a"),
         (2, "new"),
         (3, "new"),
@@ -93,7 +93,7 @@ def test_rows_of_all_kinds_are_acknowledged_and_visible_after_a_flush(events: Se
 def test_who_waits_sees_what_was_inserted(events: Session) -> None:
     outcome = events.insert("events", [(1, "a")], wait="visible")
     assert "visible in snapshot 1" in str(outcome)
-    assert (outcome.snapshot_id, rows(events)) == (1, [(1, "a")])
+    assert (outcome.snapshot_id, stored(events)) == (1, [(1, "a")])
     with pytest.raises(InvalidValueError, match="can't be 'seen'"):
         events.insert("events", [(2, "a")], wait="seen")  # type: ignore[arg-type]
 
@@ -110,7 +110,7 @@ def test_a_label_makes_it_safe_to_insert_again(events: Session) -> None:
     again = [events.insert("events", [(3, "c")], label="größe 🐟") for _ in range(2)]
     assert "before, under this label (record 2)" in str(again[1])
     events.flush("events")
-    assert rows(events) == [(1, "a"), (3, "c")]
+    assert stored(events) == [(1, "a"), (3, "c")]
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_values_of_a_cell_are_a_small_insert_and_other_statements_see_them(
     outcome = events.run("INSERT INTO events VALUES (1, upper('a')), (2, NULL)")
     assert "2 rows acknowledged (record 1)" in str(outcome)
     events.run("INSERT INTO events (id) VALUES (3)")
-    assert rows(events) == []
+    assert stored(events) == []
     events.run("INSERT INTO events SELECT id + 10, kind FROM events WHERE id < 3")
-    assert rows(events) == [(1, "A"), (2, "new"), (3, "new"), (11, "A"), (12, "new")]
+    assert stored(events) == [(1, "A"), (2, "new"), (3, "new"), (11, "A"), (12, "new")]
     events.insert("events", [(4, "x")])
     events.run("ALTER TABLE events RENAME COLUMN kind TO sort")
     assert events.run(
@@ -166,7 +166,7 @@ def test_a_statement_says_when_it_is_answered(events: Session) -> None:
     assert "loaded with others soon" in str(durable)
     visible = events.run("INSERT INTO events VALUES (2, 'b')", wait="visible")
     assert "visible in snapshot 1" in str(visible)
-    assert [id for id, _ in rows(events)] == [1, 2]
+    assert [id for id, _ in stored(events)] == [1, 2]
     events.run("ALTER TABLE events SET TBLPROPERTIES ('group_commit_mode' = 'sync_mode')")
     durable = events.run("INSERT INTO events VALUES (3, 'c')", wait="durable")
     assert "loaded with others soon" in str(durable)
@@ -193,7 +193,7 @@ def test_threads_and_tasks_share_requests_and_each_gets_its_answer(events: Sessi
 
     assert asyncio.run(insert_all()) == [1] * 50
     events.flush("events")
-    found = [id for id, _ in rows(events)]
+    found = [id for id, _ in stored(events)]
     assert [id for id in found if id >= 1000] == list(range(1000, 1050))  # type: ignore[operator]
     for number in range(5):
         own = [id for id in found if number * 100 <= id < number * 100 + 100]  # type: ignore[operator]
@@ -245,7 +245,7 @@ def test_the_queue_shows_what_waits_and_what_could_not_be_loaded(events: Session
     events.run("ALTER TABLE events ALTER COLUMN kind DROP NOT NULL")
     assert "record 2" in str(events.administration.retry("events", 1))
     events.flush("events")
-    assert rows(events) == [(1, None)]
+    assert stored(events) == [(1, None)]
     with pytest.raises(UnknownNameError, match="no dead letter 1"):
         events.administration.discard("events", 1)
     events.close()
@@ -322,7 +322,7 @@ class TestTheBuffer:
         events.insert("events", {"id": 2})
         assert self.seen(events, "SELECT e.id, kind FROM events AS e") == [(1, "a"), (2, "new")]
         assert self.seen(events, "SELECT count(*) FROM events WHERE id > 1") == [(1,)]
-        assert rows(events) == [(1, "a")]  # without it, what is loaded
+        assert stored(events) == [(1, "a")]  # without it, what is loaded
         frame = events.table("events", include_buffer=True)
         assert sorted(row["id"] for row in frame.collect()) == [1, 2]
         assert events.table("events").count() == 1

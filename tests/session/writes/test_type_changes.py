@@ -20,6 +20,7 @@ from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.reading.retyping import harm_of
 from tests.oracle.java_reader import JavaPaimon
+from tests.session.rows import rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
 
@@ -29,9 +30,8 @@ LAYOUTS = {
 }
 
 
-def rows(session: Session, table: str = "t") -> list[tuple[object, ...]]:
-    found = session.run(f"SELECT * FROM {table}").to_arrow().to_pylist()
-    return sorted((tuple(row.values()) for row in found), key=repr)
+def stored(session: Session) -> list[tuple[object, ...]]:
+    return sorted(rows(session, "SELECT * FROM t"), key=repr)
 
 
 def asked(session: Session, sql: str) -> UnconfirmedError | None:
@@ -50,7 +50,7 @@ def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
         f"CREATE TABLE t (k INT NOT NULL, name STRING) {LAYOUTS[layout]};"
         "INSERT INTO t VALUES (1, '10'), (2, 'tea'); INSERT INTO t VALUES (1, '11'), (3, '12')"
     )
-    before = rows(session)
+    before = stored(session)
     change = "ALTER TABLE t ALTER COLUMN name TYPE INT"
     error = asked(session, change)
     assert error is not None and "can't be read as INT" in error.message
@@ -58,7 +58,7 @@ def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
     assert re.search(rf"'tea' \({key}\S+\.parquet\)", error.message), error.message
     back = "ALTER TABLE default.t ALTER COLUMN `name` TYPE STRING"
     assert "%%paimon --yes" in error.hint and f"To go back: {back}." in error.hint
-    assert rows(session) == before, "it was only asked"
+    assert stored(session) == before, "it was only asked"
 
     outcome = session.run(change)
     assert "'tea'" in str(outcome) and back in str(outcome)
@@ -71,8 +71,8 @@ def test_texts_that_are_no_numbers_are_named_asked_about_and_healed(
     session.run("INSERT INTO t VALUES (4, 13)")
     assert asked(session, back) is None
     session.run(back)
-    assert rows(session) == sorted([*before, (4, "13")], key=repr)
-    assert sorted(java_paimon.rows(warehouse, "default.t"), key=repr) == rows(session)
+    assert stored(session) == sorted([*before, (4, "13")], key=repr)
+    assert sorted(java_paimon.rows(warehouse, "default.t"), key=repr) == stored(session)
 
 
 # type before, its value, type after, what is said of it; None where nothing is
@@ -107,7 +107,7 @@ def test_every_narrowing_or_parsing_change_is_told_and_has_a_way_back(session: S
     columns = ", ".join(f"c{n} {before}" for n, (before, *_) in enumerate(CHANGES))
     values = ", ".join(value for _, value, *_ in CHANGES)
     session.run(f"CREATE TABLE t (k INT, {columns}); INSERT INTO t VALUES (1, {values})")
-    before = rows(session)
+    before = stored(session)
     for n, (old, value, new, said) in enumerate(CHANGES):
         case = f"{old} {value} to {new}"
         change = f"ALTER TABLE t ALTER COLUMN c{n} TYPE {new}"
@@ -122,7 +122,7 @@ def test_every_narrowing_or_parsing_change_is_told_and_has_a_way_back(session: S
         assert said in str(outcome), case
         session.run(back[1])
         session.run("SELECT 1")
-    assert rows(session) == before
+    assert stored(session) == before
 
 
 def test_nulls_before_not_null_keys_and_defaults_of_another_type(session: Session) -> None:
@@ -145,7 +145,7 @@ def test_nulls_before_not_null_keys_and_defaults_of_another_type(session: Sessio
     session.run("ALTER TABLE t DROP COLUMN v")
     assert asked(session, "ALTER TABLE t ADD COLUMN v INT") is None
     session.run("ALTER TABLE t ADD COLUMN v INT")
-    assert rows(session) == [(1, "a", None), (2, "a", None), (3, "b", None)]
+    assert stored(session) == [(1, "a", None), (2, "a", None), (3, "b", None)]
 
 
 def test_statistics_alone_tell_that_whole_numbers_fit(session: Session) -> None:
