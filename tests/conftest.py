@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 prepare_jvms()
 
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Most code that Spark makes for a test runs once: the JVM's optimising compiler took a third of
+the processor time, and gave none of it back."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,8 +87,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
         .config("spark.local.dir", str(aside))
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
-        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside} {JVM_OPTIONS}")
+        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={aside} {JVM_OPTIONS}")
         .config("spark.jars", fetched_jar(PACKAGE))
         .getOrCreate()
     )
@@ -193,6 +196,27 @@ def session(spark: SparkSession, warehouse: Path) -> Iterator[paimon_magics.Sess
 
     with paimon_magics.connect(warehouse, spark=spark) as opened:
         yield opened
+    _drop_views(spark)
+
+
+@pytest.fixture(scope="module")
+def module_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the warehouse that a module's tests share; it need not exist yet."""
+    return tmp_path_factory.mktemp("module") / "warehouse"
+
+
+@pytest.fixture(scope="module")
+def module_session(spark: SparkSession, module_warehouse: Path) -> Iterator[paimon_magics.Session]:
+    """An open session on `module_warehouse`, for tests that only read, are refused, or have tables
+    of their own. A process has one open session, so its module has no other."""
+    import paimon_magics
+
+    with paimon_magics.connect(module_warehouse, spark=spark, coordinator="in-process") as opened:
+        yield opened
+    _drop_views(spark)
+
+
+def _drop_views(spark: SparkSession) -> None:
     for table in spark.catalog.listTables():
         if table.isTemporary:
             spark.catalog.dropTempView(table.name)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from paimon_magics import Session
+from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.session.queries.frames import Relation, read_plan
 from paimon_magics.statements.statement import TableName
@@ -203,6 +204,20 @@ def test_a_select_is_one_job_without_a_shuffle(session: Session, query: str) -> 
     assert len(tracker.getJobInfo(job).stageIds) == 1, "a shuffle makes a second stage"
 
 
+def test_a_point_on_the_key_opens_only_files_that_may_have_it(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (k INT NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '4'); "
+        "INSERT INTO t SELECT id, id FROM range(100); "
+        "INSERT INTO t SELECT id, -id FROM range(1000, 1100)"
+    )
+    shown = str(session.explain("SELECT v FROM t WHERE k = 7"))
+    assert "all files: 8 files of 4 buckets" in shown
+    assert "keys: 1 file of 1 bucket," in shown
+    assert rows(session, "SELECT v FROM t WHERE k = 7") == [(7,)]
+    assert rows(session, "SELECT v FROM t WHERE k = 1007") == [(-1007,)]
+
+
 def test_an_empty_table_has_its_columns(session: Session) -> None:
     session.run("CREATE TABLE t (k INT, s STRUCT<a: DECIMAL(38, 18)>, at TIMESTAMP_NTZ(3))")
     found = session.run("SELECT * FROM t").to_arrow()
@@ -224,3 +239,21 @@ def test_an_open_frame_reads_the_snapshot_that_it_was_planned_on(session: Sessio
     session.run("INSERT INTO t VALUES (2)")
     assert frame.count() == 1
     assert session.table("t").count() == 2
+
+
+def test_the_views_that_stand_for_tables_are_gone_when_the_session_closes(session: Session) -> None:
+    session.run(
+        "CREATE TABLE t (id INT, user INT); INSERT INTO t VALUES (1, 10), (2, 20); "
+        "CREATE DATABASE shop; CREATE TABLE shop.t (id INT, user INT); "
+        "INSERT INTO shop.t VALUES (100, 10)"
+    )
+    before = {table.name for table in session.spark.catalog.listTables()}
+    frame = session.run("SELECT * FROM t JOIN shop.t AS s USING (user)").dataframe
+    with pytest.raises(UnknownNameError):
+        session.run("SELECT nope FROM t")
+    session.close()
+    assert {table.name for table in session.spark.catalog.listTables()} <= before
+    assert not any(
+        table.name.startswith("paimon_magics") for table in session.spark.catalog.listTables()
+    )
+    assert frame is not None and frame.count() == 1

@@ -8,9 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import InvalidValueError, StatementError, UnknownNameError
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
@@ -38,10 +36,14 @@ def chosen() -> Iterator[RecordedRead]:
 READS = list(chosen())
 
 
-@pytest.fixture
-def recorded(spark: SparkSession, recorded_warehouse: Path) -> Iterator[Session]:
-    with paimon_magics.connect(recorded_warehouse, spark=spark) as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def module_warehouse(recorded_warehouse: Path) -> Path:
+    return recorded_warehouse
+
+
+@pytest.fixture(scope="module")
+def recorded(module_session: Session) -> Session:
+    return module_session
 
 
 @pytest.mark.parametrize("read", READS, ids=[read.id for read in READS])
@@ -126,20 +128,6 @@ def test_conditions_and_columns_do_not_change_what_is_read(recorded: Session) ->
 
 def _sorted(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
-
-
-def test_a_point_on_the_key_opens_only_files_that_may_have_it(session: Session) -> None:
-    session.run(
-        "CREATE TABLE t (k INT NOT NULL, v INT) "
-        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '4'); "
-        "INSERT INTO t SELECT id, id FROM range(100); "
-        "INSERT INTO t SELECT id, -id FROM range(1000, 1100)"
-    )
-    shown = str(session.explain("SELECT v FROM t WHERE k = 7"))
-    assert "all files: 8 files of 4 buckets" in shown
-    assert "keys: 1 file of 1 bucket," in shown
-    assert rows(session, "SELECT v FROM t WHERE k = 7") == [(7,)]
-    assert rows(session, "SELECT v FROM t WHERE k = 1007") == [(-1007,)]
 
 
 @pytest.mark.parametrize(

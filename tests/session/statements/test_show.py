@@ -14,18 +14,24 @@ from tests.session.rows import rows
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def shop(session: Session) -> Session:
-    session.run(
-        "CREATE TABLE orders (id BIGINT NOT NULL COMMENT 'the number', item STRING DEFAULT 'tea', "
-        "dt STRING) COMMENT 'what was sold' PARTITIONED BY (dt) "
-        "TBLPROPERTIES ('target-file-size' = '64 mb'); "
-        "CREATE TABLE users (name STRING NOT NULL, age INT) "
-        "TBLPROPERTIES ('primary-key' = 'name', 'bucket' = '2'); "
+TABLES = """
+CREATE TABLE {orders} (id BIGINT NOT NULL COMMENT 'the number', item STRING DEFAULT 'tea',
+  dt STRING) COMMENT 'what was sold' PARTITIONED BY (dt)
+  TBLPROPERTIES ('target-file-size' = '64 mb');
+CREATE TABLE {users} (name STRING NOT NULL, age INT)
+  TBLPROPERTIES ('primary-key' = 'name', 'bucket' = '2')
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(module_session: Session) -> Session:
+    """Tables that no test changes."""
+    module_session.run(
+        f"{TABLES.format(orders='orders', users='users')};"
         "INSERT INTO orders VALUES (1, 'tea', 'x'), (2, 'cake', 'x'), (3, NULL, 'y'); "
         "INSERT INTO users VALUES ('ann', 1), ('bob', 2); INSERT INTO users VALUES ('ann', 3)"
     )
-    return session
+    return module_session
 
 
 @pytest.mark.parametrize(
@@ -58,13 +64,16 @@ def test_describe_tells_columns_and_partitions(shop: Session) -> None:
 
 
 def test_the_statement_that_show_create_table_gives_makes_the_same_table(shop: Session) -> None:
-    for name in ("orders", "users"):
+    names = ("orders_again", "users_again")
+    shop.run(TABLES.format(orders=names[0], users=names[1]))
+    for name in names:
         (statement,) = rows(shop, f"SHOW CREATE TABLE {name}")[0]
         described = rows(shop, f"DESCRIBE {name}")
         shop.run(f"DROP TABLE {name}")
         shop.run(statement)
         assert rows(shop, f"DESCRIBE {name}") == described
         assert rows(shop, f"SHOW CREATE TABLE {name}") == [(statement,)]
+        shop.run(f"DROP TABLE {name}")
 
 
 @pytest.mark.parametrize(
@@ -108,14 +117,14 @@ def test_metadata_system_tables_are_tables(
     ],
 )
 def test_metadata_system_tables_say_what_javas_say(
-    shop: Session, java_paimon: JavaPaimon, warehouse: Path, table: str, columns: str
+    shop: Session, java_paimon: JavaPaimon, module_warehouse: Path, table: str, columns: str
 ) -> None:
     names = [field.name for field in shop.table(table).schema]
     wanted = columns.split(", ")
     ours = sorted(rows(shop, f"SELECT {columns} FROM {table}"))
     java = [
         dict(zip(names, row, strict=True))
-        for row in java_paimon.rows(warehouse, f"default.{table}")
+        for row in java_paimon.rows(module_warehouse, f"default.{table}")
     ]
     assert ours == sorted(tuple(row[name] for name in wanted) for row in java)
 
