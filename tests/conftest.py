@@ -85,6 +85,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # Running tasks tell their rows so often.
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
+        # What it tells of jobs that are done is for a UI; asking for jobs brings each of them.
+        .config("spark.ui.retainedJobs", "100")
+        .config("spark.ui.retainedStages", "100")
+        .config("spark.ui.retainedTasks", "1000")
+        .config("spark.sql.ui.retainedExecutions", "50")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
         .config("spark.local.dir", str(aside))
         .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside} {JVM_OPTIONS}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
+
+import paimon_magics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,21 +62,31 @@ def closed_at_the_end() -> Iterator[None]:
         session.close()
 
 
+@pytest.fixture(scope="session")
+def warehouse_with_orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with a table `orders` of three rows, for copies."""
+    folder = tmp_path_factory.mktemp("orders") / "warehouse"
+    with paimon_magics.connect(folder, spark=spark, coordinator="in-process") as session:
+        session.run(
+            "CREATE TABLE orders (id INT NOT NULL, item STRING, day STRING) PARTITIONED BY (day) "
+            "TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1'); "
+            "INSERT INTO orders VALUES (1, 'tea', 'mon'), (2, NULL, 'mon'), (3, 'milk', 'tue')"
+        )
+    return folder
+
+
 @pytest.fixture
 def connected(
-    shell: InteractiveShell, spark: SparkSession, closed_at_the_end: None
+    warehouse_with_orders: Path,
+    tmp_path: Path,
+    shell: InteractiveShell,
+    spark: SparkSession,
+    closed_at_the_end: None,
 ) -> InteractiveShell:
-    """A shell that is connected to a new warehouse, with a table `orders` of three rows."""
+    """A shell that is connected to a warehouse of its own, with the table `orders`."""
+    shutil.copytree(warehouse_with_orders, tmp_path / "warehouse")
     shell.user_ns["spark"] = spark
-    cells = [
-        "%paimon connect warehouse=warehouse spark=spark",
-        "%%paimon\n"
-        "CREATE TABLE orders (id INT NOT NULL, item STRING, day STRING) PARTITIONED BY (day)\n"
-        "  TBLPROPERTIES ('primary-key' = 'day,id', 'bucket' = '1');\n"
-        "INSERT INTO orders VALUES (1, 'tea', 'mon'), (2, NULL, 'mon'), (3, 'milk', 'tue')",
-    ]
-    for cell in cells:
-        shell.run_cell(cell).raise_error()
+    shell.run_cell("%paimon connect warehouse=warehouse spark=spark").raise_error()
     return shell
 
 

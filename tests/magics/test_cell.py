@@ -23,6 +23,7 @@ from paimon_magics.magics.help import cell_help
 from paimon_magics.session.opening import active_session
 from paimon_magics.session.outcome import Outcome
 from tests.magics.conftest import Run
+from tests.session.evidence import jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,11 +87,10 @@ def test_the_same_data_is_shown_the_same(connected: InteractiveShell, run: Run) 
 def test_a_query_is_shown_by_one_spark_job(
     connected: InteractiveShell, run: Run, spark: SparkSession
 ) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    before = set(tracker.getJobIdsForGroup(None))
+    before = jobs(spark)
     outcome = run("%%paimon -o rows\nSELECT id, item FROM orders WHERE id > 0")
     connected.display_formatter.format(outcome)
-    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 1
+    assert len(jobs(spark) - before) == 1
 
 
 @pytest.mark.parametrize("cell", ["%%paimon -o rows\n{}", "%%paimon --out rows\n{}"])
@@ -144,10 +144,9 @@ def test_a_statement_without_rows_gives_its_outcome_whatever_the_type(run: Run) 
 
 
 def test_a_spark_frame_is_lazy(run: Run, spark: SparkSession) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    before = set(tracker.getJobIdsForGroup(None))
+    before = jobs(spark)
     frame = run("%%paimon -t spark\nSELECT count(*) AS n FROM orders")
-    assert set(tracker.getJobIdsForGroup(None)) == before
+    assert jobs(spark) == before
     assert frame.collect()[0].n == 3  # type: ignore[attr-defined]
 
 

@@ -14,11 +14,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from paimon_magics import Session
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -91,8 +94,8 @@ def conditions(draw: st.DrawFn) -> str:
     return " AND ".join(one() for _ in range(draw(st.integers(1, 3))))
 
 
-def exact(found: Any) -> list[str]:
-    return sorted(repr(tuple(row.values())) for row in found.to_arrow().to_pylist())
+def exact(found: pa.Table) -> list[str]:
+    return sorted(repr(tuple(row.values())) for row in found.to_pylist())
 
 
 @settings(
@@ -130,28 +133,27 @@ def test_a_query_gives_what_its_condition_leaves_of_all_rows(
         if kind in WITH_DELETES:
             kinds = ["-D" if deleted else "+I" for _, deleted in commit]
         java_paimon.write(warehouse, f"default.{name}", [row for row, _ in commit], kinds=kinds)
-    everything = session.table(name)
-    theirs = java_paimon.rows(warehouse, f"default.{name}")
-    assert sorted(map(repr, theirs)) == sorted(map(repr, map(tuple, everything.collect())))
-    everything.createOrReplaceTempView("everything")
     shown = ", ".join(columns)
-    expected = session.run(f"SELECT {shown} FROM everything WHERE {condition}")
-    found = session.run(f"SELECT {shown} FROM {name} WHERE {condition}")
-    assert exact(found) == exact(expected)
-    log = f"{name}$audit_log"
-    session.table(log).createOrReplaceTempView("everything")
-    expected = session.run(f"SELECT rowkind, {shown} FROM everything WHERE {condition}")
-    found = session.run(f"SELECT rowkind, {shown} FROM {log} WHERE {condition}")
-    assert exact(found) == exact(expected)
-    if kind != "first-row":
-        (latest,) = session.run(f"SELECT max(snapshot_id) FROM {name}$snapshots").to_arrow()[0]
-        window = {"incremental-between": f"0,{latest}"}
-        session.table(log, **window).createOrReplaceTempView("everything")
-        expected = session.run(f"SELECT rowkind, {shown} FROM everything WHERE {condition}")
-        changes = f"{log} WITH ('incremental-between' = '{window['incremental-between']}')"
-        found = session.run(f"SELECT rowkind, {shown} FROM {changes} WHERE {condition}")
+
+    def check(query: str, table: str, everything: pa.Table) -> None:
+        """The query gives of the table what it gives of all rows that the table has."""
+        session.spark.createDataFrame(everything).createOrReplaceTempView("everything")
+        expected = session.run(query.format("everything")).to_arrow()
+        found = session.run(query.format(table)).to_arrow()
         assert exact(found) == exact(expected)
+
+    everything = session.table(name).toArrow()
+    theirs = java_paimon.rows(warehouse, f"default.{name}")
+    assert sorted(map(repr, theirs)) == exact(everything)
+    check(f"SELECT {shown} FROM {{}} WHERE {condition}", name, everything)
+    log = f"{name}$audit_log"
+    changed = f"SELECT rowkind, {shown} FROM {{}} WHERE {condition}"
+    check(changed, log, session.table(log).toArrow())
+    if kind != "first-row":
+        latest = latest_snapshot(session.catalog.load(TableName(name, "default")).paimon).id
+        everything = session.table(log, **{"incremental-between": f"0,{latest}"}).toArrow()
+        changes = f"{log} WITH ('incremental-between' = '0,{latest}')"
+        check(changed, changes, everything)
         # Rows of an aggregate need not stay together: a raw scan may have them.
-        counts = "SELECT rowkind, count(*), sum(k), max(s) FROM {} WHERE {} GROUP BY rowkind"
-        found = session.run(counts.format(changes, condition))
-        assert exact(found) == exact(session.run(counts.format("everything", condition)))
+        counts = f"SELECT rowkind, count(*), sum(k), max(s) FROM {{}} WHERE {condition}"
+        check(f"{counts} GROUP BY rowkind", changes, everything)

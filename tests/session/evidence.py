@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def jobs(spark: SparkSession) -> set[int]:
-    """The ids of all Spark jobs that ran so far and are still remembered."""
+    """The ids of the Spark jobs that ran so far: of the last hundred, which is what the tests'
+    session remembers."""
     return set(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 

@@ -133,11 +133,18 @@ def rows(spark: SparkSession, text: str) -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def results(spark: SparkSession) -> Iterator[dict[str, tuple[list[str], list[str]]]]:
-    """Each query's columns and rows as written; afterwards only views of other names are left."""
+    """Each query's columns and rows as written; afterwards only views of other names are left.
+
+    How a query is run is of no interest here: with as few tasks and jobs as can be.
+    """
+    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     for database in ("shop", "depot"):
         spark.sql(f"CREATE DATABASE {database}")
     for name, query in TABLES.items():
-        spark.sql(f"CREATE TABLE {name} USING parquet AS {query}")
+        spark.sql(f"CREATE VIEW {name} AS {query}")
     for name, query in VIEWS.items():
         spark.sql(f"CREATE TEMPORARY VIEW `{name}` AS {query}")
     written = {text: rows(spark, text) for text in QUERIES}
@@ -150,6 +157,8 @@ def results(spark: SparkSession) -> Iterator[dict[str, tuple[list[str], list[str
     yield written
     for name in TABLES | VIEWS:
         spark.sql(f"DROP VIEW `{view_name(name)}`")
+    for name, value in before.items():
+        spark.conf.set(name, str(value))
 
 
 def view_name(table: str) -> str:

@@ -13,7 +13,6 @@ from paimon_magics.planning.reads.scans import ReadPlan
 from paimon_magics.session.queries.frames import Relation, read_plan
 from paimon_magics.statements.statement import TableName
 from tests.oracle.java_reader import JavaPaimon
-from tests.session.evidence import jobs
 from tests.session.rows import rows
 
 pytestmark = pytest.mark.spark
@@ -169,39 +168,6 @@ def test_nested_fields_are_found_by_their_ids(
     ]
     java = sorted(java_paimon.rows(warehouse, "default.t"))
     assert [row[1] and row[1]["z"] for row in java] == [1, None, 3]
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT * FROM raw",
-        "SELECT k FROM raw WHERE p = 1 AND v > 'x'",
-        "SELECT * FROM merged",
-        "SELECT v FROM merged WHERE k = 7",
-        "SELECT * FROM raw UNION ALL SELECT * FROM merged",
-    ],
-)
-def test_a_select_is_one_job_without_a_shuffle(session: Session, query: str) -> None:
-    session.run(
-        "CREATE TABLE raw (k BIGINT, p INT, v STRING) PARTITIONED BY (p); "
-        "INSERT INTO raw SELECT id, id % 40, 'v' || id FROM range(200); "
-        "CREATE TABLE merged (k BIGINT, p INT, v STRING) "
-        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '3'); "
-        "INSERT INTO merged SELECT id, 0, 'old' FROM range(20); "
-        "INSERT INTO merged SELECT id, 1, 'new' FROM range(10, 30)"
-    )
-    before = jobs(session.spark)
-    outcome = session.run(query)
-    assert jobs(session.spark) == before, "planning runs no job"
-    shown = str(outcome)
-    assert len(jobs(session.spark) - before) == 1
-    assert str(outcome) == shown
-    assert len(jobs(session.spark) - before) == 1, "a page is fetched once"
-    before = jobs(session.spark)
-    outcome.to_arrow()
-    (job,) = jobs(session.spark) - before
-    tracker = session.spark.sparkContext.statusTracker()
-    assert len(tracker.getJobInfo(job).stageIds) == 1, "a shuffle makes a second stage"
 
 
 def test_a_point_on_the_key_opens_only_files_that_may_have_it(session: Session) -> None:

@@ -14,6 +14,7 @@ from paimon_magics.planning.reads.predicates import ColumnPredicate, column_pred
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import plan_data_read
 from paimon_magics.tables.table import Table
 
@@ -41,9 +42,13 @@ def meets(row: dict[str, Any], predicates: Sequence[ColumnPredicate]) -> bool:
 
 
 def rows(
-    table: Table, kind: ViewKind, filters: Sequence[ColumnFilter], options: dict[str, str]
+    table: Table,
+    kind: ViewKind,
+    filters: Sequence[ColumnFilter],
+    options: dict[str, str],
+    folder: ManifestCache | None = None,
 ) -> tuple[list[dict[str, Any]], tuple[ColumnPredicate, ...], int]:
-    read = plan_data_read(table, kind, filters=filters, options=options)
+    read = plan_data_read(table, kind, filters=filters, options=options, folder=folder)
     found = [row for batch in read.rows() for row in batch.to_pylist()]
     files = sum(len(raw.paths) for raw in read.planned.raw)
     return found, read.predicates, files + sum(len(split.files) for split in read.planned.splits)
@@ -87,8 +92,9 @@ def test_a_condition_leaves_no_row_out_that_meets_it(
     windows: list[dict[str, str]] = [{}]
     if table.schema.merge_engine != "first-row" and latest.id > 1:
         windows.append({"incremental-between": f"{max(latest.id - 3, 0)},{latest.id}"})
+    folder = ManifestCache(table.paimon)  # decoded once, as by a session
     for options in windows:
-        everything, _, _ = rows(table, kind, (), options)
+        everything, _, _ = rows(table, kind, (), options, folder)
         for column in table.schema.columns:
             values = literals([row[column.name] for row in everything][:1])
             filters = [
@@ -98,7 +104,7 @@ def test_a_condition_leaves_no_row_out_that_meets_it(
             ]
             filters += [ColumnFilter(column.name, one) for one in ("is null", "is not null")]
             for one in filters:
-                found, predicates, _ = rows(table, kind, [one], options)
+                found, predicates, _ = rows(table, kind, [one], options, folder)
                 expected = [row for row in everything if meets(row, predicates)]
                 assert _sorted(row for row in found if meets(row, predicates)) == _sorted(expected)
 
