@@ -146,7 +146,7 @@ def test_a_statement_without_rows_gives_its_outcome_whatever_the_type(run: Run) 
 def test_a_spark_frame_is_lazy(run: Run, spark: SparkSession) -> None:
     before = jobs(spark)
     frame = run("%%paimon -t spark\nSELECT count(*) AS n FROM orders")
-    assert jobs(spark) == before
+    assert jobs(spark) <= before
     assert frame.collect()[0].n == 3  # type: ignore[attr-defined]
 
 

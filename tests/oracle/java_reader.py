@@ -23,6 +23,8 @@ Warehouse = str | Path | Mapping[str, str]
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_AS_IT_IS = {type(None), bool, int, float, str}
+"""Types of values that PaimonTables.java wrote as what they are."""
 
 
 class JavaPaimon:
@@ -54,7 +56,10 @@ class JavaPaimon:
             rows = []
             stream = io.BufferedReader(file)  # type: ignore[arg-type]
             while stream.peek(1):
-                rows += [tuple(map(_plain, row)) for row in pickle.load(stream)]
+                rows += [
+                    tuple(value if type(value) in _AS_IT_IS else _plain(value) for value in row)
+                    for row in pickle.load(stream)
+                ]
         assert len(rows) == count
         return rows
 

@@ -38,7 +38,7 @@ def test_a_select_is_one_job_without_a_shuffle(tables: Session, query: str) -> N
     session = tables
     before = jobs(session.spark)
     outcome = session.run(query)
-    assert jobs(session.spark) == before, "planning runs no job"
+    assert jobs(session.spark) <= before, "planning runs no job"
     shown = str(outcome)
     assert len(jobs(session.spark) - before) == 1
     assert str(outcome) == shown
