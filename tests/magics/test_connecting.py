@@ -11,8 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import paimon_magics
 from paimon_magics.errors import PaimonMagicsError, SetupError
-from paimon_magics.magics.completion import _open_session
-from paimon_magics.session.opening import active_session
+from paimon_magics.session.opening import active_session, usable_session
 from tests.backends.s3 import Bucket, s3_server
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def test_a_connect_that_fails_beside_an_open_connection_stops_cells_until_one_go
         assert active_session() is before, "what was opened stays open for who holds it"
         refused = failure(connected, "%%paimon\nSELECT * FROM orders")
         assert f"goes back to {tmp_path / 'warehouse'}, which is still open" in refused.hint
-        assert _open_session() is None, "nor does the Tab key offer its names"
+        assert usable_session() is None, "nor does the Tab key offer its names"
         assert run("session = %paimon connect") is None
         assert connected.user_ns["session"] is before
         run("%%paimon\nSHOW TABLES")

@@ -17,7 +17,7 @@ from paimon_magics.planning.reads.row_filters import Condition, Order, RowFilter
 from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.paging import QueryRows, rows_of
-from paimon_magics.session.table_names import named
+from paimon_magics.statements.statement import TableName
 from paimon_widgets.report_view import ReportView, outcome_bundle
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def test_times_that_python_inserts_are_those_of_the_session(lake: Session) -> No
 
 
 def test_views_tell_times_in_the_zone(lake: Session) -> None:
-    stored = lake.catalog.load(lake._connection.full_name(named("t"))).paimon
+    stored = lake.catalog.load(TableName("t", "default")).paimon
     commit = stored.snapshot_manager().get_latest_snapshot().time_millis
     made = AT.fromtimestamp(commit / 1000, BERLIN)
     for view in (lake.reports.snapshots("t"), lake.history("t")):

@@ -123,7 +123,7 @@ def test_many_tasks_write_no_more_files_than_tasks_that_run_at_once(
 ) -> None:
     session.run("CREATE TABLE t (k BIGINT)")
     session.run(f"INSERT INTO t SELECT id FROM range(0, 9000000, 1, {TASKS}) WHERE id < 1000000")
-    assert len(sizes(warehouse)) <= session._connection.slots
+    assert len(sizes(warehouse)) <= session.spark.sparkContext.defaultParallelism
     assert session.run("SELECT count(*), max(k) FROM t").to_arrow().to_pylist() == [
         {"count(1)": 1_000_000, "max(k)": 999_999}
     ]
