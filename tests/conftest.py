@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 prepare_jvms()
 
 MASTER = os.environ.get("PAIMON_MAGICS_TEST_MASTER", "local[2]")
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1"
-"""Most code that Spark makes for a test runs once: the JVM's optimising compiler took a third of
-the processor time, and gave none of it back."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -92,8 +89,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.ui.retainedExecutions", "50")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
         .config("spark.local.dir", str(aside))
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside} {JVM_OPTIONS}")
-        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={aside} {JVM_OPTIONS}")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
+        .config("spark.executor.extraJavaOptions", f"-Djava.io.tmpdir={aside}")
         .config("spark.jars", fetched_jar(PACKAGE))
         .getOrCreate()
     )
