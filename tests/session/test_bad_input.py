@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidTableError,
@@ -22,26 +20,20 @@ from paimon_magics.errors import (
 from tests.session.evidence import nothing_happens
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(module_warehouse: Path) -> Path:
     """One for all cases: nothing may happen in it."""
-    return tmp_path_factory.mktemp("bad") / "warehouse"
+    return module_warehouse
 
 
 @pytest.fixture(scope="module")
-def shop(spark: SparkSession, warehouse: Path) -> Iterator[Session]:
-    with paimon_magics.connect(warehouse, spark=spark, coordinator="in-process") as session:
-        _make_tables(session)
-        yield session
-
-
-def _make_tables(session: Session) -> None:
-    session.run(
+def shop(module_session: Session) -> Session:
+    module_session.run(
         "CREATE TABLE orders (id BIGINT NOT NULL, item STRING, amount DECIMAL(5, 2), tiny TINYINT, "
         "day DATE, dt STRING) PARTITIONED BY (dt); "
         "CREATE TABLE users (name VARCHAR(5) NOT NULL, age INT) "
@@ -49,6 +41,7 @@ def _make_tables(session: Session) -> None:
         "INSERT INTO orders VALUES (1, 'tea', 1, 1, DATE'2026-01-01', 'x'); "
         "INSERT INTO users VALUES ('ann', 1)"
     )
+    return module_session
 
 
 ROW = "'tea', 1.5, 1, DATE'2026-01-01', 'x'"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import (
     InvalidTableError,
@@ -68,13 +65,9 @@ TYPES = {
 
 
 @pytest.fixture(scope="module")
-def session(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[paimon_magics.Session]:
-    folder = tmp_path_factory.mktemp("warehouse")
-    with paimon_magics.connect(folder, spark=spark, coordinator="in-process") as opened:
-        opened.run("CREATE TABLE taken (id INT); INSERT INTO taken VALUES (1)")
-        yield opened
+def session(module_session: Session) -> Session:
+    module_session.run("CREATE TABLE taken (id INT); INSERT INTO taken VALUES (1)")
+    return module_session
 
 
 def test_a_pandas_frame_becomes_a_table_whose_types_hold_all_its_values(session: Session) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import PaimonMagicsError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = pytest.mark.spark
 
@@ -26,16 +25,14 @@ FOREIGN = ("pyarrow", "py4j", "Decimal128", "C long", "<class", "NoneType", " a 
 
 
 @pytest.fixture(scope="module")
-def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def shop(module_session: Session) -> Session:
     """One for all cases: nothing may happen in it."""
-    warehouse = tmp_path_factory.mktemp("mistakes") / "warehouse"
-    with paimon_magics.connect(warehouse, spark=spark, coordinator="in-process") as session:
-        session.run(
-            "CREATE TABLE items (id BIGINT, item STRING, price DECIMAL(10, 2), tiny TINYINT, "
-            "day DATE, ok BOOLEAN, list ARRAY<INT>, map MAP<STRING, INT>, "
-            "place STRUCT<first: STRING, last: STRING, zip: STRUCT<code: INT, land: STRING>>)"
-        )
-        yield session
+    module_session.run(
+        "CREATE TABLE items (id BIGINT, item STRING, price DECIMAL(10, 2), tiny TINYINT, "
+        "day DATE, ok BOOLEAN, list ARRAY<INT>, map MAP<STRING, INT>, "
+        "place STRUCT<first: STRING, last: STRING, zip: STRUCT<code: INT, land: STRING>>)"
+    )
+    return module_session
 
 
 # What is called, what the message says, what it says to do next.

@@ -7,7 +7,6 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,11 +95,9 @@ FAILING = {
 
 
 @pytest.fixture(scope="module")
-def shop(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    warehouse = tmp_path_factory.mktemp("short") / "warehouse"
-    with paimon_magics.connect(warehouse, spark=spark, coordinator="in-process") as session:
-        session.run("CREATE TABLE ids (id INT)")
-        yield session
+def shop(module_session: Session) -> Session:
+    module_session.run("CREATE TABLE ids (id INT)")
+    return module_session
 
 
 @pytest.mark.parametrize("name", FAILING)

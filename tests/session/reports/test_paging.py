@@ -12,7 +12,6 @@ import pytest
 from paimon_magics import Session
 from paimon_magics.errors import StatementError
 from paimon_magics.planning.reads.row_filters import Condition, Order, RowFilter
-from paimon_magics.session.opening import connect
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.reports.paging import ArrowRows, QueryRows, Rows, rows_of
 
@@ -30,10 +29,9 @@ QUERY = (
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("lake"), coordinator="in-process", spark=spark) as session:
-        session.run("SET spark.sql.session.timeZone = UTC")
-        yield session
+def lake(spark: SparkSession, module_session: Session) -> Iterator[Session]:
+    module_session.run("SET spark.sql.session.timeZone = UTC")
+    yield module_session
     spark.conf.unset("spark.sql.session.timeZone")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,13 +17,12 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
 )
 from paimon_magics.planning.reads.row_filters import Order, RowFilter
-from paimon_magics.session.opening import connect
 from paimon_magics.session.reports.paging import rows_of
 from paimon_magics.session.reports.profile import Effort
 from paimon_magics.session.reports.report import Report
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = pytest.mark.spark
 
@@ -52,10 +50,9 @@ CREATE TABLE empty (k INT)
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("lake"), coordinator="in-process", spark=spark) as session:
-        session.run(TABLES)
-        yield session
+def lake(module_session: Session) -> Session:
+    module_session.run(TABLES)
+    return module_session
 
 
 def rows(report: Report, section: int = 0) -> list[tuple[Any, ...]]:

@@ -127,11 +127,10 @@ MESSAGES = {
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    with connect(tmp_path_factory.mktemp("lake"), coordinator="in-process", spark=spark) as session:
-        session.run("SET spark.sql.session.timeZone = Europe/Berlin")
-        session.run(TABLES)
-        yield session
+def lake(spark: SparkSession, module_session: Session) -> Iterator[Session]:
+    module_session.run("SET spark.sql.session.timeZone = Europe/Berlin")
+    module_session.run(TABLES)
+    yield module_session
     spark.conf.unset("spark.sql.session.timeZone")
 
 

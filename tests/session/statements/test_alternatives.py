@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-import paimon_magics
 from paimon_magics import Session
 from paimon_magics.errors import UnknownNameError, UnsupportedStatementError
 
@@ -21,18 +19,15 @@ LOGGED = [(1, "tea", "mon"), (2, None, "mon"), (3, "jam", "tue")]
 
 
 @pytest.fixture(scope="module")
-def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    warehouse = tmp_path_factory.mktemp("alternatives") / "warehouse"
-    with paimon_magics.connect(warehouse, spark=spark, coordinator="in-process") as session:
-        session.run(
-            "CREATE TABLE keyed (id INT NOT NULL, item STRING, amount INT) "
-            "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'); "
-            "CREATE TABLE logged (id INT, item STRING, day STRING) PARTITIONED BY (day)"
-        )
-        spark.createDataFrame([(2, "oat", 9), (4, "rye", 1)], "id INT, item STRING, amount INT") \
-            .createOrReplaceTempView("given")  # fmt: skip
-        yield session
-        spark.catalog.dropTempView("given")
+def shop(spark: SparkSession, module_session: Session) -> Session:
+    module_session.run(
+        "CREATE TABLE keyed (id INT NOT NULL, item STRING, amount INT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'); "
+        "CREATE TABLE logged (id INT, item STRING, day STRING) PARTITIONED BY (day)"
+    )
+    spark.createDataFrame([(2, "oat", 9), (4, "rye", 1)], "id INT, item STRING, amount INT") \
+        .createOrReplaceTempView("given")  # fmt: skip
+    return module_session
 
 
 @pytest.mark.parametrize(

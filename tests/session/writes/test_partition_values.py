@@ -83,10 +83,14 @@ def test_partitions_of_odd_values_lie_where_java_puts_them(
     assert folders(warehouse) == mine
     expected = sorted(2 * rows + 2 * [(position + 1000, value) for position, value in rows])
     assert sorted(java_paimon.rows(warehouse, "default.t"), key=lambda row: row[0]) == expected
-    for position, value in rows:  # each is named by its value alone, also where folders are shared
-        query = f"SELECT k FROM t WHERE p <=> CAST(:value AS {kind})"
-        found = session.run(query, {"value": bound(value)}).to_arrow()
-        assert sorted(found["k"].to_pylist()) == 2 * [position] + 2 * [position + 1000], value
+    # Each is named by its value alone, also where folders are shared: all in one job, each with a
+    # scan of its own that its condition is pushed into.
+    query = " UNION ALL ".join(
+        f"SELECT {n} AS n, collect_list(k) AS ks FROM t WHERE p <=> CAST(:v{n} AS {kind})"
+        for n, _ in rows
+    )
+    found = {row["n"]: sorted(row["ks"]) for row in session.run(query, parameters).to_pylist()}
+    assert found == {n: 2 * [n] + 2 * [n + 1000] for n, _ in rows}
 
 
 @pytest.mark.parametrize(
