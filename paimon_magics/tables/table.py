@@ -1,4 +1,4 @@
-"""A table as the catalog has loaded it."""
+"""A table as the catalog has loaded it: for statements, and for other engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["Table", "publishes_itself"]
+__all__ = ["StoredTable", "Table", "publishes_itself"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,34 @@ class Table:
     location: str
     paimon: FileStoreTable
     store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """A table, or one of its branches, with its newest schema as JSON (Paimon's schema file).
+
+    `location` is a plain path on this machine's disks, a URI elsewhere, `store` the store of its
+    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
+    """
+
+    name: TableName
+    location: str
+    table_id: str
+    schema: dict[str, Any]
+    created_at_ms: int
+    updated_at_ms: int
+    paimon: Any
+    store: Store
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of the newest schema."""
+        return dict(self.schema.get("options") or {})
+
+    @property
+    def schema_id(self) -> int:
+        """The number of the newest schema."""
+        return int(self.schema["id"])
 
 
 class _Stored(Protocol):

@@ -18,9 +18,8 @@ from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
 from paimon_magics.coordinator.service.served import Context, Document, Watch, publication_of
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.commits.rest_commit import check_snapshot, publish_prepared
-from paimon_magics.tables.table import publishes_itself
+from paimon_magics.tables.table import StoredTable, publishes_itself
 
 __all__ = [
     "commit_prepared",

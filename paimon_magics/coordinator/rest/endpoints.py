@@ -21,7 +21,8 @@ from paimon_magics.coordinator.rest.requests import path_names, read_body
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["Call", "Handler", "endpoint", "require_database", "table_of"]
 

@@ -25,7 +25,6 @@ from paimon_magics.tables.catalog.rest_documents import (
     string_map,
     text_of,
 )
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.manifests.partition_statistics import partition_documents
 from paimon_magics.tables.snapshots.branches import (
@@ -47,6 +46,7 @@ from paimon_magics.tables.snapshots.chain import (
     tag_document,
 )
 from paimon_magics.tables.snapshots.provenance import USER
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["VERSION_ENDPOINTS"]
 

@@ -16,12 +16,12 @@ from paimon_magics.coordinator.turns import Turn, Turns
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.commits.fencing import Fence
 from paimon_magics.tables.commits.rest_commit import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.snapshots.chain import latest_snapshot, load_snapshot
 from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["Context", "Document", "Order", "Watch", "publication_of", "watch_latest"]
 

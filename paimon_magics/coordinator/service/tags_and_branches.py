@@ -26,10 +26,11 @@ from paimon_magics.statements.version_changes import (
     RollBackToWatermark,
     VersionChange,
 )
-from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.catalog.rest_tags_and_branches import change_version_by_server
+from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.tag_deletion import remove_tag
-from paimon_magics.tables.snapshots.rest_tags_and_branches import change_version_by_server
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
+from paimon_magics.tables.table import StoredTable
 
 __all__ = [
     "change_versions",

@@ -28,7 +28,7 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.catalog.catalog import REST_ADDS
-from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.table import StoredTable
 
 __all__ = [
     "MalformedDocumentError",

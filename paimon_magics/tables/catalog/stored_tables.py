@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pypaimon.catalog import catalog_exception as missing
 from pypaimon.common.identifier import Identifier
@@ -23,39 +22,11 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.files import schema_text
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.stores.store import Store
+from paimon_magics.tables.table import StoredTable
 
-__all__ = ["StoredTable", "load_stored"]
+__all__ = ["load_stored"]
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTable:
-    """A table, or one of its branches, with its newest schema as JSON (Paimon's schema file).
-
-    `location` is a plain path on this machine's disks, a URI elsewhere, `store` the store of its
-    files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
-    """
-
-    name: TableName
-    location: str
-    table_id: str
-    schema: dict[str, Any]
-    created_at_ms: int
-    updated_at_ms: int
-    paimon: Any
-    store: Store
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The options of the newest schema."""
-        return dict(self.schema.get("options") or {})
-
-    @property
-    def schema_id(self) -> int:
-        """The number of the newest schema."""
-        return int(self.schema["id"])
 
 
 def load_stored(catalog: Catalog, name: TableName) -> StoredTable:

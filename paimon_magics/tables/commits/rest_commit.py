@@ -36,13 +36,13 @@ from paimon_magics.tables.catalog.rest_documents import (
     string_map,
     text_of,
 )
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.snapshots.chain import latest_snapshot, published_path, snapshot_by_id
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["Ledger", "RecentCommits", "check_snapshot", "publish_prepared"]
 

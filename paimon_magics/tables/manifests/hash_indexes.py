@@ -22,7 +22,7 @@ from pypaimon.table.bucket_mode import BucketMode
 
 from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
-from paimon_magics.tables.catalog.stored_tables import StoredTable
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["HashIndexes", "StaleIndexError"]
 

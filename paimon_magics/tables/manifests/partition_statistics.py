@@ -17,9 +17,9 @@ from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.schema.files import schema_text
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["partition_documents", "partition_statistics"]
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.snapshots.chain import latest_snapshot, list_snapshots, published_path
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import StoredTable
 
 __all__ = [
     "branch_exists",

@@ -15,12 +15,12 @@ from pypaimon.common.json_util import JSON
 
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.faults import reach
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, write_hint
 from paimon_magics.tables.snapshots.latest import latest_snapshot as newest_snapshot
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import StoredTable
 
 __all__ = [
     "create_tag",

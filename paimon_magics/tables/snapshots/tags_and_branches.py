@@ -31,7 +31,6 @@ from paimon_magics.statements.version_changes import (
     RollBackToWatermark,
     VersionChange,
 )
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.snapshots.branches import (
     branch_exists,
     create_branch,
@@ -52,6 +51,7 @@ from paimon_magics.tables.snapshots.chain import (
     roll_back,
 )
 from paimon_magics.tables.stores.store import Publish
+from paimon_magics.tables.table import StoredTable
 
 __all__ = [
     "VersionReceipt",

@@ -17,7 +17,7 @@ from paimon_magics.errors import UnknownNameError, nearest
 from paimon_magics.planning.reads.views import ViewKind, view_named
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.chain import (
     latest_snapshot,
@@ -30,6 +30,7 @@ from paimon_magics.tables.system_tables import partitions as layout_tables
 from paimon_magics.tables.system_tables import versions as version_tables
 from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table
 from paimon_magics.tables.system_tables.table_view import TableView
+from paimon_magics.tables.table import StoredTable
 
 __all__ = [
     "METADATA_COLUMNS",

@@ -18,11 +18,12 @@ from paimon_magics.errors import UnknownNameError, UnsupportedStatementError, ne
 from paimon_magics.planning.options.values import boolean_value
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.chain import latest_snapshot
 from paimon_magics.tables.system_tables.partitions import partition_sums
 from paimon_magics.tables.system_tables.table_view import TableView, rows_of
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["SYSTEM_DATABASE", "catalog_table", "catalog_table_names"]
 

@@ -20,8 +20,8 @@ from paimon_magics.columnar.java_text import braced, cast_text, stored_type, tol
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
 

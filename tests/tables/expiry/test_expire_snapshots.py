@@ -16,7 +16,7 @@ from paimon_magics.planning.commits.expiry import NO_FLOOR, ExpiryRules
 from paimon_magics.planning.commits.requests import Append, OverwritePartitions
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.expire_snapshots import Expiry, carry_out, decide
 from paimon_magics.tables.snapshots.branches import create_branch, forward_to_branch
 from paimon_magics.tables.snapshots.chain import (
@@ -26,7 +26,7 @@ from paimon_magics.tables.snapshots.chain import (
     roll_back,
 )
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
-from paimon_magics.tables.table import Table
+from paimon_magics.tables.table import StoredTable, Table
 from tests.tables.commits.test_commit import keys, ours, rows_of, written
 from tests.tables.manifest_files import create
 from tests.tables.reachability import missing, unreachable

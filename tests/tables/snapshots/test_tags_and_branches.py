@@ -35,7 +35,7 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.stored_tables import StoredTable, load_stored
+from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.branches import list_branches
@@ -47,6 +47,7 @@ from paimon_magics.tables.snapshots.chain import (
     snapshot_by_id,
 )
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt, change_version
+from paimon_magics.tables.table import StoredTable
 
 NAME = TableName("t", "default")
 

@@ -36,7 +36,6 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.catalog.stored_tables import StoredTable
 from paimon_magics.tables.snapshots.chain import latest_snapshot
 from paimon_magics.tables.snapshots.tags_and_branches import (
     VersionReceipt,
@@ -44,6 +43,7 @@ from paimon_magics.tables.snapshots.tags_and_branches import (
     require_tags,
     rolled_back_to,
 )
+from paimon_magics.tables.table import StoredTable
 
 __all__ = ["change_version_by_server"]
 
