@@ -238,10 +238,10 @@ def _tag_times(catalog: Catalog, name: TableName) -> tuple[KnownTag, ...]:
 
 def _snapshots(catalog: Catalog, name: TableName) -> tuple[KnownSnapshot, ...]:
     from paimon_magics.tables.catalog.stored_tables import load_stored
-    from paimon_magics.tables.snapshots.chain import latest_snapshot, list_snapshots
+    from paimon_magics.tables.snapshots.chain import latest_document, list_snapshots
 
     table = load_stored(catalog, _plain(name))
-    latest = latest_snapshot(table)
+    latest = latest_document(table)
     if latest is None:
         return ()
     found = list_snapshots(table, max(latest["id"] - _SNAPSHOTS, 0), _SNAPSHOTS)

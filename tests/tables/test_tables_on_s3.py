@@ -23,7 +23,7 @@ from paimon_magics.tables.snapshots.branches import (
     list_branches,
     rename_branch,
 )
-from paimon_magics.tables.snapshots.chain import create_tag, latest_snapshot, load_tag, roll_back
+from paimon_magics.tables.snapshots.chain import create_tag, latest_document, load_tag, roll_back
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 from tests.faults.appending import TABLE, append, committer_of
 
@@ -138,7 +138,7 @@ def test_tags_and_branches_are_created_once(bucket: Bucket, catalog: Catalog) ->
     assert tag is not None and tag["id"] == 2
     assert list_branches(table) == ["dev"]
     branch = TableName("t", "default", branch="dev")
-    assert latest_snapshot(load_stored(catalog, branch)) == latest_of(catalog, 2)
+    assert latest_document(load_stored(catalog, branch)) == latest_of(catalog, 2)
     with pytest.raises(UnsupportedStatementError, match="has no step that renames"):
         rename_branch(table, "dev", "other")
     assert branch_exists(table, "dev") and not branch_exists(table, "other")

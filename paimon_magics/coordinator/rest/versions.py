@@ -37,7 +37,7 @@ from paimon_magics.tables.snapshots.branches import (
 )
 from paimon_magics.tables.snapshots.chain import (
     create_tag,
-    latest_snapshot,
+    latest_document,
     list_snapshots,
     list_tags,
     load_snapshot,
@@ -63,7 +63,7 @@ def _table(context: Context, call: Call) -> StoredTable:
 
 def _latest_snapshot(context: Context, call: Call) -> Any:
     table = _table(context, call)
-    snapshot = latest_snapshot(table)
+    snapshot = latest_document(table)
     if snapshot is None:
         raise not_found("SNAPSHOT", str(table.name), f"`{table.name}` has no snapshots.")
     # What the files of a table sum up to would be a read of all its manifests for each plan and
@@ -148,7 +148,7 @@ def _roll_back(context: Context, call: Call) -> Any:
     before = table_of(context, name)
     with context.change_in_order(before), context.turn(before.location):
         table = table_of(context, name)
-        latest = latest_snapshot(table)
+        latest = latest_document(table)
         if expected is not None and (latest is None or latest["id"] != expected):
             shown = "none" if latest is None else latest["id"]
             raise bad_request(f"The latest snapshot of `{name}` is {shown}, not {expected}.")

@@ -19,7 +19,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import Fence
 from paimon_magics.tables.commits.rest_commit import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
-from paimon_magics.tables.snapshots.chain import latest_snapshot, load_snapshot
+from paimon_magics.tables.snapshots.chain import latest_document, load_snapshot
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
 
@@ -156,7 +156,7 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
 def watch_latest(watch: Watch, table: StoredTable) -> None:
     """Watch a table's last snapshot, which came from a branch: it can be written over as that of
     any commit can."""
-    latest = latest_snapshot(table)
+    latest = latest_document(table)
     if latest is not None:
         before = load_snapshot(table, str(latest["id"] - 1)) or {}
         changes_index = latest.get("indexManifest") != before.get("indexManifest")

@@ -45,6 +45,7 @@ from paimon_magics.statements.statement import TableChange, TableName
 from paimon_magics.tables.schema.alterations import altered_schema, schema_changes, schema_of
 from paimon_magics.tables.schema.files import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.corruption import damaged, misread
 from paimon_magics.tables.stores.s3 import s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
@@ -582,7 +583,7 @@ def _new_schema(schema: TableSchema) -> Schema:
 
 
 def _has_snapshots(table: Table) -> bool:
-    return table.paimon.snapshot_manager().get_latest_snapshot() is not None
+    return latest_snapshot(table.paimon) is not None
 
 
 def _database(name: TableName) -> str:

@@ -36,7 +36,7 @@ from paimon_magics.statements.version_changes import (
     VersionChange,
 )
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.snapshots.chain import latest_snapshot
+from paimon_magics.tables.snapshots.chain import latest_document
 from paimon_magics.tables.snapshots.tags_and_branches import (
     VersionReceipt,
     first_not_earlier,
@@ -122,9 +122,9 @@ def _deleted(server: object, identifier: Identifier, tag: str) -> bool:
 def _rolled_back(
     server: object, identifier: Identifier, table: StoredTable, instant: Instant
 ) -> VersionReceipt:
-    before = latest_snapshot(table)
+    before = latest_document(table)
     server.rollback_to(identifier, instant)  # type: ignore[attr-defined]
-    after = latest_snapshot(table)
+    after = latest_document(table)
     return VersionReceipt(
         snapshot_id=None if after is None else after["id"],
         previous_snapshot_id=None if before is None else before["id"],

@@ -15,7 +15,7 @@ from typing import Any
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
-from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["Changed", "Lineage"]
@@ -75,11 +75,10 @@ class Lineage:
         """Whether the first snapshot that there is after `changed_in` names all these manifests,
         which that one's changes were in, among the state that it was built on. They may be in it
         also where it does not: merged with others."""
-        manager = self.table.paimon.snapshot_manager()
         earliest = earliest_snapshot_id(self.table.paimon, self.table.store)
         if not manifests or earliest is None or earliest <= changed_in:
             return False
-        snapshot = manager.get_snapshot_by_id(earliest)
+        snapshot = read_snapshot(self.table.paimon, earliest)
         return snapshot is not None and set(manifests) <= {
             meta.file_name for meta in self._base(snapshot)
         }
@@ -90,10 +89,9 @@ class Lineage:
 
         None where snapshots are gone that would tell.
         """
-        manager = self.table.paimon.snapshot_manager()
         wanted, sure = changed.added, True
         for snapshot_id in range(changed_in + 1, last + 1):
-            snapshot = manager.get_snapshot_by_id(snapshot_id)
+            snapshot = read_snapshot(self.table.paimon, snapshot_id)
             if snapshot is None:
                 sure = False
                 continue

@@ -22,6 +22,7 @@ from paimon_magics.tables.commits.commit import receipt_of
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
 from paimon_magics.tables.snapshots.changelogs import kept_as_changelog
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import made_by
 from paimon_magics.tables.table import Table
 
@@ -40,8 +41,7 @@ def examine(
     `kept` knows what a publication changed, where its manifests are gone.
     """
     ordered = sorted(watched, key=lambda p: p.snapshot_id)
-    manager = table.paimon.snapshot_manager()
-    stored = {p.snapshot_id: manager.get_snapshot_by_id(p.snapshot_id) for p in ordered}
+    stored = {p.snapshot_id: read_snapshot(table.paimon, p.snapshot_id) for p in ordered}
     intact = {p.snapshot_id for p in ordered if _is(p, stored[p.snapshot_id])}
     lineage = Lineage(table)
     expired = _expired(table, ordered, stored, intact, lineage)
@@ -58,10 +58,9 @@ def examine(
 
 def republished_as(table: Table, p: Publication) -> PublicationFinding | None:
     """The snapshot that repeats an overwritten one, if there is any."""
-    manager = table.paimon.snapshot_manager()
-    latest = manager.get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     for snapshot_id in range(p.snapshot_id + 1, (latest.id if latest is not None else 0) + 1):
-        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        snapshot = read_snapshot(table.paimon, snapshot_id)
         if (
             snapshot is not None
             and (snapshot.commit_user, snapshot.commit_identifier)
@@ -115,13 +114,12 @@ def unnamed_receipt(table: Table, request: CommitRequest) -> CommitReceipt | Non
     """The receipt of a request whose files are in the table although no snapshot is its own: that
     one was overwritten after another had been built on it."""
     changed = changed_by_request(table, request)
-    manager = table.paimon.snapshot_manager()
-    latest = manager.get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     if changed is None or latest is None or not changed.added:
         return None
     lineage = Lineage(table)
     for snapshot_id in range(request.transaction.base_snapshot_id + 2, latest.id + 1):
-        snapshot = manager.get_snapshot_by_id(snapshot_id)
+        snapshot = read_snapshot(table.paimon, snapshot_id)
         if snapshot is not None and lineage.rests_on(snapshot, changed):
             rows = sum(entry.file.row_count for entry in changed.entries)
             return CommitReceipt(snapshot_id - 1, "APPEND", None, rows)
@@ -138,7 +136,7 @@ def _followed(
     """A snapshot that is there: nothing can be lost of it once another rests on it."""
     if by_ours:
         return PublicationFinding(p.id, Verdict.SETTLED)
-    follower = table.paimon.snapshot_manager().get_snapshot_by_id(p.snapshot_id + 1)
+    follower = read_snapshot(table.paimon, p.snapshot_id + 1)
     if follower is None:
         return PublicationFinding(p.id, Verdict.INTACT)
     changed = lineage.changed_by(p.manifest_list) or kept(p)
@@ -155,7 +153,7 @@ def _gone(
     kept: Callable[[Publication], Changed | None],
 ) -> PublicationFinding:
     """A snapshot that is not there, or another has its id."""
-    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     if snapshot is None and (latest is None or latest.id < p.snapshot_id):
         ended = "none" if latest is None else str(latest.id)
         return _lost(
@@ -190,7 +188,7 @@ def _overwritten(
     table: Table, p: Publication, by: Any, changed: Changed, lineage: Lineage, beside: int
 ) -> PublicationFinding:
     what = _what(table, p, by)
-    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     present = lineage.present(latest, changed)
     if present == changed.added and present:
         return PublicationFinding(p.id, Verdict.SETTLED)  # nobody's doubt may double rows

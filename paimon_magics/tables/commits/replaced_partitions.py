@@ -10,6 +10,7 @@ from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
 from paimon_magics.tables.commits.changes import typed_partition
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["PartitionSize", "sizes_of_replaced"]
@@ -39,7 +40,7 @@ def sizes_of_replaced(
     """The partitions of the latest snapshot that one of `specs` describes (() is all), or those
     with the values of `partitions`. Reads all manifests."""
     paimon = table.paimon
-    snapshot = paimon.snapshot_manager().get_latest_snapshot()
+    snapshot = latest_snapshot(paimon)
     if snapshot is None:
         return []
     keys = table.schema.partition_keys

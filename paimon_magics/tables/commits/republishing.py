@@ -20,6 +20,7 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
@@ -79,7 +80,7 @@ def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> Com
     commit user and identifier, by which its writer finds it. Raises TableDamagedError where the
     manifests are gone.
     """
-    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     transaction = Transaction(
         table=p.table,
         commit_user=p.commit_user,
@@ -125,12 +126,11 @@ def _since(
     buckets: Mapping[Bucket, Sequence[Any]],
 ) -> tuple[list[Later], str]:
     """What others added to the same buckets, or what they did there that is in the way."""
-    manager = table.paimon.snapshot_manager()
     partitions = {values for values, _ in buckets}
     later: list[Later] = []
     before = None
-    for snapshot_id in range(beside, manager.get_latest_snapshot().id + 1):
-        snapshot = manager.get_snapshot_by_id(snapshot_id)
+    for snapshot_id in range(beside, latest_snapshot(table.paimon).id + 1):
+        snapshot = read_snapshot(table.paimon, snapshot_id)
         changed = None if snapshot is None else lineage.changed_by(snapshot.delta_manifest_list)
         if snapshot is None or changed is None:
             return [], f"what snapshot {snapshot_id} did is unknown, it has expired"

@@ -38,7 +38,7 @@ from paimon_magics.tables.catalog.rest_documents import (
 )
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
-from paimon_magics.tables.snapshots.chain import latest_snapshot, published_path, snapshot_by_id
+from paimon_magics.tables.snapshots.chain import latest_document, published_path, snapshot_by_id
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.stores.syncing import sync_files
@@ -175,7 +175,7 @@ def publish_prepared(
         return snapshot.get("uuid") is not None and stored.get("uuid") == snapshot["uuid"]
     if ledger is not None and ledger.knows(None):
         return True
-    latest = latest_snapshot(table)
+    latest = latest_document(table)
     latest_id = 0 if latest is None else int(latest["id"])
     latest_uuid = None if latest is None else latest.get("uuid")
     if fence is not None and latest is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["partitions_max"]
@@ -26,7 +27,7 @@ def _partition_count(table: Table, snapshot_id: int) -> int | None:
     """The number of partitions with files at a snapshot; None where many manifest entries would
     have to be read for it, or there is no such snapshot."""
     paimon = table.paimon
-    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id) if snapshot_id else None
+    snapshot = read_snapshot(paimon, snapshot_id) if snapshot_id else None
     if snapshot is None:
         return None
     folder = ManifestCache(paimon)

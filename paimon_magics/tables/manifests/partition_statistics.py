@@ -19,6 +19,7 @@ from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.schema.files import schema_text
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import StoredTable
 
 __all__ = ["partition_documents", "partition_statistics"]
@@ -29,7 +30,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
     """Every partition that has files, sorted by its spec; empty for an unpartitioned table."""
-    snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+    snapshot = latest_snapshot(table.paimon)
     if not table.schema.get("partitionKeys") or snapshot is None:
         return []
     manifests = ManifestListManager(table.paimon).read_all(snapshot)

@@ -17,6 +17,7 @@ from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.reports.partition_names import escaped
 from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["list_partitions", "partition_name", "partition_value_text"]
@@ -32,7 +33,7 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
             f"The table `{table.name}` has no partitions.",
             hint="It was created without PARTITIONED BY.",
         )
-    snapshot = table.paimon.snapshot_manager().get_latest_snapshot()
+    snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return []
     manifests = ManifestListManager(table.paimon).read_all(snapshot)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
-from paimon_magics.tables.snapshots.chain import latest_snapshot, list_snapshots, published_path
+from paimon_magics.tables.snapshots.chain import latest_document, list_snapshots, published_path
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import StoredTable
@@ -127,7 +127,7 @@ def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish)
             f"`{branch.name}` has no snapshots to take `{table.name}` forward to.",
             hint="Write to the branch first.",
         )
-    latest = latest_snapshot(table)
+    latest = latest_document(table)
     start = 0 if latest is None else int(latest["id"])
     newest, oldest = max(theirs), min(theirs)
     same = latest is None or theirs.get(start, {}).get("uuid", "") == latest.get("uuid")

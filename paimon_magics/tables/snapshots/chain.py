@@ -15,8 +15,7 @@ from pypaimon.common.json_util import JSON
 
 from paimon_magics.errors import StatementError, UnknownNameError, UnsupportedStatementError
 from paimon_magics.faults import reach
-from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, write_hint
-from paimon_magics.tables.snapshots.latest import latest_snapshot as newest_snapshot
+from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, latest_snapshot, write_hint
 from paimon_magics.tables.stores.corruption import parsing
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Publish
@@ -25,7 +24,7 @@ from paimon_magics.tables.table import StoredTable
 __all__ = [
     "create_tag",
     "delete_tag",
-    "latest_snapshot",
+    "latest_document",
     "list_snapshots",
     "list_tags",
     "load_snapshot",
@@ -46,9 +45,9 @@ _TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
 # ---- snapshots ----
 
 
-def latest_snapshot(table: StoredTable) -> Document | None:
+def latest_document(table: StoredTable) -> Document | None:
     """The latest snapshot, None for a table without any."""
-    latest = newest_snapshot(table.paimon)
+    latest = latest_snapshot(table.paimon)
     if latest is None:
         return None
     stored = snapshot_by_id(table, latest.id)
@@ -76,7 +75,7 @@ def load_snapshot(table: StoredTable, version: str) -> Document | None:
     """The snapshot that `version` means: EARLIEST, LATEST, an id, or the name of a tag."""
     match version:
         case "LATEST":
-            return latest_snapshot(table)
+            return latest_document(table)
         case "EARLIEST":
             earliest = earliest_snapshot_id(table.paimon, table.store)
             return None if earliest is None else snapshot_by_id(table, earliest)
@@ -250,7 +249,7 @@ def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str
     more."""
     _refuse_remote(table, "tagged")
     document = (
-        latest_snapshot(table) if snapshot_id is None else _kept_or_tagged(table, snapshot_id)
+        latest_document(table) if snapshot_id is None else _kept_or_tagged(table, snapshot_id)
     )
     if document is None:
         shown = "snapshot" if snapshot_id is None else f"snapshot {snapshot_id}"
@@ -297,13 +296,14 @@ def _read_tag(table: StoredTable, name: str) -> Document | None:
 
 
 def _read(table: StoredTable, path: str) -> Document | None:
-    try:
-        text = table.paimon.file_io.read_file_utf8(path)
-    except FileNotFoundError:
-        return None
     with parsing(f"The file {path}"):
-        document: Document = json.loads(text)
-    return document
+        try:
+            document = json.loads(table.paimon.file_io.read_file_utf8(path))
+        except FileNotFoundError:
+            return None
+        if not isinstance(document, dict):
+            raise ValueError("it is not a JSON object")
+        return document
 
 
 def _names(table: StoredTable, folder: str) -> list[str]:

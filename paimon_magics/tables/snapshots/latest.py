@@ -2,11 +2,15 @@
 
 The LATEST file is a hint that may lag: from the snapshot that it names the next ids are tried, one
 by one. Only where it names none that exists, or lags far behind, is the folder listed.
+
+No other module asks pypaimon for a snapshot: here one whose file is damaged is told by name, as
+TableDamagedError.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import Any
 
 from pypaimon.common.json_util import JSON
@@ -33,14 +37,14 @@ def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
     there is none."""
     manager = _manager(paimon, branch)
     if paimon.catalog_environment.supports_version_management:
-        return _listed(manager)
-    found = _hinted(paimon, manager)
-    for _ in range(_STEPS_MAX if found is not None else 0):
-        following = _read(paimon, manager, found.id + 1)
+        return _served(manager)
+    latest = _hinted(paimon, manager)
+    for _ in range(_STEPS_MAX if latest is not None else 0):
+        following = _read(paimon, manager, latest.id + 1)
         if following is None:
-            return found
-        found = following
-    return _listed(manager)
+            return latest
+        latest = following
+    return _listed(paimon, manager)
 
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
@@ -62,8 +66,8 @@ def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> li
     manager = _manager(paimon, branch)
     earliest = _earliest(paimon, manager, store)
     ids = sorted(id for id in _stored(manager, store) if earliest is None or id >= earliest)
-    found = (_read(paimon, manager, id) for id in ids)
-    return [snapshot for snapshot in found if snapshot is not None]
+    snapshots = (_read(paimon, manager, id) for id in ids)
+    return [snapshot for snapshot in snapshots if snapshot is not None]
 
 
 def _manager(paimon: Any, branch: str | None) -> Any:
@@ -73,27 +77,47 @@ def _manager(paimon: Any, branch: str | None) -> Any:
 
 def _read(paimon: Any, manager: Any, snapshot_id: int) -> Any:
     path = manager.get_snapshot_path(snapshot_id)
-    try:
-        text = paimon.file_io.read_file_utf8(path)
-    except FileNotFoundError:
-        return None
     with parsing(f"The snapshot file {path}", _OTHER):
-        return JSON.from_json(text, Snapshot)
-
-
-def _listed(manager: Any) -> Any:
-    """pypaimon's value of the latest snapshot, which its folder is listed for."""
-    with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
         try:
-            return manager.get_latest_snapshot()
-        except RuntimeError as error:
-            if "none could be resolved" not in str(error):
-                raise
-            raise damaged(
-                f"The latest snapshot in {manager.snapshot_dir}",
-                "a hint names one, and no file of a snapshot is there",
-                "Restore the files of the snapshots.",
-            ) from error
+            text = paimon.file_io.read_file_utf8(path)
+        except FileNotFoundError:
+            return None
+        return _parsed(text)
+
+
+def _parsed(text: str) -> Any:
+    if not isinstance(json.loads(text), dict):
+        raise ValueError("it is not a JSON object")
+    return JSON.from_json(text, Snapshot)
+
+
+def _served(manager: Any) -> Any:
+    """The latest snapshot that the catalog's server tells."""
+    with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
+        return manager.get_latest_snapshot()
+
+
+def _listed(paimon: Any, manager: Any) -> Any:
+    """The latest snapshot of those that the folder has."""
+    for snapshot_id in sorted(_ids(paimon, manager), reverse=True):
+        snapshot = _read(paimon, manager, snapshot_id)
+        if snapshot is not None:  # else it was rolled back meanwhile
+            return snapshot
+    if _hint(paimon, manager):
+        raise damaged(
+            f"The latest snapshot in {manager.snapshot_dir}",
+            "a hint names one, and no file of a snapshot is there",
+            "Restore the files of the snapshots.",
+        )
+    return None
+
+
+def _ids(paimon: Any, manager: Any) -> list[int]:
+    if not paimon.file_io.exists(manager.snapshot_dir):
+        return []
+    paths = (str(info.path) for info in paimon.file_io.list_status(manager.snapshot_dir))
+    names = (path.rpartition("/")[2] for path in paths)
+    return [int(name[9:]) for name in names if name.startswith("snapshot-") and name[9:].isdigit()]
 
 
 def _earliest(paimon: Any, manager: Any, store: Store) -> int | None:
@@ -110,11 +134,17 @@ def _stored(manager: Any, store: Store) -> list[int]:
 
 
 def _hinted(paimon: Any, manager: Any) -> Any:
+    """The snapshot that the hint names, None where it names none that exists."""
+    hint = _hint(paimon, manager)
+    return _read(paimon, manager, int(hint)) if hint.isdigit() else None
+
+
+def _hint(paimon: Any, manager: Any) -> bytes:
     try:
-        text = paimon.file_io.read_file_utf8(manager.latest_file).strip()
+        with paimon.file_io.new_input_stream(manager.latest_file) as stream:
+            return bytes(stream.read()).strip()
     except FileNotFoundError:
-        return None
-    return _read(paimon, manager, int(text)) if text.isdigit() else None
+        return b""
 
 
 def write_hint(store: Store, path: str, snapshot_id: int) -> None:

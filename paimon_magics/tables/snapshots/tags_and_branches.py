@@ -42,7 +42,7 @@ from paimon_magics.tables.snapshots.branches import (
 from paimon_magics.tables.snapshots.chain import (
     Document,
     create_tag,
-    latest_snapshot,
+    latest_document,
     list_snapshots,
     list_tags,
     load_tag,
@@ -153,7 +153,7 @@ def _change_tags(
 
 def _names(table: StoredTable, tag: str, snapshot_id: int | None) -> bool:
     """Whether the tag names that snapshot, or the latest."""
-    stored, latest = load_tag(table, tag), latest_snapshot(table)
+    stored, latest = load_tag(table, tag), latest_document(table)
     wanted = snapshot_id if snapshot_id is not None else (latest or {}).get("id")
     return stored is not None and stored["id"] == wanted
 
@@ -164,7 +164,7 @@ def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
     tagged = [tag for name in list_tags(table) if (tag := load_tag(table, name)) is not None]
     found = [s for s in (*list_snapshots(table, 0, None), *tagged) if s["timeMillis"] >= time_ms]
     if not found:
-        latest = latest_snapshot(table)
+        latest = latest_document(table)
         shown = "it has none" if latest is None else f"its latest is of {latest['timeMillis']}"
         raise UnknownNameError(
             f"`{table.name}` has no snapshot that is not earlier than {time_ms}: {shown}.",
@@ -266,7 +266,7 @@ def _roll_back(
     change: RollBackToSnapshot | RollBackToTag | RollBackToTimestamp | RollBackToWatermark,
     publish: Publish,
 ) -> VersionReceipt:
-    latest = latest_snapshot(table)
+    latest = latest_document(table)
     if latest is None:
         raise UnknownNameError(
             f"`{table.name}` has no snapshots to go back to.", hint="Nothing was written to it yet."

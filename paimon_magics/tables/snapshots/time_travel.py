@@ -31,7 +31,11 @@ from paimon_magics.planning.reads.read_points import (
     ToAutoTag,
 )
 from paimon_magics.statements.clauses.names import table_text
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import (
+    earliest_snapshot_id,
+    latest_snapshot,
+    read_snapshot,
+)
 from paimon_magics.tables.table import Table
 
 __all__ = [
@@ -362,11 +366,11 @@ class _Finder:
         )
 
     def _earliest(self) -> Any:
-        return (
-            None
-            if self.latest is None
-            else self._paimon.snapshot_manager().try_get_earliest_snapshot(self.latest.id)
-        )
+        if self.latest is None:
+            return None
+        earliest_id = earliest_snapshot_id(self._paimon, self._table.store)
+        earliest = None if earliest_id is None else read_snapshot(self._paimon, earliest_id)
+        return earliest or self.latest
 
     def tag(self, name: str) -> Any:
         """The snapshot that a tag keeps, None without such a tag."""

@@ -20,7 +20,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.snapshots.chain import (
-    latest_snapshot,
+    latest_document,
     list_tags,
     load_tag,
     snapshot_by_id,
@@ -125,7 +125,7 @@ def table_view(catalog: Catalog, name: TableName, snapshot_id: int | None = None
 
 def _view(table: StoredTable, folder: ManifestCache, snapshot_id: int | None) -> TableView:
     if snapshot_id is None:
-        return TableView(table, latest_snapshot(table), table.schema, folder)
+        return TableView(table, latest_document(table), table.schema, folder)
     snapshot = _snapshot(table, snapshot_id)
     return TableView(table, snapshot, _schema(table, snapshot["schemaId"]), folder)
 

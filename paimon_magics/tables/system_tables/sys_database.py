@@ -20,7 +20,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.snapshots.chain import latest_snapshot
+from paimon_magics.tables.snapshots.chain import latest_document
 from paimon_magics.tables.system_tables.partitions import partition_sums
 from paimon_magics.tables.system_tables.table_view import TableView, rows_of
 from paimon_magics.tables.table import StoredTable
@@ -124,7 +124,7 @@ def _partitions(catalog: Catalog) -> pa.Table:
     for table in _stored_tables(catalog):
         if not table.schema.get("partitionKeys"):
             continue
-        view = TableView(table, latest_snapshot(table), table.schema, ManifestCache(table.paimon))
+        view = TableView(table, latest_document(table), table.schema, ManifestCache(table.paimon))
         rows += (
             (
                 table.name.database,

@@ -17,6 +17,7 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.alterations import schema_of
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
@@ -38,7 +39,7 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
     Reads all manifests of the snapshot.
     """
     paimon = table.paimon
-    snapshot = paimon.snapshot_manager().get_snapshot_by_id(snapshot_id) if snapshot_id else None
+    snapshot = read_snapshot(paimon, snapshot_id) if snapshot_id else None
     if snapshot is None:
         return {}
     manifests = ManifestListManager(paimon).read_all(snapshot)
@@ -131,7 +132,7 @@ def check_cross_partition_size(table: Table, rows_max: int) -> None:
     has more than `rows_max` rows: one writer has to know where each of its keys lives."""
     if table.schema.bucket_mode != "KEY_DYNAMIC":
         return
-    latest = table.paimon.snapshot_manager().get_latest_snapshot()
+    latest = latest_snapshot(table.paimon)
     stored = 0 if latest is None else latest.total_record_count or 0
     if stored > rows_max:
         raise UnsupportedStatementError(

@@ -32,7 +32,8 @@ from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.table import Table
+    from paimon_magics.tables.snapshots.latest import read_snapshot
+from paimon_magics.tables.table import Table
 
 __all__ = [
     "INDEX_FOLDER",
@@ -223,7 +224,7 @@ def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
     """The hash index of a snapshot; () for a table without snapshots (id 0)."""
     if not snapshot_id:
         return ()
-    snapshot = table.paimon.snapshot_manager().get_snapshot_by_id(snapshot_id)
+    snapshot = read_snapshot(table.paimon, snapshot_id)
     return () if snapshot is None else hash_index_in(table, snapshot)
 
 

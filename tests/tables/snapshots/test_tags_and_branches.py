@@ -40,7 +40,7 @@ from paimon_magics.tables.expiry.tag_deletion import remove_tag
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.snapshots.branches import list_branches
 from paimon_magics.tables.snapshots.chain import (
-    latest_snapshot,
+    latest_document,
     list_snapshots,
     list_tags,
     load_tag,
@@ -193,7 +193,7 @@ def test_a_branch_lives_beside_its_table_and_the_table_is_taken_to_it(versions: 
         versions.change(FastForward("dev"))
     versions.change(RollBackToTag("a"))
     versions.change(FastForward("dev"))
-    latest = latest_snapshot(versions.table())
+    latest = latest_document(versions.table())
     assert latest == snapshot_by_id(versions.table("dev"), 3)
     versions.change(RenameBranch("dev", "old"))
     assert versions.change(DeleteBranches(("old",))) == VersionReceipt(("old",))

@@ -1,0 +1,127 @@
+"""Whoever reads the latest snapshot is told by name that it is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paimon_magics.errors import TableDamagedError
+from paimon_magics.planning.commits.publications import Publication
+from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.statements.grammar.parsing import parse_statement
+from paimon_magics.statements.statement import AlterTable
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.catalog.stored_tables import load_stored
+from paimon_magics.tables.commits.commit import find_commit, latest_snapshot_id
+from paimon_magics.tables.commits.publication_checks import (
+    examine,
+    republished_as,
+    unnamed_receipt,
+)
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
+from paimon_magics.tables.commits.republishing import repetition
+from paimon_magics.tables.manifests.partition_statistics import partition_documents
+from paimon_magics.tables.manifests.partitions import list_partitions
+from paimon_magics.tables.snapshots.chain import latest_document
+from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.bucket_counts import bucket_counts, check_cross_partition_size
+from tests.tables.manifest_files import TABLE, create
+
+PUBLICATION = Publication("id", TABLE, "", 1, "list", "user", 1, "APPEND", 0)
+TRANSACTION = Transaction(
+    table=TABLE, commit_user="user", file_prefix="pm-", base_snapshot_id=0, commit_identifier=1
+)
+DAMAGES = {
+    "empty": b"",
+    "truncated": b'{\n  "version" : 3,\n  "id" : 1,\n  "schemaI',
+    "no text": b"\xff\xfe\x00\x80",
+    "no object": b"[]",
+    "no snapshot": b"{}",
+    "null": b"null",
+}
+
+
+def alter(catalog: Catalog) -> None:
+    statement = parse_statement("ALTER TABLE t ADD COLUMN more INT")
+    assert isinstance(statement, AlterTable)
+    catalog.alter_table(TABLE, statement.changes)
+
+
+READS: dict[str, Callable[[Catalog, Table], object]] = {
+    "latest snapshot": lambda _, table: latest_snapshot(table.paimon),
+    "snapshot by id": lambda _, table: read_snapshot(table.paimon, 1),
+    "document": lambda catalog, _: latest_document(load_stored(catalog, TABLE)),
+    "partitions": lambda _, table: list_partitions(table),
+    "partition documents": lambda catalog, _: partition_documents(load_stored(catalog, TABLE)),
+    "replaced partitions": lambda _, table: sizes_of_replaced(table),
+    "bucket counts": lambda _, table: bucket_counts(table, 1),
+    "rows of a table": lambda _, table: check_cross_partition_size(table, 10),
+    "altering": lambda catalog, _: alter(catalog),
+    "the base of a commit": lambda _, table: latest_snapshot_id(table),
+    "a commit": lambda _, table: find_commit(table, TRANSACTION),
+    "a publication": lambda _, table: examine(table, [PUBLICATION]),
+    "its repetition": lambda _, table: republished_as(table, PUBLICATION),
+    "repeating it": lambda _, table: repetition(table, PUBLICATION, None),
+    "its receipt": lambda _, table: unnamed_receipt(
+        table, CommitRequest(TRANSACTION, Append(), (), ())
+    ),
+}
+
+OF_A_GIVEN_ONE = ("snapshot by id", "bucket counts", "a publication")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return create(
+        tmp_path,
+        "CREATE TABLE t (k INT NOT NULL, p STRING) PARTITIONED BY (p) "
+        "TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '-1')",
+    )
+
+
+def snapshots(table: Table) -> Path:
+    folder = Path(table.location) / "snapshot"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_damaged_latest_snapshot_is_told_by_name(table: Table, tmp_path: Path, read: str) -> None:
+    folder = snapshots(table)
+    (folder / "LATEST").write_bytes(b"1")
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    told = {}
+    for name, content in DAMAGES.items():
+        (folder / "snapshot-1").write_bytes(content)
+        with pytest.raises(TableDamagedError) as error:
+            READS[read](catalog, table)
+        told[name] = str(error.value)
+    assert all("/snapshot/snapshot-1" in text for text in told.values()), told
+
+
+@pytest.mark.parametrize("read", [read for read in READS if read not in OF_A_GIVEN_ONE])
+def test_snapshots_that_a_hint_names_and_are_gone_are_told(
+    table: Table, tmp_path: Path, read: str
+) -> None:
+    folder = snapshots(table)
+    (folder / "LATEST").write_bytes(b"7")
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    with pytest.raises(TableDamagedError, match=r"latest snapshot in .*/snapshot"):
+        READS[read](catalog, table)
+
+
+@pytest.mark.parametrize("hint", [b"", b"\n", b"one", b"\xff\xfe\x00\x80", b"-1", b"9", None])
+@pytest.mark.parametrize("read", READS)
+def test_a_damaged_hint_is_passed_over(
+    table: Table, tmp_path: Path, read: str, hint: bytes | None
+) -> None:
+    folder = snapshots(table)
+    if hint is not None:
+        (folder / "LATEST").write_bytes(hint)
+    (folder / "snapshot-1").write_bytes(DAMAGES["truncated"])
+    catalog = Catalog.open({"warehouse": str(tmp_path)})
+    with pytest.raises(TableDamagedError, match=r"/snapshot/snapshot-1"):
+        READS[read](catalog, table)
