@@ -42,6 +42,7 @@ from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.redaction import conceal_options
 from paimon_magics.statements.statement import TableChange, TableName
+from paimon_magics.tables.pypaimon_internals import sync_table_properties
 from paimon_magics.tables.schema.alterations import altered_schema, schema_changes, schema_of
 from paimon_magics.tables.schema.files import publish_schema
 from paimon_magics.tables.schema.types import field_from_column
@@ -433,7 +434,7 @@ class Catalog:
             schema = altered_schema(manager, table.paimon.table_schema, alteration)
             if self._publish_schema(name, manager, schema):
                 if self.metastore == "jdbc":
-                    self._sync_jdbc_properties(name, schema)
+                    sync_table_properties(self.paimon, _identifier(name), schema)
                 return self.load(name)
         raise self._changed_meanwhile(name)
 
@@ -466,21 +467,6 @@ class Catalog:
                 f"Whether `{_shown(name)}` was stored is unknown: {_first_line(error)}",
                 hint=f"Look at it with DESCRIBE {_shown(name)} before running the statement again.",
             ) from error
-
-    def _sync_jdbc_properties(self, name: TableName, schema: StoredSchema) -> None:
-        # As pypaimon's alter_table does after it has stored the schema.
-        if not self.paimon._sync_all_properties():
-            return
-        key = (self.paimon.catalog_key, _database(name), name.table)
-        with self.paimon.connection.transaction():
-            self.paimon.connection.execute(
-                "DELETE FROM paimon_table_properties "
-                "WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
-                key,
-            )
-            self.paimon._insert_table_properties(
-                _identifier(name), self.paimon._collect_table_properties(schema)
-            )
 
     def _get(self, name: TableName) -> Any:
         if name.branch is not None and self.metastore == "jdbc":

@@ -17,6 +17,7 @@ from pypaimon.write.commit.fixed_bucket_commit_check import FixedBucketCommitChe
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.tables.commits.changes import Changes
+from paimon_magics.tables.pypaimon_internals import check_row_ids_since
 from paimon_magics.tables.table import Table
 
 __all__ = ["FileConflicts"]
@@ -36,11 +37,8 @@ class FileConflicts:
             table=paimon,
             commit_scanner=self._scanner,
         )
-        # Where pypaimon's own commit puts what the writers say of the snapshot they began on.
-        self._detection._row_id_check_from_snapshot = min(
-            (m.check_from_snapshot for m in messages if m.check_from_snapshot is not None),
-            default=None,
-        )
+        began_on = [m.check_from_snapshot for m in messages if m.check_from_snapshot is not None]
+        check_row_ids_since(self._detection, min(began_on, default=None))
         if any(message.total_buckets is not None for message in messages):
             self._detection.fixed_bucket_commit_check = FixedBucketCommitCheck(messages)
         rollback = paimon.catalog_environment.catalog_table_rollback()

@@ -18,12 +18,12 @@ from typing import Any
 
 import fastavro
 from pypaimon.manifest import avro_codec
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.schema.manifest_entry import MANIFEST_ENTRY_SCHEMA, ManifestEntry
 from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
 from paimon_magics.tables.manifests.statistics import ManifestStatistics
+from paimon_magics.tables.pypaimon_internals import manifest_record
 
 __all__ = ["ManifestReader", "ManifestWriter", "Record", "widest_schema"]
 
@@ -116,7 +116,7 @@ class ManifestWriter:
 
     def add_entries(self, entries: Iterable[ManifestEntry]) -> None:
         """Add new entries."""
-        self.add_records(ManifestFileManager._to_avro_record(entry) for entry in entries)
+        self.add_records(manifest_record(entry) for entry in entries)
 
     def close(self) -> list[ManifestFileMeta]:
         """Finish the last manifest; all that were written, in order."""

@@ -35,6 +35,7 @@ from paimon_magics.statements.statement import (
     TableChange,
     UnsetOptions,
 )
+from paimon_magics.tables.pypaimon_internals import changed_schema
 from paimon_magics.tables.schema.types import column_from_field, to_paimon_type
 
 __all__ = ["altered_schema", "schema_changes", "schema_of"]
@@ -78,7 +79,7 @@ def altered_schema(
         if not isinstance(change, UpdateColumnDefaultValue)
     ]
     try:
-        after = manager._generate_table_schema(before, changes)
+        after = changed_schema(manager, before, changes)
     except Exception as error:
         raise InvalidTableError(
             f"The table can't be changed so: {error}", hint="Change it in another way."

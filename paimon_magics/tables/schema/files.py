@@ -13,6 +13,7 @@ from pypaimon.common.json_util import JSON
 from pypaimon.schema.schema_manager import SchemaManager
 from pypaimon.schema.table_schema import TableSchema as StoredSchema
 
+from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.stores.store import Stores
 
@@ -21,7 +22,7 @@ __all__ = ["publish_schema", "schema_text"]
 
 def publish_schema(stores: Stores, manager: SchemaManager, schema: StoredSchema) -> bool:
     """Writes `schema-<id>`; False, and nothing written, when somebody else already has."""
-    path = manager._to_schema_path(schema.id)
+    path = schema_path(manager, schema.id)
     return stores.publish(local_path(path) or path, schema_text(schema).encode())
 
 

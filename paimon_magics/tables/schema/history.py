@@ -6,6 +6,7 @@ from typing import Any
 
 from paimon_magics.columnar.fields import Field
 from paimon_magics.planning.schemas.table_schema import Column
+from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.types import fields_of
 from paimon_magics.tables.stores.corruption import damaged, parsing
@@ -25,7 +26,7 @@ class TableSchemas:
         found = self._schemas.get(schema_id)
         if found is None:
             manager = self._paimon.schema_manager
-            what = f"The schema file {manager._to_schema_path(schema_id)}"
+            what = f"The schema file {schema_path(manager, schema_id)}"
             with parsing(what):
                 found = manager.get_schema(schema_id)
             if found is None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.errors import InvalidTableError, UnknownNameError, UnsupportedStatementError
+from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.chain import latest_document, list_snapshots, published_path
 from paimon_magics.tables.snapshots.latest import write_hint
 from paimon_magics.tables.stores.store import Publish
@@ -41,7 +42,7 @@ def list_branches(table: StoredTable) -> list[str]:
 def branch_exists(table: StoredTable, branch: str) -> bool:
     """Whether the branch is there and complete."""
     _refuse_remote(table)
-    first: bool = table.paimon.file_io.exists(_schemas(table, branch)._to_schema_path(0))
+    first: bool = table.paimon.file_io.exists(schema_path(_schemas(table, branch), 0))
     return first
 
 
@@ -87,7 +88,7 @@ def drop_branch(table: StoredTable, branch: str) -> bool:
         return False
     path = table.paimon.branch_manager().branch_path(branch)
     # The schema first: a branch without it is none, whatever else is left of it.
-    table.paimon.file_io.delete(_schemas(table, branch)._to_schema_path(0))
+    table.paimon.file_io.delete(schema_path(_schemas(table, branch), 0))
     table.paimon.file_io.delete(path, recursive=True)
     return True
 
@@ -168,8 +169,8 @@ def _copy_schema(
     schema_id: int,
     publish: Publish,
 ) -> None:
-    text = table.paimon.file_io.read_file_utf8(source._to_schema_path(schema_id))
-    path = target._to_schema_path(schema_id)
+    text = table.paimon.file_io.read_file_utf8(schema_path(source, schema_id))
+    path = schema_path(target, schema_id)
     if publish(published_path(path), text.encode()):
         return
     if json.loads(table.paimon.file_io.read_file_utf8(path)) != json.loads(text):

@@ -20,6 +20,7 @@ from pypaimon.filesystem.caching_file_io import CachingFileIO
 from pypaimon.filesystem.pyarrow_file_io import PyArrowFileIO
 
 from paimon_magics.errors import SetupError
+from paimon_magics.tables.pypaimon_internals import innermost_file_io, replace_innermost_file_io
 from paimon_magics.tables.stores.s3 import ObjectStore
 from paimon_magics.tables.stores.store import (
     Stores,
@@ -48,11 +49,11 @@ def use_s3_file_io(catalog: Any, warehouse: str, options: dict[str, str], stores
     cached = isinstance(chosen, CachingFileIO)
     if not isinstance(store, ObjectStore):
         return
-    if type(chosen._delegate if cached else chosen) not in (PyArrowFileIO, S3FileIO):
+    if type(innermost_file_io(chosen) if cached else chosen) not in (PyArrowFileIO, S3FileIO):
         return
     ours = S3FileIO(warehouse, Options(options), store)
     if cached:
-        chosen._delegate = ours
+        replace_innermost_file_io(chosen, ours)
     else:
         catalog.file_io = ours
 

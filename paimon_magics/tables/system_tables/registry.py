@@ -19,6 +19,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.chain import (
     latest_document,
     list_tags,
@@ -155,6 +156,6 @@ def _snapshot(table: StoredTable, snapshot_id: int) -> dict[str, Any]:
 def _schema(table: StoredTable, schema_id: int) -> dict[str, Any]:
     if schema_id == table.schema["id"]:
         return table.schema
-    path = table.paimon.schema_manager._to_schema_path(schema_id)
+    path = schema_path(table.paimon.schema_manager, schema_id)
     document: dict[str, Any] = json.loads(table.paimon.file_io.read_file_utf8(path))
     return document

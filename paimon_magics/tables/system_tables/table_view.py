@@ -21,6 +21,7 @@ from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.manifests.live_files import ManifestCache
+from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.table import StoredTable
 
 __all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
@@ -139,7 +140,7 @@ class TableView:
         if schema_id == self.schema["id"]:
             document = self.schema
         else:
-            path = self.paimon.schema_manager._to_schema_path(schema_id)
+            path = schema_path(self.paimon.schema_manager, schema_id)
             try:
                 document = json.loads(self.paimon.file_io.read_file_utf8(path))
             except FileNotFoundError:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pypaimon.common import time_utils
 
 from paimon_magics.columnar.java_text import map_order
+from paimon_magics.tables.pypaimon_internals import schema_path
 from paimon_magics.tables.snapshots.branches import list_branches
 from paimon_magics.tables.snapshots.chain import list_tags, load_tag, snapshot_by_id, snapshot_ids
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id
@@ -257,10 +258,10 @@ def aggregation_fields(view: TableView) -> pa.Table:
 def _schemas(view: TableView) -> list[Document]:
     """The documents of all schemas, as they are stored, oldest first."""
     manager = view.paimon.schema_manager
-    folder = str(manager._to_schema_path(0)).rpartition("/")[0]
+    folder = schema_path(manager, 0).rpartition("/")[0]
     names = view.table.store.names(folder, "schema-")
     ids = sorted(int(name[7:]) for name in names if name[7:].isdigit())
-    paths = [manager._to_schema_path(schema_id) for schema_id in ids]
+    paths = [schema_path(manager, schema_id) for schema_id in ids]
     return [json.loads(view.paimon.file_io.read_file_utf8(path)) for path in paths]
 
 

@@ -27,6 +27,7 @@ from paimon_magics.columnar.hash_index import (
     encode_hashes,
 )
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.stores.store import open_store
 from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition
@@ -198,15 +199,13 @@ def dynamic_buckets(
 ) -> DynamicBuckets:
     """How a statement assigns buckets on the index of a snapshot, 0 for none; up to `slots` tasks
     share the work, fewer where the options `dynamic-bucket.*` say so."""
-    from pypaimon.read.native_plan import _resolved_schema_file_io_options
-
     schema = table.schema
     wanted = [slots]
     for key in ("assigner-parallelism", "initial-buckets", "max-buckets"):
         number = int(schema.option(f"dynamic-bucket.{key}") or -1)
         if number > 0:
             wanted.append(number)
-    options = _resolved_schema_file_io_options(table.paimon) or {}
+    options = store_options(table.paimon) or {}
     return DynamicBuckets(
         keys=schema.trimmed_primary_keys,
         rows_per_bucket=int(schema.option("dynamic-bucket.target-row-num") or 2_000_000),

@@ -17,6 +17,7 @@ from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
+from paimon_magics.tables.pypaimon_internals import catalog_options, store_options, with_commit_user
 from paimon_magics.tables.stores.s3 import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES
 from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
@@ -60,7 +61,7 @@ class NativeTable:
     def writer(self, commit_user: str, *, overwrite: bool) -> NativeWriter:
         """A writer of new files; with `overwrite` they replace others, so that sequence numbers
         start anew."""
-        builder = self.open().new_batch_write_builder()._with_commit_user(commit_user)
+        builder = with_commit_user(self.open().new_batch_write_builder(), commit_user)
         return NativeWriter(builder.with_overwrite({}) if overwrite else builder)
 
     def with_file_prefix(self, addition: str) -> NativeTable:
@@ -158,10 +159,6 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
     Raises UnsupportedStatementError for a table whose files the native engine can't reach.
     """
     from pypaimon.common.json_util import JSON
-    from pypaimon.read.native_plan import (
-        _catalog_context_options,
-        _resolved_schema_file_io_options,
-    )
 
     paimon = table.paimon
     effective = {str(k): str(v) for k, v in paimon.table_schema.options.items() if v is not None}
@@ -172,18 +169,11 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
     # Text in, text out: the schema's own JSON form, which both engines read.
     schema_json = JSON.to_json(paimon.table_schema.copy(new_options=effective))
     through_catalog = bool(paimon.catalog_environment.supports_version_management)
-    if through_catalog:
-        io_options = _catalog_context_options(paimon) | {"metastore": "rest"}
-    else:
-        io_options = _resolved_schema_file_io_options(paimon)
-        if io_options is None:
-            raise UnsupportedStatementError(
-                f"Table `{table.name}` lies in a store that the native engine can't open.",
-                hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
-            )
-        if urlsplit(table.location).scheme in S3_SCHEMES:
-            # pypaimon knows more spellings of the options than the native engine.
-            io_options = {**io_options, **s3_access(io_options).native_options()}
+    io_options = (
+        catalog_options(paimon) | {"metastore": "rest"}
+        if through_catalog
+        else _direct_options(table)
+    )
     return NativeTable(
         database=paimon.identifier.get_database_name(),
         name=paimon.identifier.get_table_name(),
@@ -193,3 +183,17 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
         io_options=tuple(sorted((str(k), str(v)) for k, v in io_options.items())),
         through_catalog=through_catalog,
     )
+
+
+def _direct_options(table: Table) -> dict[str, str]:
+    """The options by which the native library opens the table's files by itself."""
+    options = store_options(table.paimon)
+    if options is None:
+        raise UnsupportedStatementError(
+            f"Table `{table.name}` lies in a store that the native engine can't open.",
+            hint="Connect to the warehouse with a filesystem, jdbc or rest catalog.",
+        )
+    if urlsplit(table.location).scheme in S3_SCHEMES:
+        # pypaimon knows more spellings of the options than the native engine.
+        return {**options, **s3_access(options).native_options()}
+    return options

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from paimon_magics.tables.pypaimon_internals import store_options, with_commit_user
+
 if TYPE_CHECKING:
     from paimon_magics.tables.table import Table
 
@@ -39,7 +41,7 @@ class PythonTable:
     def writer(self, commit_user: str, *, overwrite: bool) -> PythonWriter:
         """A writer; see `native.NativeTable.writer`."""
         table = pickle.loads(self.body)  # made by `python_table`, on the driver of this very job
-        builder = table.new_batch_write_builder()._with_commit_user(commit_user)
+        builder = with_commit_user(table.new_batch_write_builder(), commit_user)
         return PythonWriter(table, builder.overwrite({}) if overwrite else builder)
 
     def with_file_prefix(self, addition: str) -> PythonTable:
@@ -96,9 +98,7 @@ class PythonWriter:
 
 def python_table(table: Table, options: dict[str, str]) -> PythonTable:
     """The description of `table`, with `options` put over the ones stored with it."""
-    from pypaimon.read.native_plan import _resolved_schema_file_io_options
-
-    io_options = _resolved_schema_file_io_options(table.paimon)
+    io_options = store_options(table.paimon)
     schema = table.schema
     compression = (schema.stored_option("file.compression") or "").lower()
     if compression in _UNCOMPRESSED:

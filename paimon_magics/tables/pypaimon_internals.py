@@ -1,0 +1,94 @@
+"""What is private in pypaimon 2.1 and needed here all the same: one function for each use.
+
+No other module touches a private part of pypaimon, so a new version of it is checked here. Nothing
+of pypaimon is imported before a function needs it: tasks on executors load this module too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = [
+    "catalog_options",
+    "changed_schema",
+    "check_row_ids_since",
+    "innermost_file_io",
+    "manifest_record",
+    "replace_innermost_file_io",
+    "schema_path",
+    "store_options",
+    "sync_table_properties",
+    "with_commit_user",
+]
+
+
+def schema_path(manager: Any, schema_id: int) -> str:
+    """The path of a schema file; `manager` is a SchemaManager."""
+    return str(manager._to_schema_path(schema_id))
+
+
+def changed_schema(manager: Any, before: Any, changes: Sequence[Any]) -> Any:
+    """The schema that follows `before` by pypaimon's schema changes, which is not stored."""
+    return manager._generate_table_schema(before, changes)
+
+
+def manifest_record(entry: Any) -> dict[str, Any]:
+    """A ManifestEntry as a manifest's Avro record."""
+    from pypaimon.manifest.manifest_file_manager import ManifestFileManager
+
+    record: dict[str, Any] = ManifestFileManager._to_avro_record(entry)
+    return record
+
+
+def check_row_ids_since(detection: Any, snapshot_id: int | None) -> None:
+    """Let a ConflictDetection check row ids from a snapshot on, as pypaimon's own commit does with
+    what the writers say of the snapshot they began on."""
+    detection._row_id_check_from_snapshot = snapshot_id
+
+
+def sync_table_properties(catalog: Any, identifier: Any, schema: Any) -> None:
+    """Bring a JdbcCatalog's copy of a table's options up to date, as its `alter_table` does after
+    it has stored the schema."""
+    if not catalog._sync_all_properties():
+        return
+    key = (catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name())
+    with catalog.connection.transaction():
+        catalog.connection.execute(
+            "DELETE FROM paimon_table_properties "
+            "WHERE catalog_key = ? AND database_name = ? AND table_name = ?",
+            key,
+        )
+        catalog._insert_table_properties(identifier, catalog._collect_table_properties(schema))
+
+
+def store_options(paimon: Any) -> dict[str, str] | None:
+    """The options by which the native library opens a table's files; None for a store that it does
+    not know."""
+    from pypaimon.read.native_plan import _resolved_schema_file_io_options
+
+    options: dict[str, str] | None = _resolved_schema_file_io_options(paimon)
+    return options
+
+
+def catalog_options(paimon: Any) -> dict[str, str]:
+    """The options of the catalog that a table was loaded from."""
+    from pypaimon.read.native_plan import _catalog_context_options
+
+    options: dict[str, str] = _catalog_context_options(paimon)
+    return options
+
+
+def with_commit_user(builder: Any, commit_user: str) -> Any:
+    """A batch write builder (pypaimon's or the native one) whose files are of that user."""
+    return builder._with_commit_user(commit_user)
+
+
+def innermost_file_io(file_io: Any) -> Any:
+    """The FileIO that a CachingFileIO reads through."""
+    return file_io._delegate
+
+
+def replace_innermost_file_io(file_io: Any, inner: Any) -> None:
+    """Let a CachingFileIO read through another FileIO."""
+    file_io._delegate = inner
