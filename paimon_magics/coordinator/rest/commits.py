@@ -18,7 +18,14 @@ from paimon_magics.coordinator.rest.endpoints import table_of
 from paimon_magics.coordinator.rest.errors import RestError, not_found
 from paimon_magics.coordinator.service.served import Context, Document, Watch, publication_of
 from paimon_magics.statements.statement import TableName
-from paimon_magics.tables.commits.rest_commit import check_snapshot, publish_prepared
+from paimon_magics.tables.commits.rest_commit import (
+    NO_LEDGER,
+    CommitChecks,
+    Ledger,
+    PreparedCommit,
+    check_snapshot,
+    publish_prepared,
+)
 from paimon_magics.tables.table import StoredTable, publishes_itself
 
 __all__ = [
@@ -65,18 +72,17 @@ def commit_prepared(
         pause = None if context.watch is None else context.watch.pause()
         if pause is not None and publishes_itself(table):  # nobody else is told of this commit
             raise PausedError(pause)
-        published = publish_prepared(
-            table,
-            snapshot,
-            context.publish,
-            context.recent,
-            base_uuid=base_uuid,
-            base_is_told=base_is_told,
-            statistics=statistics,
-            indexes=context.indexes,
-            fence=None if context.fence is None else context.fence(),
-            ledger=None if context.watch is None else _Ledger(context.watch, table, snapshot),
+        ledger: Ledger = (
+            NO_LEDGER if context.watch is None else _Ledger(context.watch, table, snapshot)
         )
+        checks = CommitChecks(
+            context.recent,
+            ledger,
+            context.indexes,
+            fence=None if context.fence is None else context.fence(),
+        )
+        commit = PreparedCommit(snapshot, base_uuid, base_is_told, statistics)
+        published = publish_prepared(table, commit, context.publish, checks)
         if published:
             is_published()
         return published

@@ -17,7 +17,7 @@ from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.fencing import Fence
-from paimon_magics.tables.commits.rest_commit import RecentCommits
+from paimon_magics.tables.commits.recent_commits import RecentCommits
 from paimon_magics.tables.manifests.hash_indexes import HashIndexes
 from paimon_magics.tables.snapshots.chain import latest_document, load_snapshot
 from paimon_magics.tables.stores.store import Publish

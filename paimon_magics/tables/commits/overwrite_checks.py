@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError
@@ -19,13 +17,13 @@ from paimon_magics.planning.commits.requests import (
     OverwriteTouched,
 )
 from paimon_magics.tables.commits.changes import typed_partition
+from paimon_magics.tables.manifests.live_files import ManifestCache, undeleted
+from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.snapshots.latest import read_snapshot
 from paimon_magics.tables.snapshots.provenance import described
 from paimon_magics.tables.table import Table
 
 __all__ = ["overwrite_check"]
-
-_ADD = 0  # Paimon's FileKind
 
 
 def overwrite_check(
@@ -96,9 +94,10 @@ def _added_partitions(table: Table, snapshot: Any) -> set[tuple[Any, ...]]:
     """The partitions that the commit of a snapshot added rows to; a compaction adds none."""
     if snapshot.commit_kind == "COMPACT":
         return set()
-    manifests = ManifestListManager(table.paimon).read_delta(snapshot)
-    entries = ManifestFileManager(table.paimon).read_entries_parallel(manifests, drop_stats=True)
-    return {tuple(entry.partition.values) for entry in entries if entry.kind == _ADD}
+    manifests = ManifestCache(table.paimon)
+    added = undeleted(manifests.listed_entries([snapshot.delta_manifest_list]))
+    partitions, _ = partition_values(table.paimon, added)
+    return set(partitions)
 
 
 def _newer_rows(table: Table, snapshot: Any, values: tuple[Any, ...]) -> CommitConflictError:

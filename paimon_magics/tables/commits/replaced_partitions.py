@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-from pypaimon.manifest.manifest_list_manager import ManifestListManager
+import numpy as np
+import numpy.typing as npt
 
 from paimon_magics.tables.commits.changes import typed_partition
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
@@ -39,35 +41,60 @@ def sizes_of_replaced(
 ) -> list[PartitionSize]:
     """The partitions of the latest snapshot that one of `specs` describes (() is all), or those
     with the values of `partitions`. Reads all manifests."""
-    paimon = table.paimon
-    snapshot = latest_snapshot(paimon)
+    snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return []
+    files = live_files(ManifestCache(table.paimon), snapshot)
+    values, of_files = partition_values(table.paimon, files)
+    chosen = _chosen(table, values, specs, set(partitions))
+    buckets = np.asarray(files.column("bucket"))
+    levels = np.asarray(files.column("level"))
+    # A file of level 0 is a sorted run of its own.
+    runs = np.where(levels > 0, levels, -np.arange(len(levels)) - 1)
+    merged = (
+        _with_several_runs(of_files, buckets, runs) if table.schema.is_primary_key_table else ()
+    )
+    counts = np.bincount(of_files, minlength=len(values))
+    sizes = _sums(of_files, files.column("file_size"), len(values))
+    rows = _sums(of_files, files.column("row_count"), len(values))
+    return [
+        PartitionSize(values[at], int(counts[at]), int(sizes[at]), int(rows[at]), at in merged)
+        for at in chosen
+    ]
+
+
+def _chosen(
+    table: Table,
+    values: Sequence[tuple[Any, ...]],
+    specs: Sequence[Spec] | None,
+    wanted: Set[tuple[Any, ...]],
+) -> list[int]:
+    """The positions of the partitions that are asked for."""
+    if specs is None:
+        return [at for at, partition in enumerate(values) if partition in wanted]
     keys = table.schema.partition_keys
-    typed = None if specs is None else [typed_partition(table, spec) for spec in specs]
-    wanted = set(partitions)
-    sizes: dict[tuple[Any, ...], PartitionSize] = {}
-    runs: dict[tuple[Any, ...], set[object]] = {}
-    manifests = ManifestListManager(paimon).read_all(snapshot)
-    for entry in ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True):
-        values = tuple(entry.partition.values)
-        if typed is None:
-            if values not in wanted:
-                continue
-        elif typed and not any(_fits(dict(zip(keys, values, strict=True)), spec) for spec in typed):
-            continue
-        size = sizes.get(values, PartitionSize(values, 0, 0, 0))
-        bucket = runs.setdefault((*values, entry.bucket), set())
-        bucket.add(entry.file.level or entry.file.file_name)  # a file of level 0 is a run
-        has_runs = table.schema.is_primary_key_table and len(bucket) > 1
-        sizes[values] = replace(
-            size,
-            files=size.files + 1,
-            size_bytes=size.size_bytes + entry.file.file_size,
-            rows=size.rows + entry.file.row_count,
-            is_merged=size.is_merged or has_runs,
-        )
-    return list(sizes.values())
+    typed = [typed_partition(table, spec) for spec in specs]
+    named = (dict(zip(keys, partition, strict=True)) for partition in values)
+    return [
+        at
+        for at, partition in enumerate(named)
+        if not typed or any(_fits(partition, spec) for spec in typed)
+    ]
+
+
+def _with_several_runs(
+    of_files: npt.NDArray[np.int64], buckets: npt.NDArray[Any], runs: npt.NDArray[Any]
+) -> frozenset[int]:
+    """The partitions that have a bucket with several sorted runs."""
+    distinct = np.unique(np.stack([of_files, buckets, runs], axis=1), axis=0)
+    in_bucket, counts = np.unique(distinct[:, :2], axis=0, return_counts=True)
+    return frozenset(in_bucket[counts > 1, 0].tolist())
+
+
+def _sums(of_files: npt.NDArray[np.int64], column: Any, partitions: int) -> npt.NDArray[np.int64]:
+    sums = np.zeros(partitions, dtype=np.int64)
+    np.add.at(sums, of_files, np.asarray(column))
+    return sums
 
 
 def _fits(values: dict[str, Any], spec: dict[str, Any]) -> bool:

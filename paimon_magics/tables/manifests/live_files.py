@@ -6,7 +6,7 @@ is listed, and no object is made for a file. Rules: `ManifestsReader`, `FileEntr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,24 @@ from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
 from paimon_magics.tables.stores.corruption import damaged
 
-__all__ = ["ManifestCache", "added_files", "live_files", "undeleted"]
+__all__ = [
+    "ADD",
+    "DELETE",
+    "ManifestCache",
+    "ManifestGoneError",
+    "added_files",
+    "live_files",
+    "undeleted",
+]
 
-_ADD, _DELETE = 0, 1
+ADD, DELETE = 0, 1
+"""What an entry does with its file: Paimon's FileKind."""
+
 _KEPT_BYTES_MAX = 256 * 1024 * 1024
+
+
+class ManifestGoneError(TableDamagedError):
+    """A manifest or list of manifests is not there (any more)."""
 
 
 class ManifestCache:
@@ -39,10 +53,20 @@ class ManifestCache:
             with self._paimon.file_io.new_input_stream(path) as stream:
                 return bytes(stream.read())
         except FileNotFoundError as error:
-            raise TableDamagedError(
+            raise ManifestGoneError(
                 f"The manifest {path} is gone.",
                 hint="Its snapshot has expired, or somebody removed the file: read a later one.",
             ) from error
+
+    def listed_entries(self, manifest_lists: Iterable[str | None]) -> pa.Table:
+        """The entries of the manifests in these lists, in order; None is a list without any."""
+        names = [
+            name
+            for manifest_list in manifest_lists
+            if manifest_list
+            for name in self.columns.files(manifest_list).column("file_name").to_pylist()
+        ]
+        return self.columns.entries(names)
 
     def deletions(self, index_manifest: str | None) -> dict[tuple[bytes, int, str], Deletions]:
         """The deletion vectors of a snapshot: by partition, bucket and name of the data file."""
@@ -68,13 +92,13 @@ class ManifestCache:
 def live_files(folder: ManifestCache, snapshot: Any) -> pa.Table:
     """The files that a snapshot has, in the order in which they were added."""
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
-    return undeleted(_entries(folder, lists))
+    return undeleted(folder.listed_entries(lists))
 
 
 def added_files(folder: ManifestCache, manifest_lists: Iterable[str]) -> pa.Table:
     """What the manifests of each list add. Raises TableDamagedError where one deletes."""
-    entries = _entries(folder, list(manifest_lists))
-    if entries.num_rows and not _is(entries, "kind", _ADD).all():
+    entries = folder.listed_entries(manifest_lists)
+    if entries.num_rows and not _is(entries, "kind", ADD).all():
         raise TableDamagedError(
             "A snapshot that only appends deletes files.",
             hint="Read the states before and after it instead of its changes.",
@@ -82,19 +106,9 @@ def added_files(folder: ManifestCache, manifest_lists: Iterable[str]) -> pa.Tabl
     return entries
 
 
-def _entries(folder: ManifestCache, manifest_lists: Sequence[str | None]) -> pa.Table:
-    names = [
-        name
-        for one in manifest_lists
-        if one
-        for name in folder.columns.files(one).column("file_name").to_pylist()
-    ]
-    return folder.columns.entries(names)
-
-
 def undeleted(entries: pa.Table) -> pa.Table:
     """The entries of files that are added and nowhere deleted."""
-    deletes = _is(entries, "kind", _DELETE)
+    deletes = _is(entries, "kind", DELETE)
     if not deletes.any():
         return entries
     codes = _identities(entries)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-from pypaimon.manifest.manifest_list_manager import ManifestListManager
+import pyarrow as pa
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
+from paimon_magics.tables.manifests.live_files import ADD, ManifestCache, live_files
+from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.schema.files import schema_text
 from paimon_magics.tables.snapshots.latest import latest_snapshot
@@ -24,7 +26,6 @@ from paimon_magics.tables.table import StoredTable
 
 __all__ = ["partition_documents", "partition_statistics"]
 
-_ADD = 0  # Paimon's FileKind
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -33,9 +34,7 @@ def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
     snapshot = latest_snapshot(table.paimon)
     if not table.schema.get("partitionKeys") or snapshot is None:
         return []
-    manifests = ManifestListManager(table.paimon).read_all(snapshot)
-    entries = ManifestFileManager(table.paimon).read_entries_parallel(manifests)
-    collected = _collect(table.schema, entries)
+    collected = _collect(table.schema, _stored_files(table.paimon, snapshot))
     return [
         {
             "spec": found.spec,
@@ -53,11 +52,48 @@ def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
 def partition_statistics(paimon: Any, entries: Iterable[Any]) -> list[PartitionStatistics]:
     """How much a commit with these entries changes each partition; without partition keys the one
     nameless partition. For the `statistics` of a REST catalog's commit."""
-    return _collect(json.loads(schema_text(paimon.table_schema)), entries)
+    return _collect(json.loads(schema_text(paimon.table_schema)), map(_changed_file, entries))
 
 
-def _collect(schema: Mapping[str, Any], entries: Iterable[Any]) -> list[PartitionStatistics]:
-    """What is in each partition, or is added to it: entries that delete count against it."""
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file in a partition; `sign` is -1 for one that is taken away."""
+
+    partition: tuple[Any, ...]
+    sign: int
+    rows: int
+    size_bytes: int
+    total_buckets: int
+    created_ms: int | None
+
+
+def _changed_file(entry: Any) -> _File:
+    file = entry.file
+    return _File(
+        tuple(entry.partition.values),
+        1 if entry.kind == ADD else -1,
+        file.row_count,
+        file.file_size,
+        entry.total_buckets,
+        None if file.creation_time is None else int(file.creation_time.get_millisecond()),
+    )
+
+
+def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
+    files = live_files(ManifestCache(paimon), snapshot)
+    partitions, of_files = partition_values(paimon, files)
+    columns = (
+        files.column("row_count").to_pylist(),
+        files.column("file_size").to_pylist(),
+        files.column("total_buckets").to_pylist(),
+        files.column("creation_time").cast(pa.int64()).to_pylist(),
+    )
+    for at, *values in zip(of_files, *columns, strict=True):
+        yield _File(partitions[at], 1, *values)
+
+
+def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[PartitionStatistics]:
+    """What is in each partition, or is added to it: files that are taken away count against it."""
     keys = schema.get("partitionKeys") or []
     types = {
         field["name"]: from_paimon(field["type"])
@@ -68,22 +104,20 @@ def _collect(schema: Mapping[str, Any], entries: Iterable[Any]) -> list[Partitio
     null = options.get("partition.default-name", "__DEFAULT_PARTITION__")
     legacy = options.get("partition.legacy-name", "true").lower() == "true"
     found: dict[tuple[str, ...], PartitionStatistics] = {}
-    for entry in entries:
+    for file in files:
         spec = {
             key: _text(value, types[key], null, legacy)
-            for key, value in zip(keys, entry.partition.values, strict=True)
+            for key, value in zip(keys, file.partition, strict=True)
         }
         partition = found.setdefault(
             tuple(spec.values()), PartitionStatistics(spec=spec, last_file_creation_time=0)
         )
-        sign = 1 if entry.kind == _ADD else -1
-        partition.record_count += sign * entry.file.row_count
-        partition.file_size_in_bytes += sign * entry.file.file_size
-        partition.file_count += sign
-        partition.total_buckets = max(partition.total_buckets, entry.total_buckets)
-        if entry.file.creation_time is not None:
-            created_ms = int(entry.file.creation_time.get_millisecond())
-            partition.last_file_creation_time = max(partition.last_file_creation_time, created_ms)
+        partition.record_count += file.sign * file.rows
+        partition.file_size_in_bytes += file.sign * file.size_bytes
+        partition.file_count += file.sign
+        partition.total_buckets = max(partition.total_buckets, file.total_buckets)
+        created_ms = max(partition.last_file_creation_time, file.created_ms or 0)
+        partition.last_file_creation_time = created_ms
     return [found[values] for values in sorted(found)]
 
 

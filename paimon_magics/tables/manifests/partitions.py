@@ -10,13 +10,12 @@ import datetime
 import decimal
 from typing import Any
 
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-from pypaimon.manifest.manifest_list_manager import ManifestListManager
-
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import InvalidTableError
 from paimon_magics.planning.reports.partition_names import escaped
 from paimon_magics.statements.data_types import AtomicType, DataType
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.table import Table
 
@@ -36,10 +35,9 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return []
-    manifests = ManifestListManager(table.paimon).read_all(snapshot)
-    entries = ManifestFileManager(table.paimon).read_entries_parallel(manifests, drop_stats=True)
-    found = {tuple(entry.partition.values) for entry in entries}
-    return sorted(found, key=lambda values: [(v is None, str(v)) for v in values])
+    files = live_files(ManifestCache(table.paimon), snapshot)
+    partitions, _ = partition_values(table.paimon, files)
+    return sorted(partitions, key=lambda values: [(v is None, str(v)) for v in values])
 
 
 def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pypaimon.manifest.manifest_file_manager import ManifestFileManager
-from pypaimon.manifest.manifest_list_manager import ManifestListManager
+import pyarrow.compute as pc
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import CommitConflictError, OutdatedPlanError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
+from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
@@ -42,13 +43,11 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
     snapshot = read_snapshot(paimon, snapshot_id) if snapshot_id else None
     if snapshot is None:
         return {}
-    manifests = ManifestListManager(paimon).read_all(snapshot)
-    entries = ManifestFileManager(paimon).read_entries_parallel(manifests, drop_stats=True)
-    return {
-        tuple(entry.partition.values): entry.total_buckets
-        for entry in entries
-        if entry.bucket >= 0 and entry.total_buckets > 0
-    }
+    files = live_files(ManifestCache(paimon), snapshot)
+    files = files.filter((pc.field("bucket") >= 0) & (pc.field("total_buckets") > 0))
+    partitions, of_files = partition_values(paimon, files)
+    counts = files.column("total_buckets").to_pylist()
+    return {partitions[at]: count for at, count in zip(of_files, counts, strict=True)}
 
 
 def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:

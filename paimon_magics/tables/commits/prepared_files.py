@@ -1,0 +1,113 @@
+"""The files that a snapshot names which another writer has prepared.
+
+Raises MalformedDocumentError for a manifest or list of manifests that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pypaimon.manifest.index_manifest_file import IndexManifestFile
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.tables.catalog.rest_documents import MalformedDocumentError
+from paimon_magics.tables.manifests.live_files import ADD, ManifestCache, ManifestGoneError
+from paimon_magics.tables.manifests.names import manifest_folder
+from paimon_magics.tables.manifests.partition_values import partition_values
+from paimon_magics.tables.table import StoredTable
+
+__all__ = ["ChangedFile", "PreparedFiles"]
+
+Document = Mapping[str, Any]
+
+ChangedFile = tuple[int, tuple[str, ...], int, str]
+"""Kind of entry, partition values as texts, bucket and name of a data file."""
+
+
+class PreparedFiles:
+    """What snapshots of a table name; each manifest is read once."""
+
+    def __init__(self, table: StoredTable) -> None:
+        self._table = table
+        self._manifests = ManifestCache(table.paimon)
+
+    def manifests(self, manifest_list: str) -> list[str]:
+        """The names of the manifests in a list."""
+        with _told_if_gone(f"The manifest list {manifest_list}"):
+            names: list[str] = self._manifests.columns.files(manifest_list)["file_name"].to_pylist()
+        return names
+
+    def changes(self, manifest_list: str) -> frozenset[ChangedFile]:
+        """The data files that the manifests of a list add and delete."""
+        entries = self._entries(manifest_list)
+        partitions, of_files = partition_values(self._table.paimon, entries)
+        texts = [tuple(map(repr, values)) for values in partitions]
+        columns = (entries[name].to_pylist() for name in ("kind", "bucket", "file_name"))
+        return frozenset(
+            (kind, texts[at], bucket, name)
+            for at, kind, bucket, name in zip(of_files, *columns, strict=True)
+        )
+
+    def new_paths(self, snapshot: Document, latest: Document | None) -> list[str]:
+        """The paths of everything that a snapshot refers to and the latest one does not."""
+        folder = manifest_folder(self._table.paimon)
+        names = [snapshot["baseManifestList"]]
+        merged = set(self.manifests(snapshot["baseManifestList"]))
+        if latest is not None:
+            for key in ("baseManifestList", "deltaManifestList"):
+                merged -= set(self.manifests(latest[key]))
+        names += sorted(merged)
+        paths = []
+        for key in ("deltaManifestList", "changelogManifestList"):
+            manifest_list = snapshot.get(key)
+            if manifest_list is not None:
+                names += [manifest_list, *self.manifests(manifest_list)]
+                paths += self._added_paths(manifest_list)
+        index, before = snapshot.get("indexManifest"), (latest or {}).get("indexManifest")
+        if index is not None and index != before:
+            names.append(index)
+            paths += self._new_index_paths(index, before)
+        if snapshot.get("statistics") is not None:
+            statistics = self._table.paimon.path_factory().statistics_path()
+            paths.append(f"{statistics}/{snapshot['statistics']}")
+        return [*(f"{folder}/{name}" for name in names), *paths]
+
+    def _added_paths(self, manifest_list: str) -> list[str]:
+        """The data files that a list adds to the table's folder, with those beside them."""
+        entries = self._entries(manifest_list)
+        inside = pc.equal(pc.fill_null(pc.binary_length(entries["external_path"]), 0), 0)
+        added = entries.filter(pc.and_(pc.equal(entries["kind"], ADD), inside))
+        partitions, of_files = partition_values(self._table.paimon, added)
+        columns = (added[name].to_pylist() for name in ("bucket", "file_name", "extra_files"))
+        return [
+            canonical_data_file_path(self._table.paimon, partitions[at], bucket, name)
+            for at, bucket, file, beside in zip(of_files, *columns, strict=True)
+            for name in [file, *(beside or ())]
+        ]
+
+    def _new_index_paths(self, index: str, before: str | None) -> list[str]:
+        manifests = IndexManifestFile(self._table.paimon)
+        known = {e.index_file.file_name for e in manifests.read(before)} if before else set()
+        factory = self._table.paimon.path_factory()
+        return [
+            factory.bucket_index_path(tuple(e.partition.values), e.bucket, e.index_file)
+            for e in manifests.read(index)
+            if e.index_file.file_name not in known and not e.index_file.external_path
+        ]
+
+    def _entries(self, manifest_list: str) -> pa.Table:
+        names: Sequence[str] = self.manifests(manifest_list)
+        with _told_if_gone(f"A manifest of the list {manifest_list}"):
+            return self._manifests.columns.entries(names)
+
+
+@contextmanager
+def _told_if_gone(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ManifestGoneError as error:
+        raise MalformedDocumentError(f"{what} is not there.") from error
