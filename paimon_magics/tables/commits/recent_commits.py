@@ -1,4 +1,4 @@
-"""Who committed the last snapshots of tables: a memory, so that a commit need not read the chain."""
+"""Who committed the last snapshots of tables: a memory that saves reading the chain."""
 
 from __future__ import annotations
 
