@@ -26,6 +26,7 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest, Overw
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import EPOCH
 from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
@@ -89,7 +90,7 @@ def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process
         rows = write(catalog, transaction, [{"k": key}])
         request = CommitRequest(transaction, Append(), rows, properties)
         if key == 1:
-            commit(catalog.load(TABLE), request, catalog.publish)
+            commit(decoded(catalog.load(TABLE), request), catalog.publish)
         else:
             assert client.commit(request).snapshot_id == 2
     latest = catalog.load(TABLE).paimon.snapshot_manager().get_latest_snapshot()

@@ -9,6 +9,7 @@ from pathlib import Path
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.stores.local import publish_local_file
 from tests.coordinator.forking import Forked
 from tests.faults.appending import TABLE, append, committer_of, open_catalog, written
@@ -86,7 +87,7 @@ def test_a_commit_that_loses_the_race_is_planned_again_on_top(tmp_path: Path) ->
         return publish_local_file(path, content)
 
     request = written(catalog.load(TABLE), ours.begin(TABLE), [(0, 1)])
-    receipt = commit(catalog.load(TABLE), request, publish_too_late)
+    receipt = commit(decoded(catalog.load(TABLE), request), publish_too_late)
     assert [Path(path).name for path in lost] == ["snapshot-2", "snapshot-3", "snapshot-4"]
     assert (receipt.snapshot_id, receipt.total_rows, receipt.delta_rows) == (5, 5, 1)
     assert stored_rows(catalog) == [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]

@@ -37,7 +37,9 @@ from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import VersionChange
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import commit, committed_files, find_commit
+from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.decoded_request import DecodedRequest, decoded
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
@@ -93,11 +95,12 @@ class InProcessCommitter:
         """See `CoordinatorClient.commit`."""
         loaded = self._catalog.load(request.transaction.table)
         try:
+            asked = decoded(loaded, request)
             with self._turn:
-                receipt = self._commit(loaded, request)
+                receipt = self._commit(asked)
         finally:
             self._leave(request.transaction)
-        tidy_up(loaded, request.transaction, committed_files(loaded, request.messages))
+        tidy_up(loaded, request.transaction, asked.file_names)
         return receipt
 
     def abort(self, transaction: Transaction) -> int:
@@ -119,7 +122,7 @@ class InProcessCommitter:
     def sweep(self, request: CommitRequest) -> int:
         """See `CoordinatorClient.sweep`."""
         loaded = self._catalog.load(request.transaction.table)
-        keep = committed_files(loaded, request.messages)
+        keep = decoded(loaded, request).file_names
         return self._remove(loaded, request.transaction, keep)
 
     def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
@@ -168,12 +171,12 @@ class InProcessCommitter:
     def close(self) -> None:
         """See `CoordinatorClient.close`: nothing is held open."""
 
-    def _commit(self, table: Table, request: CommitRequest) -> CommitReceipt:
-        user = request.transaction.commit_user
+    def _commit(self, asked: DecodedRequest) -> CommitReceipt:
+        user = asked.request.transaction.commit_user
         is_first_run = user in self._uncommitted
         self._uncommitted.discard(user)
         try:
-            return commit(table, request, self._catalog.publish, is_first_run=is_first_run)
+            return commit(asked, self._catalog.publish, is_first_run=is_first_run)
         except UnknownOutcomeError:
             raise
         except PaimonMagicsError:

@@ -23,6 +23,7 @@ from paimon_magics.planning.commits.requests import CommitRequest, OverwritePart
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.rest_documents import schema_from_document
+from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.writing.cleanup import tidy_up
 
@@ -57,7 +58,7 @@ def _remove_rows(context: Context, name: TableName) -> None:
     try:
         if context.watch is not None and (pause := context.watch.pause()) is not None:
             raise PausedError(pause)
-        receipt = commit_fenced(loaded, request, context.catalog.publish, fence)
+        receipt = commit_fenced(decoded(loaded, request), context.catalog.publish, fence)
     finally:
         tidy_up(loaded, transaction, frozenset())
     if context.watch is not None:

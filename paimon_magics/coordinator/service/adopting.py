@@ -16,7 +16,7 @@ from paimon_magics.coordinator.protocol.documents import transaction_of
 from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import BATCH_COMMIT_IDENTIFIER, Transaction
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import latest_snapshot_id
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import attempts_of
 

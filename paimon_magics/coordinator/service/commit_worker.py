@@ -42,16 +42,16 @@ from paimon_magics.planning.commits.publications import Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import (
+from paimon_magics.tables.commits.commit import remove_run
+from paimon_magics.tables.commits.decoded_request import (
     check_files,
     check_names,
-    committed_files,
-    find_commit,
-    remove_run,
+    decoded,
 )
 from paimon_magics.tables.commits.fenced_commits import commit_fenced, is_fenced
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.publication_checks import unnamed_receipt
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.stores.store import UnreachableError
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import remove_uncommitted, tidy_up
@@ -117,16 +117,17 @@ class Worker:
         transaction = request.transaction
         try:
             table = self._catalog.load(transaction.table)
-            found = find_commit(table, transaction) or unnamed_receipt(table, request)
+            asked = decoded(table, request)
+            found = find_commit(table, transaction) or unnamed_receipt(asked)
             if found is not None:
                 with contextlib.suppress(Exception):
                     self._remove_runs(table, id, transaction, adopted)
-                tidy_up(table, transaction, committed_files(table, request.messages))
+                tidy_up(table, transaction, asked.file_names)
                 publication = publication_of(id, request, table, found, _now_ms())
                 return CommitPublished(id, found, _now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
                 return CommitRefused(id, "its files are being removed", _now_ms())
-            check_files(table, request.messages)
+            check_files(asked)
         except DeposedError:
             raise
         except UnknownOutcomeError as error:
@@ -178,7 +179,7 @@ class Worker:
     def sweep(self, request: CommitRequest) -> int:
         """Remove what a committed transaction wrote and did not commit; how many files."""
         table = self._catalog.load(request.transaction.table)
-        keep = committed_files(table, request.messages)
+        keep = decoded(table, request).file_names
         wait_ms_max = self._settings.attempt_wait_ms_max
         return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
 
@@ -200,7 +201,8 @@ class Worker:
         stopped = self._stopped().get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
-        check_names(table, request)
+        asked = decoded(table, request)
+        check_names(asked)
         run = self._store.runs(id)
         with self._turns(table.location):
             findings = self._watching.look(table.location, table)
@@ -208,14 +210,13 @@ class Worker:
                 return self._watching.found(table.location, findings, before=id)
             # A commit is looked for, and found absent, before it is run again.
             receipt = commit_fenced(
-                table,
-                request,
+                asked,
                 self._catalog.publish,
                 None if self._ownership is None else self._ownership.fence(),
                 token=_token(id, run, adopted),
                 only_here=not self._may_be_others(adopted),
             )
-        tidy_up(table, request.transaction, committed_files(table, request.messages))
+        tidy_up(table, request.transaction, asked.file_names)
         reach("commit.published")
         if run > 1:
             with contextlib.suppress(Exception):

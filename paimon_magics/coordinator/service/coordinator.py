@@ -89,8 +89,9 @@ from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import check_names, find_commit
+from paimon_magics.tables.commits.decoded_request import check_names, decoded
 from paimon_magics.tables.commits.fencing import DeposedError
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.stores.probes import store_facts
 from paimon_magics.tables.table import Table
@@ -411,7 +412,7 @@ class Coordinator:
         table, transaction = adopted_transaction(self._catalog, document)
         asked = None if request_for is None else request_for(transaction)
         if asked is not None:
-            check_names(table, asked)
+            check_names(decoded(table, asked))
         found = find_commit(table, transaction)
         if found is not None and asked is not None:
             return Committed(found)

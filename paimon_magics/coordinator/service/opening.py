@@ -8,7 +8,8 @@ from paimon_magics.errors import InvalidValueError
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import check_can_publish, latest_snapshot_id
+from paimon_magics.tables.commits.commit import check_can_publish
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.stores.store import store_errors
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.attempts import open_attempts

@@ -43,6 +43,7 @@ from paimon_magics.planning.commits.publications import Publication, Publication
 from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
 from paimon_magics.tables.commits.lineage import Changed
@@ -225,7 +226,7 @@ class Watching:
 
         def kept(publication: Publication) -> Changed | None:
             request = self._request_of(publication)
-            return None if request is None else changed_by_request(table, request)
+            return None if request is None else changed_by_request(decoded(table, request))
 
         return examine(table, publications, kept)
 
@@ -237,7 +238,7 @@ class Watching:
         request = repetition(table, publication, self._request_of(publication))
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.repetition_runs(publication))
-        receipt = commit_fenced(table, request, self._catalog.publish, fence, token=token)
+        receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
         return moved(publication, receipt, _now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:

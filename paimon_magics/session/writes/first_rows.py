@@ -13,7 +13,7 @@ from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.small_inserts import in_order
 from paimon_magics.statements.statement import DropTable, TableName
-from paimon_magics.tables.commits.commit import latest_snapshot_id
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["filled"]
 

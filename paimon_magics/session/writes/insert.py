@@ -68,13 +68,13 @@ from paimon_magics.statements.lexing.cursor import Cursor
 from paimon_magics.statements.lexing.tokens import tokenize
 from paimon_magics.statements.queries.query_text import bind_parameters
 from paimon_magics.statements.statement import Insert, PartitionItem, TableName, TruncateTable
-from paimon_magics.tables.commits.commit import committed_bytes, committed_files, latest_snapshot_id
 from paimon_magics.tables.manifests.partition_counts import partitions_max
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import (
     check_cross_partition_size,
 )
-from paimon_magics.tables.writing.write_spec import completed, write_task
+from paimon_magics.tables.writing.write_spec import CompletedWrite, completed, write_task
 from paimon_magics.tables.writing.writer import WriteSpec, write_batches
 
 if TYPE_CHECKING:
@@ -430,7 +430,7 @@ def _transact(
     transaction: Transaction,
     write: Callable[[WriteSpec], JobWritten],
     statement: str,
-) -> tuple[CommitReceipt, JobWritten]:
+) -> tuple[CommitReceipt, CompletedWrite]:
     table, change = prepared.table, prepared.change
     try:
         task = write_task(
@@ -443,23 +443,23 @@ def _transact(
         work = work_of(prepared.frame, partial(distribution, connection, prepared))
         with cancellable(connection.spark, work):
             job = write(task)
-        messages = completed(table, task, job.written, transaction.base_snapshot_id)
+        written = completed(table, task, job.written, transaction.base_snapshot_id)
         properties = provenance(
             statement,
             connection.spark.version,
-            rows=job.written.rows,
-            files=len(committed_files(table, job.written.messages)),
+            rows=written.rows,
+            files=written.files,
         )
     except BaseException as error:
         connection.committer.abort(transaction)
         if isinstance(error, Exception):
             raise translate(error, statement=statement) from error
         raise
-    request = CommitRequest(transaction, change, messages, properties)
+    request = CommitRequest(transaction, change, written.messages, properties)
     receipt = _commit(connection, request)
     if job.repeated_attempts:
         connection.committer.sweep(request)
-    return receipt, job
+    return receipt, written
 
 
 def _commit(connection: Connection, request: CommitRequest) -> CommitReceipt:
@@ -530,10 +530,10 @@ def _place(error: PaimonMagicsError, insert: Insert) -> PaimonMagicsError:
     return located(error, insert.text, insert.source.range.start)
 
 
-def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritten) -> Outcome:
+def _outcome(
+    insert: Insert, table: Table, receipt: CommitReceipt, written: CompletedWrite
+) -> Outcome:
     kind = "INSERT OVERWRITE" if insert.overwrite else "INSERT INTO"
-    files = len(committed_files(table, job.written.messages))
-    written = job.written.rows
     snapshot = (
         f"snapshot {receipt.snapshot_id}" if receipt.snapshot_id is not None else "no new snapshot"
     )
@@ -543,10 +543,10 @@ def _outcome(insert: Insert, table: Table, receipt: CommitReceipt, job: JobWritt
         table=str(table.name),
         snapshot_id=receipt.snapshot_id,
         commit_kind=receipt.commit_kind,
-        rows_written=written,
-        files_written=files,
-        bytes_written=committed_bytes(table, job.written.messages),
-        message=f"{kind} `{table.name}`: {count_text(written, 'row')} written ({snapshot}).",
+        rows_written=written.rows,
+        files_written=written.files,
+        bytes_written=written.size_bytes,
+        message=f"{kind} `{table.name}`: {count_text(written.rows, 'row')} written ({snapshot}).",
         notes=_notes(table),
     )
 

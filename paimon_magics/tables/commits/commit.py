@@ -21,12 +21,10 @@ from typing import Any
 
 from pypaimon.manifest import avro_codec
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from pypaimon.write.commit_message import CommitMessage
 
 from paimon_magics.errors import (
     CommitConflictError,
-    InvalidValueError,
     OutdatedPlanError,
     PaimonMagicsError,
     SetupError,
@@ -34,46 +32,29 @@ from paimon_magics.errors import (
     UnknownOutcomeError,
     UnsupportedStatementError,
 )
-from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
+from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
 from paimon_magics.tables.commits.bucket_checks import bucket_check
 from paimon_magics.tables.commits.changes import Changes, plan_changes
+from paimon_magics.tables.commits.decoded_request import DecodedRequest, file_is_gone, file_paths
 from paimon_magics.tables.commits.file_conflicts import FileConflicts
 from paimon_magics.tables.commits.log_positions import log_check
 from paimon_magics.tables.commits.overwrite_checks import overwrite_check
 from paimon_magics.tables.commits.prepare import Prepared, SnapshotPreparation
 from paimon_magics.tables.commits.publishers import publisher_for
+from paimon_magics.tables.commits.receipts import find_commit, find_snapshot, receipt_of
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder, remove_metadata
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot
 from paimon_magics.tables.stores.store import Publish, failure, store_errors
 from paimon_magics.tables.stores.syncing import begin_sync, sync_files
 from paimon_magics.tables.table import Table, publishes_itself
 from paimon_magics.tables.writing.bucket_counts import own_bucket_counts
-from paimon_magics.tables.writing.commit_messages import read_messages
 
-__all__ = [
-    "Publish",
-    "check_can_publish",
-    "check_files",
-    "check_names",
-    "commit",
-    "committed_bytes",
-    "committed_files",
-    "find_commit",
-    "latest_snapshot_id",
-    "receipt_of",
-    "remove_run",
-]
+__all__ = ["check_can_publish", "commit", "remove_run"]
 
 _RETRIES_MAX = 100
 # What pypaimon and pyarrow raise about content; stores raise others.
 _DATA_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _NOTHING = CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
-
-
-def latest_snapshot_id(table: Table) -> int:
-    """The id of the latest snapshot, 0 for a table without any."""
-    latest = latest_snapshot(table.paimon)
-    return latest.id if latest is not None else 0
 
 
 def check_can_publish(table: Table) -> None:
@@ -97,20 +78,8 @@ def check_can_publish(table: Table) -> None:
         table.store.check()
 
 
-def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
-    """The receipt of the transaction's snapshot, or None when it certainly has none.
-
-    Looks at every snapshot since the transaction's base. Raises UnknownOutcomeError when one of
-    them is gone (expired), so that the answer can't be known.
-    """
-    latest = latest_snapshot(table.paimon)
-    found = _find(table, transaction, latest, transaction.base_snapshot_id)
-    return None if found is None else receipt_of(found)
-
-
 def commit(
-    table: Table,
-    request: CommitRequest,
+    asked: DecodedRequest,
     publish: Publish,
     *,
     token: str | None = None,
@@ -118,7 +87,7 @@ def commit(
     properties: Mapping[str, str] | None = None,
     check_before: Callable[[int], None] | None = None,
 ) -> CommitReceipt:
-    """Commit `request` to `table`; a request that was committed before gets the same receipt.
+    """Commit what is asked for; a request that was committed before gets the same receipt.
 
     With `is_first_run` the caller knows that nothing was published for it before. `token` marks the
     metadata files of this run, for `remove_run`; no two runs may have the same. `properties` go
@@ -130,16 +99,16 @@ def commit(
     as a conflict when rows were added to what it replaces after it was planned.
     """
     if not is_first_run:
-        found = _find_again(table, request.transaction)
+        found = _find_again(asked)
         if found is not None:
             return found
-    messages = _decode(table, request.messages)
-    _check_owners(messages, table)
-    own_bucket_counts(table, messages)
+    table = asked.table
+    _check_owners(asked.messages, table)
+    own_bucket_counts(table, asked.messages)
     with store_errors(f"The commit to `{table.name}`"), _told_if_gone(table):
-        begin_sync(_paths(table, messages))
+        begin_sync(file_paths(asked))
     try:
-        run = _Run(table, request, messages, publish, token or uuid.uuid4().hex, properties or {})
+        run = _Run(asked, publish, token or uuid.uuid4().hex, properties or {})
     except _DATA_ERRORS as error:
         raise _unexpected(table, error) from error
     return run.commit(check_before or (lambda _: None))
@@ -152,23 +121,30 @@ def remove_run(table: Table, transaction: Transaction, token: str) -> int:
     stays. Raises UnknownOutcomeError when that is unknown.
     """
     latest = latest_snapshot(table.paimon)
-    found = _find(table, transaction, latest, transaction.base_snapshot_id)
+    found = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
     keep = set() if found is None else _metadata_of(table, found)
     return remove_metadata(table.paimon, token, keep)
+
+
+def _find_again(asked: DecodedRequest) -> CommitReceipt | None:
+    """The receipt of a request that an earlier run may have published."""
+    table = asked.table
+    try:
+        return find_commit(table, asked.request.transaction)
+    except OSError as error:
+        raise UnknownOutcomeError(
+            f"Whether this statement was committed to `{table.name}` is unknown: {error}",
+            hint=f"Look at `{table.name}$snapshots` before running it again.",
+        ) from error
 
 
 class _Run:
     """One run of a commit: attempts, until one of them is published or refused."""
 
     def __init__(
-        self,
-        table: Table,
-        request: CommitRequest,
-        messages: Sequence[CommitMessage],
-        publish: Publish,
-        token: str,
-        properties: Mapping[str, str],
+        self, asked: DecodedRequest, publish: Publish, token: str, properties: Mapping[str, str]
     ) -> None:
+        table, request, messages = asked.table, asked.request, asked.messages
         self._table = table
         self._transaction = request.transaction
         self._changes_on = plan_changes(table, request.change, messages)
@@ -184,7 +160,7 @@ class _Run:
             self._names,
         )
         self._publisher = publisher_for(table, publish)
-        self._unsynced = _paths(table, messages)
+        self._unsynced = file_paths(asked)
         self._tried: list[Prepared] = []
         # Those of which it is not known whether their snapshot will appear, and why not.
         self._unclear: list[Prepared] = []
@@ -246,7 +222,7 @@ class _Run:
     def _found(self, latest: Any) -> Any:
         """The snapshot of an attempt without a clear answer, None where there is none."""
         try:
-            return _find(self._table, self._transaction, latest, self._searched_to)
+            return find_snapshot(self._table, self._transaction, latest, self._searched_to)
         except UnknownOutcomeError:
             if self._unclear:
                 raise
@@ -339,35 +315,6 @@ class _Run:
                 self._table.paimon.file_io.delete_quietly(f"{folder}/{name}")
 
 
-def committed_files(table: Table, messages: Sequence[bytes]) -> frozenset[str]:
-    """The leaf names of all files that the messages commit."""
-    names: set[str] = set()
-    for message in _decode(table, messages):
-        names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
-        names.update(entry.index_file.file_name for entry in message.index_adds)
-    return frozenset(names)
-
-
-def committed_bytes(table: Table, messages: Sequence[bytes]) -> int:
-    """The bytes of the data and changelog files that the messages commit."""
-    return sum(
-        int(file.file_size)
-        for message in _decode(table, messages)
-        for file in [*message.new_files, *message.changelog_files]
-    )
-
-
-def _find_again(table: Table, transaction: Transaction) -> CommitReceipt | None:
-    """`find_commit` of a transaction that an earlier run may have published."""
-    try:
-        return find_commit(table, transaction)
-    except OSError as error:
-        raise UnknownOutcomeError(
-            f"Whether this statement was committed to `{table.name}` is unknown: {error}",
-            hint=f"Look at `{table.name}$snapshots` before running it again.",
-        ) from error
-
-
 def _retries_max(table: Table) -> int:
     """`commit.max-retries` where the table says it. Paimon's default of 10 is soon used up by eight
     writers on a store that takes tenths of a second, and an append need never fail."""
@@ -379,24 +326,6 @@ def _wait(options: Any, attempt: int) -> None:
     """Before another attempt: `commit.min-retry-wait`, doubled each time, as Paimon waits."""
     wait_ms = min(options.commit_min_retry_wait() * 2**attempt, options.commit_max_retry_wait())
     time.sleep(wait_ms * random.uniform(1.0, 1.2) / 1000)
-
-
-def _find(table: Table, transaction: Transaction, latest: Any, searched_to: int) -> Any:
-    """The transaction's snapshot among those after `searched_to`, None where there is none."""
-    for snapshot_id in range(0 if latest is None else latest.id, searched_to, -1):
-        snapshot = latest if snapshot_id == latest.id else read_snapshot(table.paimon, snapshot_id)
-        if snapshot is None:
-            raise UnknownOutcomeError(
-                f"Snapshot {snapshot_id} of `{table.name}` has expired, so whether this statement "
-                "was committed is unknown.",
-                hint=f"Look for its rows in `{table.name}` before running it again.",
-            )
-        if (
-            snapshot.commit_user == transaction.commit_user
-            and snapshot.commit_identifier == transaction.commit_identifier
-        ):
-            return snapshot
-    return None
 
 
 def _metadata_of(table: Table, snapshot: Any) -> set[str]:
@@ -418,62 +347,7 @@ def _told_if_gone(table: Table) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise _file_is_gone(table, str(error.filename)) from error
-
-
-def _paths(table: Table, messages: Sequence[CommitMessage]) -> list[str]:
-    paimon = table.paimon
-    paths = [
-        canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
-        for message in messages
-        for file in [*message.new_files, *message.changelog_files]
-        if not file.external_path
-        for name in [file.file_name, *(file.extra_files or ())]
-    ]
-    factory = paimon.path_factory()
-    paths += [
-        factory.bucket_index_path(tuple(entry.partition.values), entry.bucket, entry.index_file)
-        for message in messages
-        for entry in message.index_adds
-        if entry.index_file.global_index_meta is None
-    ]
-    return paths
-
-
-def _decode(table: Table, messages: Sequence[bytes]) -> list[CommitMessage]:
-    try:
-        decoded = list(read_messages(table.paimon, messages))
-    except Exception as error:
-        raise InvalidValueError(
-            f"A commit message for `{table.name}` can't be read: {error}",
-            hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
-        ) from error
-    return [message for message in decoded if not message.is_empty()]
-
-
-def check_names(table: Table, request: CommitRequest) -> None:
-    """Raise InvalidValueError for messages of files that are not the transaction's own."""
-    prefix = request.transaction.file_prefix
-    for message in _decode(table, request.messages):
-        for file in [*message.new_files, *message.changelog_files]:
-            is_own = file.file_name.startswith(prefix) and not file.external_path
-            if not is_own or not _is_plain(file.file_name):
-                raise _not_its_own(file.file_name)
-        for entry in message.index_adds:
-            if not _is_plain(entry.index_file.file_name):
-                raise _not_its_own(entry.index_file.file_name)
-
-
-def _is_plain(name: str) -> bool:
-    """Whether a file's name can't lead out of its folder."""
-    return not set("/\\\0") & set(name) and not name.startswith(".")
-
-
-def _not_its_own(name: str) -> InvalidValueError:
-    return InvalidValueError(
-        f"The file {name!r} is not the transaction's own.",
-        hint="Nothing was committed. A transaction commits what it wrote under its own prefix.",
-    )
+        raise file_is_gone(table, str(error.filename)) from error
 
 
 def _unexpected(table: Table, error: BaseException) -> SetupError:
@@ -481,21 +355,6 @@ def _unexpected(table: Table, error: BaseException) -> SetupError:
     return SetupError(
         f"The commit to `{table.name}` failed unexpectedly: {error!r}",
         hint="Nothing was committed. Report this with the table's definition.",
-    )
-
-
-def check_files(table: Table, messages: Sequence[bytes]) -> None:
-    """Raise CommitConflictError unless all files that the messages commit are there."""
-    file_io = table.paimon.file_io
-    for path in _paths(table, _decode(table, messages)):
-        if not file_io.exists(path):
-            raise _file_is_gone(table, path)
-
-
-def _file_is_gone(table: Table, path: str) -> CommitConflictError:
-    return CommitConflictError(
-        f"The file {path} is gone, so the commit to `{table.name}` can't be made.",
-        hint="Nothing was written. Run the statement again.",
     )
 
 
@@ -514,14 +373,3 @@ def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
                 hint="Run the statement again, and report this with the table's definition.",
             )
         seen.add(owner)
-
-
-def receipt_of(snapshot: Any) -> CommitReceipt:
-    """The receipt of the commit that made one of pypaimon's snapshots."""
-    return CommitReceipt(
-        snapshot_id=snapshot.id,
-        commit_kind=snapshot.commit_kind,
-        total_rows=snapshot.total_record_count,
-        delta_rows=snapshot.delta_record_count or 0,
-        manifest_list=snapshot.delta_manifest_list,
-    )

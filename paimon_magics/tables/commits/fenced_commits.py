@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
-from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest, Transaction
-from paimon_magics.tables.commits.commit import commit, find_commit
+from paimon_magics.planning.commits.requests import CommitReceipt, Transaction
+from paimon_magics.tables.commits.commit import commit
+from paimon_magics.tables.commits.decoded_request import DecodedRequest
 from paimon_magics.tables.commits.fencing import EPOCH, Fence, epoch_of
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.stores.store import Publish
 from paimon_magics.tables.table import Table
@@ -32,8 +34,7 @@ class _OutrankedError(PaimonMagicsError):
 
 
 def commit_fenced(
-    table: Table,
-    request: CommitRequest,
+    asked: DecodedRequest,
     publish: Publish,
     fence: Fence | None,
     *,
@@ -47,24 +48,23 @@ def commit_fenced(
     and DeposedError when the fence forbids it.
     """
     if fence is None:
-        return commit(table, request, publish, token=token, is_first_run=only_here)
+        return commit(asked, publish, token=token, is_first_run=only_here)
     try:
         return commit(
-            table,
-            request,
+            asked,
             publish,
             token=token,
             is_first_run=only_here,
             properties={EPOCH: str(fence.epoch)},
-            check_before=_check(table, request.transaction, fence, only_here),
+            check_before=_check(asked.table, asked.request.transaction, fence, only_here),
         )
     except _OutrankedError as error:
         above = fence.above(error.epoch)
-        return commit_fenced(table, request, publish, above, token=token, only_here=only_here)
+        return commit_fenced(asked, publish, above, token=token, only_here=only_here)
     except _CommittedBeforeError as error:
-        found = find_commit(table, request.transaction)
+        found = find_commit(asked.table, asked.request.transaction)
         if found is None:
-            raise _unknown(table, str(error)) from error
+            raise _unknown(asked.table, str(error)) from error
         return found
 
 

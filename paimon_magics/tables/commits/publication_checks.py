@@ -17,9 +17,10 @@ from typing import Any
 from pypaimon.schema.schema_manager import SchemaManager
 
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
-from paimon_magics.planning.commits.requests import CommitReceipt, CommitRequest
-from paimon_magics.tables.commits.commit import receipt_of
+from paimon_magics.planning.commits.requests import CommitReceipt
+from paimon_magics.tables.commits.decoded_request import DecodedRequest
 from paimon_magics.tables.commits.lineage import Changed, Lineage
+from paimon_magics.tables.commits.receipts import receipt_of
 from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
 from paimon_magics.tables.snapshots.changelogs import kept_as_changelog
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
@@ -110,15 +111,16 @@ def made_since(table: Table, at_ms: int) -> bool:
     return first is not None and int(first.time_millis) > at_ms
 
 
-def unnamed_receipt(table: Table, request: CommitRequest) -> CommitReceipt | None:
+def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
     """The receipt of a request whose files are in the table although no snapshot is its own: that
     one was overwritten after another had been built on it."""
-    changed = changed_by_request(table, request)
+    changed = changed_by_request(asked)
+    table = asked.table
     latest = latest_snapshot(table.paimon)
     if changed is None or latest is None or not changed.added:
         return None
     lineage = Lineage(table)
-    for snapshot_id in range(request.transaction.base_snapshot_id + 2, latest.id + 1):
+    for snapshot_id in range(asked.request.transaction.base_snapshot_id + 2, latest.id + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
         if snapshot is not None and lineage.rests_on(snapshot, changed):
             rows = sum(entry.file.row_count for entry in changed.entries)

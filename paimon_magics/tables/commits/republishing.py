@@ -18,12 +18,13 @@ from pypaimon.write.commit_message import CommitMessage
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
+from paimon_magics.tables.commits.decoded_request import DecodedRequest
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.commit_messages import write_message
 
 __all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition"]
 
@@ -57,13 +58,13 @@ def obstacle(table: Table, p: Publication, changed: Changed, lineage: Lineage, b
     return order_problem(table, _buckets(changed.entries), later, compacted)
 
 
-def changed_by_request(table: Table, request: CommitRequest) -> Changed | None:
+def changed_by_request(asked: DecodedRequest) -> Changed | None:
     """What an append that was asked for changes; None for what replaces rows."""
-    if not isinstance(request.change, Append):
+    if not isinstance(asked.request.change, Append):
         return None
-    paimon = table.paimon
+    paimon = asked.table.paimon
     entries = []
-    for message in read_messages(paimon, request.messages):
+    for message in asked.messages:
         partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
         buckets = message.total_buckets or paimon.total_buckets
         entries += [

@@ -19,10 +19,12 @@ from pypaimon.snapshot.snapshot import Snapshot
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.corruption import damaged, parsing
 from paimon_magics.tables.stores.store import Store
+from paimon_magics.tables.table import Table
 
 __all__ = [
     "earliest_snapshot_id",
     "latest_snapshot",
+    "latest_snapshot_id",
     "read_snapshot",
     "usable_snapshots",
     "write_hint",
@@ -45,6 +47,12 @@ def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
             return latest
         latest = following
     return _listed(paimon, manager)
+
+
+def latest_snapshot_id(table: Table) -> int:
+    """The id of the latest snapshot, 0 for a table without any."""
+    latest = latest_snapshot(table.paimon)
+    return latest.id if latest is not None else 0
 
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:

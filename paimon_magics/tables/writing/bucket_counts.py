@@ -20,7 +20,6 @@ from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
 __all__ = [
     "bucket_counts",
@@ -28,7 +27,7 @@ __all__ = [
     "check_cross_partition_size",
     "newer_bucket_counts",
     "own_bucket_counts",
-    "with_bucket_counts",
+    "put_bucket_counts",
 ]
 
 Partition = tuple[Any, ...]
@@ -89,7 +88,9 @@ def newer_bucket_counts(
     return check
 
 
-def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_id: int) -> None:
+def check_bucket_counts(
+    table: Table, messages: Iterable[CommitMessage], base_snapshot_id: int
+) -> None:
     """Raise CommitConflictError where rows would be added to a partition that has another number of
     buckets than the table says now.
 
@@ -100,7 +101,7 @@ def check_bucket_counts(table: Table, messages: Iterable[bytes], base_snapshot_i
     if schema.bucket_mode != "HASH_FIXED" or not _was_changed(table, schema):
         return
     counts = bucket_counts(table, base_snapshot_id)
-    for message in read_messages(table.paimon, messages):
+    for message in messages:
         _check_count(table, tuple(message.partition), counts, schema.bucket)
 
 
@@ -142,15 +143,12 @@ def check_cross_partition_size(table: Table, rows_max: int) -> None:
         )
 
 
-def with_bucket_counts(
-    table: Table, messages: Iterable[bytes], counts: dict[Partition, int], default: int
-) -> tuple[bytes, ...]:
-    """The messages, each with the number of buckets of its partition."""
-    completed = []
-    for message in read_messages(table.paimon, messages):
+def put_bucket_counts(
+    messages: Iterable[CommitMessage], counts: Mapping[Partition, int], default: int
+) -> None:
+    """Put into each message the number of buckets of its partition."""
+    for message in messages:
         message.total_buckets = counts.get(tuple(message.partition), default)
-        completed.append(write_message(table.paimon, message))
-    return tuple(completed)
 
 
 def _was_changed(table: Table, table_schema: TableSchema) -> bool:

@@ -33,7 +33,8 @@ from paimon_magics.tables.writing.attempts import Attempt
 from paimon_magics.tables.writing.bucket_assignment import Partition
 
 if TYPE_CHECKING:
-    from paimon_magics.tables.snapshots.latest import read_snapshot
+    from pypaimon.write.commit_message import CommitMessage
+
 from paimon_magics.tables.table import Table
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
     "dynamic_buckets",
     "hash_index_in",
     "hash_index_of",
-    "with_index_files",
+    "put_index_files",
 ]
 
 INDEX_FOLDER = -100
@@ -221,6 +222,8 @@ def dynamic_buckets(
 
 def hash_index_of(table: Table, snapshot_id: int) -> tuple[IndexFile, ...]:
     """The hash index of a snapshot; () for a table without snapshots (id 0)."""
+    from paimon_magics.tables.snapshots.latest import read_snapshot
+
     if not snapshot_id:
         return ()
     snapshot = read_snapshot(table.paimon, snapshot_id)
@@ -248,22 +251,17 @@ def hash_index_in(table: Table, snapshot: Any) -> tuple[IndexFile, ...]:
     )
 
 
-def with_index_files(
-    table: Table, messages: Sequence[bytes], written: Iterable[IndexWritten]
-) -> tuple[bytes, ...]:
-    """The commit messages, each with the index files of its (partition, bucket)."""
+def put_index_files(
+    table: Table, messages: Iterable[CommitMessage], written: Iterable[IndexWritten]
+) -> None:
+    """Put into each message the index files of its (partition, bucket)."""
     from pypaimon.index.index_file_meta import IndexFileMeta
     from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
     from pypaimon.table.row.generic_row import GenericRow
 
-    from paimon_magics.tables.writing.commit_messages import read_messages, write_message
-
     by_owner = {(one.partition, one.bucket): one for one in written}
-    if not by_owner:
-        return tuple(messages)
     fields = table.paimon.partition_keys_fields
-    completed = []
-    for message in read_messages(table.paimon, messages):
+    for message in messages if by_owner else ():
         one = by_owner.pop((tuple(message.partition), message.bucket), None)
         if one is not None:
             meta = IndexFileMeta(
@@ -275,11 +273,9 @@ def with_index_files(
             message.index_adds.append(
                 IndexManifestEntry(_ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
             )
-        completed.append(write_message(table.paimon, message))
     if by_owner:
         raise TableDamagedError(
             f"The writers of `{table.name}` left an index of buckets that they did not write; "
             "nothing was committed.",
             hint="Run the statement again, and report this with the table's definition.",
         )
-    return tuple(completed)

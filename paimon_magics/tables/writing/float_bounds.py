@@ -30,9 +30,11 @@ from paimon_magics.columnar.parquet_footers import (
 from paimon_magics.tables.stores.paths import local_path
 
 if TYPE_CHECKING:
+    from pypaimon.write.commit_message import CommitMessage
+
     from paimon_magics.tables.table import Table
 
-__all__ = ["FloatColumns", "OddFloats", "float_columns", "mended"]
+__all__ = ["FloatColumns", "OddFloats", "float_columns", "mend_messages"]
 
 _COPIED_BYTES = 8 * 2**20
 _SUFFIX = ".parquet"
@@ -74,15 +76,17 @@ class OddFloats:
         """Mend the files of the messages, unless the driver is to do it."""
         if self._columns is not None and self._columns.table and self.found:
             # pypaimon, which takes a second to import, knows how files are called and opened.
+            from paimon_magics.tables.writing.commit_messages import read_messages
+
             table = pickle.loads(self._columns.table)  # made by `float_columns`, for this job
-            _mend_files(table, messages, self.found)
+            _mend_files(table, read_messages(table, messages), self.found)
 
 
-def mended(
-    table: Table, messages: Sequence[bytes], odd_floats: Collection[str]
-) -> tuple[bytes, ...]:
-    """The messages of all writers, whose files are as readers may see them from now on: none has
-    bounds of floating-point values in the columns `odd_floats`.
+def mend_messages(
+    table: Table, messages: Sequence[CommitMessage], odd_floats: Collection[str]
+) -> bool:
+    """Take the bounds of floating-point values in the columns `odd_floats` out of the files that
+    the messages of all writers name, and out of the messages; whether a message changed.
 
     The files belong to nobody else yet. Raises OSError for the store's failures, ValueError for a
     file that is none of Parquet.
@@ -91,7 +95,9 @@ def mended(
         _mend_files(table.paimon, messages, odd_floats)
     keys = table.schema.trimmed_primary_keys
     places = [place for place, key in enumerate(keys) if key in odd_floats]
-    return _without_key_bounds(table.paimon, messages, places) if places else tuple(messages)
+    if places:
+        _drop_key_bounds(messages, places)
+    return bool(places)
 
 
 def float_columns(table: Table, names: Iterable[str], merged: Iterable[str]) -> FloatColumns | None:
@@ -104,14 +110,10 @@ def float_columns(table: Table, names: Iterable[str], merged: Iterable[str]) -> 
     return FloatColumns(wanted, frozenset(merged).intersection(wanted), pickled)
 
 
-def _without_key_bounds(
-    paimon: Any, messages: Iterable[bytes], places: Iterable[int]
-) -> tuple[bytes, ...]:
-    """The messages without the bounds of the key columns at those places."""
+def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -> None:
+    """Take the bounds of the key columns at those places out of the messages."""
     from pypaimon.table.row.binary_row import BinaryRow
     from pypaimon.table.row.generic_row import GenericRowDeserializer
-
-    from paimon_magics.tables.writing.commit_messages import read_messages, write_message
 
     def without(row: Any) -> Any:
         found = bytearray(row.data)
@@ -122,8 +124,7 @@ def _without_key_bounds(
             found[values + 8 * place : values + 8 * place + 8] = bytes(8)
         return BinaryRow(bytes(found), row.fields)
 
-    found = []
-    for message in read_messages(paimon, messages):
+    for message in messages:
         for file in (*message.new_files, *message.changelog_files):
             bounds = file.key_stats
             file.key_stats = replace(
@@ -131,20 +132,16 @@ def _without_key_bounds(
                 min_values=without(bounds.min_values),
                 max_values=without(bounds.max_values),
             )
-        found.append(write_message(paimon, message))
-    return tuple(found)
 
 
-def _mend_files(paimon: Any, messages: Iterable[bytes], columns: Collection[str]) -> None:
+def _mend_files(paimon: Any, messages: Iterable[CommitMessage], columns: Collection[str]) -> None:
     """Take the bounds of floating-point values in `columns` out of the Parquet files of messages.
 
     `paimon` is pypaimon's table.
     """
     from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
-    from paimon_magics.tables.writing.commit_messages import read_messages
-
-    for message in read_messages(paimon, messages):
+    for message in messages:
         partition = tuple(message.partition)
         for file in (*message.new_files, *message.changelog_files):
             if file.file_name.endswith(_SUFFIX):

@@ -6,6 +6,8 @@ the process that loads small inserts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.planning.reads.float_bounds import (
     MENDED_PREFIXES,
@@ -20,10 +22,11 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import (
     bucket_counts,
     check_bucket_counts,
-    with_bucket_counts,
+    put_bucket_counts,
 )
-from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, with_index_files
-from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mended
+from paimon_magics.tables.writing.commit_messages import read_messages, write_message
+from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, put_index_files
+from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
 from paimon_magics.tables.writing.native_writer import (
     buffer_options,
     given_bucket_options,
@@ -32,7 +35,7 @@ from paimon_magics.tables.writing.native_writer import (
 from paimon_magics.tables.writing.python_writer import python_table
 from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, Written
 
-__all__ = ["completed", "write_task"]
+__all__ = ["CompletedWrite", "completed", "write_task"]
 
 _PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
 _ARITHMETIC = ("sum", "product")  # inf and -inf are NaN together
@@ -82,19 +85,40 @@ def write_task(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CompletedWrite:
+    """What a transaction is to commit: the messages of all its writers, the rows that they took,
+    their data and changelog files, and the bytes of these."""
+
+    messages: tuple[bytes, ...]
+    rows: int
+    files: int
+    size_bytes: int
+
+
 def completed(
     table: Table, task: WriteSpec, written: Written, base_snapshot_id: int
-) -> tuple[bytes, ...]:
-    """The messages of all tasks with what only the driver knows; their files are then as they are
-    to be read."""
-    messages = mended(table, written.messages, written.odd_floats)
-    messages = with_index_files(table, messages, written.index_files)
+) -> CompletedWrite:
+    """What all writers wrote, with what only the driver knows; the files are then as they are to be
+    read."""
+    messages = list(read_messages(table.paimon, written.messages))
+    sizes_bytes = {
+        file.file_name: int(file.file_size)
+        for message in messages
+        for file in [*message.new_files, *message.changelog_files]
+    }
+    is_changed = mend_messages(table, messages, written.odd_floats)
+    put_index_files(table, messages, written.index_files)
     rule = task.bucket_rule
     if rule is not None and table.schema.bucket_mode == "POSTPONE_MODE":
-        return with_bucket_counts(table, messages, dict(rule.by_partition), rule.buckets)
-    if not task.overwrite:
+        put_bucket_counts(messages, dict(rule.by_partition), rule.buckets)
+        is_changed = True
+    elif not task.overwrite:
         check_bucket_counts(table, messages, base_snapshot_id)
-    return messages
+    bodies = written.messages
+    if is_changed or written.index_files:
+        bodies = tuple(write_message(table.paimon, message) for message in messages)
+    return CompletedWrite(bodies, written.rows, len(sizes_bytes), sum(sizes_bytes.values()))
 
 
 def _float_columns(table: Table) -> FloatColumns | None:

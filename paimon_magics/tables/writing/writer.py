@@ -96,8 +96,8 @@ class TooManyPartitionsError(Exception):
 class Written:
     """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
 
-    `index_files` belong to the messages, see `dynamic_buckets.with_index_files`. The columns
-    `odd_floats` had values that bounds are wrong about, see `float_bounds.mended`.
+    `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
+    `odd_floats` had values that bounds are wrong about, see `float_bounds.mend_messages`.
     """
 
     messages: tuple[bytes, ...]

@@ -35,6 +35,7 @@ from paimon_magics.planning.commits.requests import (
 )
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import check_can_publish, commit, remove_run
+from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.stores.local import publish_local_file
 from paimon_magics.tables.table import Table
@@ -86,7 +87,7 @@ def ours(
     table: Table, change: Change, messages: tuple[bytes, ...] = (), user: str = "somebody"
 ) -> CommitReceipt:
     asked = request(table, change, messages, commit_user=user)
-    return commit(table, asked, publish_local_file, is_first_run=True)
+    return commit(decoded(table, asked), publish_local_file, is_first_run=True)
 
 
 def pypaimons(table: Table, change: Change, messages: tuple[bytes, ...]) -> None:
@@ -298,7 +299,7 @@ def test_an_attempt_that_was_too_late_is_prepared_again_with_what_it_had(table: 
         return publish_local_file(path, content)
 
     asked = request(table, Append(), written(table, rows_of(table, 5)))
-    receipt = commit(table, asked, publish, token="mine")
+    receipt = commit(decoded(table, asked), publish, token="mine")
     assert receipt.snapshot_id == 5
     assert keys(table) == [0, 1, 5, 11, 12]
     assert stored(table) == referenced(table)
@@ -330,11 +331,11 @@ def test_what_expired_between_attempts_is_asked_for_only_where_it_matters(
     tried = False
     asked = request(table, Append(), written(table, rows_of(table, 60)))
     if is_clear:
-        commit(table, asked, publish, is_first_run=True)
+        commit(decoded(table, asked), publish, is_first_run=True)
         assert {50, 51, 60} <= set(keys(table))
     else:
         with pytest.raises(UnknownOutcomeError):
-            commit(table, asked, publish, is_first_run=True)
+            commit(decoded(table, asked), publish, is_first_run=True)
 
 
 def test_an_attempt_without_a_clear_answer_is_looked_for_before_the_next(table: Table) -> None:
@@ -347,7 +348,9 @@ def test_an_attempt_without_a_clear_answer_is_looked_for_before_the_next(table: 
         publish_local_file(path, content)
         raise OSError("no answer, but done")
 
-    receipt = commit(table, request(table, Append(), written(table, rows_of(table, 5))), publish)
+    receipt = commit(
+        decoded(table, request(table, Append(), written(table, rows_of(table, 5)))), publish
+    )
     assert receipt.snapshot_id == 3
     assert asked == ["snapshot-3", "snapshot-3"]
     assert keys(table) == [0, 1, 5]
@@ -383,7 +386,7 @@ def test_all_that_a_snapshot_names_is_on_the_disk_before_it_is_published(
     data = [path for path in Path(table.location).rglob("*.parquet") if str(path) not in before]
     assert data
     monkeypatch.setattr(os, "fsync", noting)
-    assert commit(table, asked, publish).snapshot_id == 3
+    assert commit(decoded(table, asked), publish).snapshot_id == 3
     assert named
 
 
@@ -393,7 +396,7 @@ def test_a_commit_whose_data_file_has_gone_is_refused(table: Table) -> None:
     [data] = set(Path(table.location).rglob("*.parquet")) - before
     data.unlink()
     with pytest.raises(CommitConflictError, match="is gone, so the commit"):
-        commit(table, asked, publish_local_file)
+        commit(decoded(table, asked), publish_local_file)
     assert keys(table) == [0, 1]
     assert stored(table) == referenced(table)
 
@@ -405,7 +408,7 @@ def test_a_refused_commit_leaves_nothing(table: Table) -> None:
 
     asked = request(table, Append(), written(table, rows_of(table, 5)))
     with pytest.raises(CommitConflictError, match="not you"):
-        commit(table, asked, publish_local_file, check_before=refuse)
+        commit(decoded(table, asked), publish_local_file, check_before=refuse)
     assert keys(table) == [0, 1]
     assert stored(table) == referenced(table)
 
@@ -435,12 +438,12 @@ def test_a_commit_that_can_not_be_written_is_refused_and_leaves_nothing(table: T
     shutil.rmtree(folder)
     folder.write_text("in the way")
     with pytest.raises(SetupError, match="could not be prepared"):
-        commit(table, asked, publish_local_file)
+        commit(decoded(table, asked), publish_local_file)
     folder.unlink()
     folder.mkdir()
     for name, content in before.items():
         (folder / name).write_bytes(content)
-    assert commit(table, asked, publish_local_file).snapshot_id == 3
+    assert commit(decoded(table, asked), publish_local_file).snapshot_id == 3
 
 
 def test_what_a_dead_run_left_is_removed_once_its_outcome_is_known(table: Table) -> None:
@@ -452,14 +455,14 @@ def test_what_a_dead_run_left_is_removed_once_its_outcome_is_known(table: Table)
 
     asked = request(table, Append(), written(table, rows_of(table, 5)))
     with pytest.raises(DiedError):
-        commit(table, asked, die, token="dead")
+        commit(decoded(table, asked), die, token="dead")
     left = stored(table) - referenced(table)
     assert len(left) == 4 and all("-dead-" in name for name in left)
-    receipt = commit(table, asked, publish_local_file, token="second")
+    receipt = commit(decoded(table, asked), publish_local_file, token="second")
     assert remove_run(table, asked.transaction, "second") == 0
     assert remove_run(table, asked.transaction, "dead") == 4
     assert stored(table) == referenced(table)
-    assert commit(table, asked, publish_local_file, token="third") == receipt
+    assert commit(decoded(table, asked), publish_local_file, token="third") == receipt
 
 
 def test_tables_whose_manifests_are_not_avro_are_refused_by_name(tmp_path: Path) -> None:

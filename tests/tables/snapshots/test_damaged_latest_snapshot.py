@@ -14,18 +14,19 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import AlterTable
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
-from paimon_magics.tables.commits.commit import find_commit, latest_snapshot_id
+from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.publication_checks import (
     examine,
     republished_as,
     unnamed_receipt,
 )
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 from paimon_magics.tables.commits.republishing import repetition
 from paimon_magics.tables.manifests.partition_statistics import partition_documents
 from paimon_magics.tables.manifests.partitions import list_partitions
 from paimon_magics.tables.snapshots.chain import latest_document
-from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
+from paimon_magics.tables.snapshots.latest import latest_snapshot, latest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import bucket_counts, check_cross_partition_size
 from tests.tables.manifest_files import TABLE, create
@@ -66,7 +67,7 @@ READS: dict[str, Callable[[Catalog, Table], object]] = {
     "its repetition": lambda _, table: republished_as(table, PUBLICATION),
     "repeating it": lambda _, table: repetition(table, PUBLICATION, None),
     "its receipt": lambda _, table: unnamed_receipt(
-        table, CommitRequest(TRANSACTION, Append(), (), ())
+        decoded(table, CommitRequest(TRANSACTION, Append()))
     ),
 }
 

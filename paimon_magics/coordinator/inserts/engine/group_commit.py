@@ -38,9 +38,9 @@ from paimon_magics.faults import reach
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import latest_snapshot_id
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.schema.identity import identity_of
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["Buffered", "GroupCommit"]
 

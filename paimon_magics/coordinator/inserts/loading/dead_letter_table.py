@@ -108,8 +108,9 @@ class DeadLetterTable:
             rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
             task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
             written = write_batches(task, rows.to_batches())
-            messages = completed(table, task, written, transaction.base_snapshot_id)
-            answer = self._coordinator.commit(id, CommitRequest(transaction, Append(), messages))
+            done = completed(table, task, written, transaction.base_snapshot_id)
+            request = CommitRequest(transaction, Append(), done.messages)
+            answer = self._coordinator.commit(id, request)
         except BaseException:
             self._coordinator.abort(id, "the dead letters could not be written")
             raise

@@ -57,10 +57,11 @@ from paimon_magics.redaction import redacted
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import committed_files, find_commit, latest_snapshot_id
 from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.commits.log_positions import log_position, log_properties
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.schema.identity import Definitions, identity_of
+from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.store import StoreRefusedError, failure
 from paimon_magics.tables.table import Table
@@ -269,18 +270,17 @@ class Flushing:
         dead = [DeadLetter(location, lsn, why, now_ms, body) for lsn, why, body in result.unfit]
         request = None
         if result.written is not None:
-            written = result.written
-            messages = completed(table, task, written, transaction.base_snapshot_id)
+            written = completed(table, task, result.written, transaction.base_snapshot_id)
             properties = {
                 "engine": ENGINE,
                 "user": ENGINE,
                 "rows": str(result.rows),
-                "files": str(len(committed_files(table, written.messages))),
+                "files": str(written.files),
             }
             request = CommitRequest(
                 transaction,
                 Append(),
-                messages,
+                written.messages,
                 (
                     *((PREFIX + key, value) for key, value in properties.items()),
                     *log_properties(

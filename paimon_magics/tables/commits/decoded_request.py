@@ -1,0 +1,110 @@
+"""A request to commit to a table, with its messages as values: they are decoded once in a process,
+and everything that needs to know their files asks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+from pypaimon.write.commit_message import CommitMessage
+
+from paimon_magics.errors import CommitConflictError, InvalidValueError
+from paimon_magics.planning.commits.requests import CommitRequest
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.commit_messages import read_messages
+
+__all__ = ["DecodedRequest", "check_files", "check_names", "decoded", "file_is_gone", "file_paths"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRequest:
+    """What is to be committed to `table`; `messages` are those that change anything."""
+
+    table: Table
+    request: CommitRequest
+    messages: Sequence[CommitMessage]
+
+    @property
+    def file_names(self) -> frozenset[str]:
+        """The leaf names of all files that the messages commit."""
+        names: set[str] = set()
+        for message in self.messages:
+            names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
+            names.update(entry.index_file.file_name for entry in message.index_adds)
+        return frozenset(names)
+
+
+def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
+    """The request for the table it names, which was loaded. Raises InvalidValueError for a message
+    that can't be read."""
+    try:
+        messages = list(read_messages(table.paimon, request.messages))
+    except Exception as error:
+        raise InvalidValueError(
+            f"A commit message for `{table.name}` can't be read: {error}",
+            hint="Messages are in the form of Paimon's CommitMessageSerializer, version 14.",
+        ) from error
+    return DecodedRequest(table, request, [m for m in messages if not m.is_empty()])
+
+
+def check_names(asked: DecodedRequest) -> None:
+    """Raise InvalidValueError for messages of files that are not the transaction's own."""
+    prefix = asked.request.transaction.file_prefix
+    for message in asked.messages:
+        for file in [*message.new_files, *message.changelog_files]:
+            is_own = file.file_name.startswith(prefix) and not file.external_path
+            if not is_own or not _is_plain(file.file_name):
+                raise _not_its_own(file.file_name)
+        for entry in message.index_adds:
+            if not _is_plain(entry.index_file.file_name):
+                raise _not_its_own(entry.index_file.file_name)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a file's name can't lead out of its folder."""
+    return not set("/\\\0") & set(name) and not name.startswith(".")
+
+
+def _not_its_own(name: str) -> InvalidValueError:
+    return InvalidValueError(
+        f"The file {name!r} is not the transaction's own.",
+        hint="Nothing was committed. A transaction commits what it wrote under its own prefix.",
+    )
+
+
+def check_files(asked: DecodedRequest) -> None:
+    """Raise CommitConflictError unless all files that the messages commit are there."""
+    file_io = asked.table.paimon.file_io
+    for path in file_paths(asked):
+        if not file_io.exists(path):
+            raise file_is_gone(asked.table, path)
+
+
+def file_is_gone(table: Table, path: str) -> CommitConflictError:
+    """The error for a file that a commit needs."""
+    return CommitConflictError(
+        f"The file {path} is gone, so the commit to `{table.name}` can't be made.",
+        hint="Nothing was written. Run the statement again.",
+    )
+
+
+def file_paths(asked: DecodedRequest) -> list[str]:
+    """The paths of all files in the table's folder that the messages commit."""
+    paimon = asked.table.paimon
+    paths = [
+        canonical_data_file_path(paimon, tuple(message.partition), message.bucket, name)
+        for message in asked.messages
+        for file in [*message.new_files, *message.changelog_files]
+        if not file.external_path
+        for name in [file.file_name, *(file.extra_files or ())]
+    ]
+    factory = paimon.path_factory()
+    paths += [
+        factory.bucket_index_path(tuple(entry.partition.values), entry.bucket, entry.index_file)
+        for message in asked.messages
+        for entry in message.index_adds
+        if entry.index_file.global_index_meta is None
+    ]
+    return paths
