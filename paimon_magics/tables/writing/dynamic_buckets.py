@@ -35,7 +35,7 @@ from paimon_magics.tables.writing.bucket_assignment import Partition
 if TYPE_CHECKING:
     from pypaimon.write.commit_message import CommitMessage
 
-from paimon_magics.tables.table import Table
+    from paimon_magics.tables.table import Table
 
 __all__ = [
     "INDEX_FOLDER",
