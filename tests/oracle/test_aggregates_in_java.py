@@ -12,10 +12,9 @@ from pyroaring import BitMap
 from paimon_magics import Session
 from paimon_magics.columnar.long_bitmaps import long_bitmap, numbers_of
 from paimon_magics.errors import JobError
-from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from tests.oracle.java_reader import JavaPaimon
 
 pytestmark = [pytest.mark.spark, pytest.mark.java]
@@ -138,7 +137,7 @@ def test_stored_rows_are_merged_as_java_does(
         java_paimon.write(warehouse, "default.sums", rows)
     read = plan_data_read(
         Catalog.open({"warehouse": str(warehouse)}).load(TableName("sums", "default")),
-        ViewKind.TABLE,
+        ReadRequest(),
     )
     found = sorted(tuple(row.values()) for batch in read.rows() for row in batch.to_pylist())
     expected = sorted(java_paimon.rows(warehouse, "default.sums"))

@@ -36,7 +36,7 @@ from paimon_magics.statements.statement import (
     TableReference,
 )
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
+from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.snapshots.time_travel import (
     Resolved,
     TableState,
@@ -350,16 +350,19 @@ def _table_of(connection: Connection, relation: Relation) -> Table:
 def _read(
     connection: Connection, table: Table, relation: Relation, zone: str, found: Resolved
 ) -> DataRead:
-    return plan_data_read(
-        table,
+    request = ReadRequest(
         view_named(relation.name.system_table) or ViewKind.TABLE,
         options=dict(relation.options),
+        zone=zone,
         filters=relation.filters,
         bound=dict(relation.bound),
-        folder=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
-        target=found.target,
         unordered=relation.unordered,
-        zone=zone,
+    )
+    return plan_data_read(
+        table,
+        request,
+        target=found.target,
+        manifests=connection.manifests(table.location, lambda: ManifestCache(table.paimon)),
         batch_rows=connection.settings.batch_rows,
     )
 

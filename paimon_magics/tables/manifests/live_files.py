@@ -95,7 +95,7 @@ def live_files(folder: ManifestCache, snapshot: Any) -> pa.Table:
     return undeleted(folder.listed_entries(lists))
 
 
-def added_files(folder: ManifestCache, manifest_lists: Iterable[str]) -> pa.Table:
+def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> pa.Table:
     """What the manifests of each list add. Raises TableDamagedError where one deletes."""
     entries = folder.listed_entries(manifest_lists)
     if entries.num_rows and not _is(entries, "kind", ADD).all():

@@ -6,7 +6,7 @@ The same plan serves the table and `$audit_log`, `$binlog` and `$ro`; see `plann
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,11 +36,12 @@ from paimon_magics.tables.snapshots.time_travel import (
     Target,
     find_target,
 )
-from paimon_magics.tables.splits.planning import PlannedSplits, plan_splits
+from paimon_magics.tables.splits.planning import PlannedSplits, TableScan
+from paimon_magics.tables.splits.table_scan import plan_splits
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
-__all__ = ["DataRead", "plan_data_read", "row_view", "shown_schema"]
+__all__ = ["DataRead", "ReadRequest", "plan_data_read", "row_view", "shown_schema"]
 
 
 _LOCAL = "file"
@@ -52,15 +53,28 @@ class DataRead:
     files alike. `fields` are all of the schema that is read, `schemas` those of its files, `stores`
     the schemes of the places where files can lie."""
 
-    schema: TableSchema
     target: Target
-    view: RowView
+    scan: TableScan
     fields: tuple[Field, ...]
     planned: PlannedSplits
     reader: SplitReader
     schemas: TableSchemas
     stores: frozenset[str]
-    predicates: tuple[ColumnPredicate, ...] = ()
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema that is read."""
+        return self.scan.schema
+
+    @property
+    def view(self) -> RowView:
+        """The view of the rows."""
+        return self.scan.view
+
+    @property
+    def predicates(self) -> Sequence[ColumnPredicate]:
+        """The conditions by which files were left out."""
+        return self.scan.predicates
 
     def with_columns(self, columns: Sequence[str]) -> DataRead:
         """The same read of fewer columns."""
@@ -103,53 +117,62 @@ class DataRead:
             yield batch.set_column(0, batch.schema.names[0], kinds)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a query asks of a table, in one of its views.
+
+    `columns` are those that it needs, None for all. `options` are Paimon's read options, `zone` is
+    that of times in them. `filters` are conditions that the reader applies by itself, with the
+    values `bound` to their bind names. `unordered`: rows may come in any order.
+    """
+
+    kind: ViewKind = ViewKind.TABLE
+    columns: Sequence[str] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    zone: str = "UTC"
+    filters: Sequence[ColumnFilter] = ()
+    bound: Mapping[str, object] = field(default_factory=dict)
+    unordered: bool = False
+
+
 def plan_data_read(
     table: Table,
-    kind: ViewKind,
+    request: ReadRequest,
     *,
-    options: Mapping[str, str] | None = None,
-    columns: Sequence[str] | None = None,
-    filters: Sequence[ColumnFilter] = (),
-    bound: Mapping[str, object] | None = None,
-    folder: ManifestCache | None = None,
     target: Target | None = None,
-    unordered: bool = False,
-    zone: str = "UTC",
+    manifests: ManifestCache | None = None,
     batch_rows: int = 65536,
 ) -> DataRead:
-    """Plan a read of `columns` (all where None) with Paimon's read `options`.
+    """Plan a read: files that can't hold rows of use are left out.
 
-    `filters` are conditions that the reader applies by itself, with the values `bound` to their
-    bind names: files that can't hold such rows are left out. `target` is what the options name,
-    where that is known, `unordered` says that rows may come in any order; `zone` is that of times
-    in options.
-    Raises UnknownNameError and InvalidValueError for options
-    and points that the table does not have, UnsupportedStatementError for a view or merge that is
-    not offered.
+    `target` is what the options name, where that is known, `manifests` are those of the table that
+    were read before. Raises UnknownNameError and InvalidValueError for options and points that the
+    table does not have, UnsupportedStatementError for a view or merge that is not offered.
     """
-    given = read_options(options or {})
+    given = read_options(request.options)
     if target is None:
-        target = find_target(table, read_point(given), zone).target
+        target = find_target(table, read_point(given), request.zone).target
     schemas = TableSchemas(table.paimon)
-    schema = _schema_read(schemas, table, target)
-    table_schema = schema_of(schema)
-    table_schema = replace(
-        table_schema, options=tuple({**dict(table_schema.options), **given}.items())
+    stored_schema = _schema_read(schemas, table, target)
+    schema = schema_of(stored_schema)
+    schema = replace(schema, options=tuple({**dict(schema.options), **given}.items()))
+    fields = fields_of(stored_schema.fields)
+    scan = TableScan(
+        table.name,
+        schema,
+        row_view(schema, request.kind),
+        column_predicates(request.filters, schema.columns, request.bound),
+        request.unordered,
     )
-    view = row_view(table_schema, kind)
-    fields = fields_of(schema.fields)
-    rule = merge_rule(table_schema) if table_schema.is_primary_key_table else None
-    names = tuple(field.name for field in fields) if columns is None else tuple(columns)
-    predicates = column_predicates(filters, table_schema.columns, bound or {})
-    folder = folder or ManifestCache(table.paimon)
-    planned = plan_splits(
-        table, table_schema, target, view, folder, schemas, predicates, unordered=unordered
-    )
+    manifests = manifests or ManifestCache(table.paimon)
+    planned = plan_splits(table, scan, target, manifests, schemas)
     own = _LOCAL if local_path(table.location) is not None else urlsplit(table.location).scheme
     stores = planned.stores_elsewhere | {own}
     stored = {schema_id: schemas.fields(schema_id) for schema_id in planned.schema_ids}
     _check_types(table, fields, stored)
-    needed = set(names) if not isinstance(target, Difference) else {f.name for f in fields}
+    rule = merge_rule(schema) if schema.is_primary_key_table else None
+    names = tuple(f.name for f in fields) if request.columns is None else tuple(request.columns)
+    needed = {f.name for f in fields} if isinstance(target, Difference) else set(names)
     if rule is not None:
         needed |= _needed(rule)
     files = FileReader(
@@ -159,21 +182,12 @@ def plan_data_read(
         system=(SEQUENCE, KIND) if rule is not None else (),
         batch_rows=batch_rows,
         table=table_text(replace(table.name, system_table=None)),
-        with_row_ids=kind is ViewKind.ROW_TRACKING,
-        legacy_instants=table_schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
-        conditions=tuple(_conditions(fields, predicates, view)),
+        with_row_ids=request.kind is ViewKind.ROW_TRACKING,
+        legacy_instants=schema.stored_option("orc.timestamp-ltz.legacy.type") != "false",
+        conditions=tuple(_conditions(fields, scan.predicates, scan.view)),
     )
-    return DataRead(
-        table_schema,
-        target,
-        view,
-        fields,
-        planned,
-        SplitReader(files, rule, view, names),
-        schemas,
-        stores,
-        predicates,
-    )
+    reader = SplitReader(files, rule, scan.view, names)
+    return DataRead(target, scan, fields, planned, reader, schemas, stores)
 
 
 def _access(table: Table, stores: frozenset[str]) -> FileAccess:
@@ -202,14 +216,14 @@ def _check_types(
     """Raise UnsupportedStatementError for a column whose older files hold another type that is not
     cast exactly as Paimon does."""
     for schema_id, stored in schemas.items():
-        by_id = {field.id: field for field in stored}
-        for field in fields:
-            found = by_id.get(field.id)
-            if found is not None and not can_evolve(found, field):
+        by_id = {column.id: column for column in stored}
+        for column in fields:
+            before = by_id.get(column.id)
+            if before is not None and not can_evolve(before, column):
                 raise UnsupportedStatementError(
-                    f"`{table.name}` has files whose column `{field.name}` is of another type "
-                    f"({found.type} in schema {schema_id}, {field.type} now), which can't be read "
-                    "as the new one.",
+                    f"`{table.name}` has files whose column `{column.name}` is of another type "
+                    f"({before.type} in schema {schema_id}, {column.type} now), which can't be "
+                    "read as the new one.",
                     hint="Read it as it was then, with VERSION AS OF a snapshot of that time, or "
                     "rewrite the table with an engine that compacts.",
                 )

@@ -5,7 +5,7 @@ Rules: `SnapshotReaderImpl`, `ReadOptimizedTable`; by conditions, see `pruning`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.planning.reads.predicates import ColumnPredicate
 from paimon_magics.planning.reads.views import RowView, ViewKind
-from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.tables.splits.pruning import (
     in_buckets,
     in_key_ranges,
@@ -43,16 +42,16 @@ class PruningStep:
 
 class FilePruning:
     """Chooses files of one table for one read; `steps` tells of each. `schema` is the
-    schema that is read."""
+    schema that is read, `columns` gives those of a schema by its number."""
 
     def __init__(
         self,
-        schemas: TableSchemas,
+        columns: Callable[[int], Sequence[Column]],
         schema: TableSchema,
         view: RowView,
         predicates: Sequence[ColumnPredicate],
     ) -> None:
-        self._schemas = schemas
+        self._columns = columns
         self._schema = schema
         self._view = view
         # Arrays of `$binlog` are no values that statistics speak of.
@@ -85,7 +84,7 @@ class FilePruning:
 
     def in_value_ranges(self, files: pa.Table) -> npt.NDArray[np.bool_]:
         """Files whose statistics can meet the conditions; only where no row can hide another."""
-        return in_value_ranges(files, self._schemas.columns, self._schema.columns, self._predicates)
+        return in_value_ranges(files, self._columns, self._schema.columns, self._predicates)
 
     def tell_values(self, files: pa.Table) -> None:
         """What is left after files of fully merged buckets were left out by their statistics."""

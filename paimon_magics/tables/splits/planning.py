@@ -1,13 +1,14 @@
 """From the files of a state, or of changes, to what Spark scans and what tasks merge.
 
 Files that need no merge are only counted here and come out as paths; splits are made for the rest.
+Values in, values out: nothing is read, files come as Arrow columns; `table_scan` reads them.
 Rules: `SnapshotReaderImpl`, `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`,
 `ReadOptimizedTable`, `IncrementalDeltaStartingScanner`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -16,11 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.planning.reads.predicates import ColumnPredicate
-from paimon_magics.planning.reads.read_points import ScanMode
 from paimon_magics.planning.reads.splits import (
     Deletions,
     DifferenceSplit,
@@ -30,12 +29,10 @@ from paimon_magics.planning.reads.splits import (
     TaskSplit,
 )
 from paimon_magics.planning.reads.views import RowView, ViewKind
-from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.planning.schemas.table_schema import Column, TableSchema
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.manifests.file_paths import file_paths
-from paimon_magics.tables.manifests.live_files import ManifestCache, added_files, live_files
-from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
-from paimon_magics.tables.snapshots.time_travel import Changes, Difference, TableState, Target
 from paimon_magics.tables.splits.bucket_splits import (
     BucketSplits,
     KeyRanks,
@@ -50,11 +47,11 @@ from paimon_magics.tables.splits.stored_files import (
     stored_files,
     stores_elsewhere,
 )
-from paimon_magics.tables.table import Table
 
-__all__ = ["PlannedSplits", "plan_splits"]
+__all__ = ["FileKey", "PlannedSplits", "SplitPlanner", "StoredState", "TableScan"]
 
-_Ints = npt.NDArray[np.int64]
+FileKey = tuple[bytes, int, str]
+"""Encoded partition, bucket and name of a data file."""
 
 
 @dataclass(frozen=True)
@@ -70,79 +67,102 @@ class PlannedSplits:
     stores_elsewhere: frozenset[str] = frozenset()
 
 
-def plan_splits(
-    table: Table,
-    schema: TableSchema,
-    target: Target,
-    view: RowView,
-    folder: ManifestCache,
-    schemas: TableSchemas,
-    predicates: Sequence[ColumnPredicate] = (),
-    *,
-    unordered: bool = False,
-) -> PlannedSplits:
-    """The raw files and the splits of `target`; `schema` is the schema that is read.
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """What is read of a table, whose name it has for messages. `schema` is the schema that is read.
 
     `predicates` are conditions that rows must meet to be of use: files that can't hold such rows
     are left out. `unordered`: nobody asks that the two rows of an update stay together.
     """
-    planner = _Planner(
-        table,
-        schema,
-        view,
-        folder,
-        FilePruning(schemas, schema, view, predicates),
-        unordered,
-    )
-    match target:
-        case TableState():
-            found = planner.state(target)
-        case Changes():
-            found = planner.changes(target)
-        case Difference():
-            found = planner.difference(target)
-    pruning_steps = tuple(planner.choice.steps)
-    return replace(
-        found, pruning_steps=pruning_steps, stores_elsewhere=frozenset(planner.stores_elsewhere)
-    )
+
+    name: TableName
+    schema: TableSchema
+    view: RowView
+    predicates: Sequence[ColumnPredicate] = ()
+    unordered: bool = False
 
 
-class _Planner:
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """The files that a snapshot has (columns of MANIFEST_ENTRIES), and their deletion vectors by
+    partition, bucket and name of the file."""
+
+    files: pa.Table
+    deletions: Mapping[FileKey, Deletions] = field(default_factory=dict)
+
+
+class SplitPlanner:
+    """Plans one read. `columns` gives the columns of a schema by its number, `first_bucket_folder`
+    the folder of bucket 0 in a partition, by the partition's values."""
+
     def __init__(
         self,
-        table: Table,
-        schema: TableSchema,
-        view: RowView,
-        folder: ManifestCache,
-        choice: FilePruning,
-        unordered: bool,
+        scan: TableScan,
+        columns: Callable[[int], Sequence[Column]],
+        first_bucket_folder: Callable[[tuple[Any, ...]], str],
     ) -> None:
-        self._paimon = table.paimon
-        self._name = table.name
+        schema, view = scan.schema, scan.view
+        self._name = scan.name
         self._schema = schema
         self._view = view
-        self._folder = folder
+        self._first_bucket_folder = first_bucket_folder
         self._shows_kinds = view.keeps_retracts
         self._splits = BucketSplits(schema)
         # Options are looked up once, not for each of many thousand buckets.
         self._of_tasks = schema.data_evolution_enabled or view.kind is ViewKind.ROW_TRACKING
-        self.choice = choice
-        self.stores_elsewhere: set[str] = set()
-        self._unordered = unordered
+        self._pruning = FilePruning(columns, schema, view, scan.predicates)
+        self._stores_elsewhere: set[str] = set()
+        self._unordered = scan.unordered
 
-    def state(self, target: TableState) -> PlannedSplits:
-        if target.snapshot is None:
-            return PlannedSplits()
-        files = self.choice.seen(live_files(self._folder, target.snapshot))
-        if target.created_after_ms is not None:
-            created = pc.greater(
-                files.column("creation_time").cast(pa.int64()), target.created_after_ms
-            )
+    def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
+        """The rows of a table; of files created after a time alone, where one is given."""
+        files = self._pruning.seen(state.files)
+        if created_after_ms is not None:
+            created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
             files = files.filter(pc.fill_null(created, False))
         if self._schema.is_primary_key_table and self._hides_level_zero():
             files = files.filter(pc.greater(files.column("level"), 0))
-        deletions = self._deletions(target.snapshot)
-        return self._planned(files, deletions, merges=True)
+        return self._ended(self._planned(files, state.deletions, merges=True))
+
+    def changes(self, files: pa.Table) -> PlannedSplits:
+        """The rows of the files that snapshots added, each as it was written."""
+        return self._ended(self._planned(self._pruning.seen(files), {}, merges=False))
+
+    def difference(self, before: StoredState, after: StoredState) -> PlannedSplits:
+        """What is other in a state than in the one before."""
+        old, new = self._pruning.seen(before.files), self._pruning.seen(after.files)
+        self._check_difference(old.num_rows + new.num_rows)
+        added = new.filter(pc.invert(_named_in(new, old)))
+        if not self._schema.is_primary_key_table:
+            return self._ended(self._planned(added, after.deletions, merges=False))
+        gone = old.filter(pc.invert(_named_in(old, new)))
+        sides = [
+            self._sections_by_bucket(gone, before.deletions),
+            self._sections_by_bucket(added, after.deletions),
+        ]
+        buckets = dict.fromkeys([*sides[0], *sides[1]])
+        splits = tuple(
+            DifferenceSplit(sides[0].get(bucket, ()), sides[1].get(bucket, ()))
+            for bucket in buckets
+        )
+        return self._ended(PlannedSplits((), splits, schema_ids(gone) | schema_ids(added)))
+
+    def _ended(self, planned: PlannedSplits) -> PlannedSplits:
+        return replace(
+            planned,
+            pruning_steps=tuple(self._pruning.steps),
+            stores_elsewhere=frozenset(self._stores_elsewhere),
+        )
+
+    def _check_difference(self, files: int) -> None:
+        evolves = self._schema.data_evolution_enabled
+        if files and (evolves or self._view.kind is ViewKind.BINLOG):
+            what = "a table with data evolution" if evolves else f"`{self._name.table}$binlog`"
+            raise UnsupportedStatementError(
+                f"The difference between two states can't be read from {what}.",
+                hint="Read the changes of the snapshots in between: "
+                "'incremental-between-scan-mode' = 'delta' or 'changelog'.",
+            )
 
     def _hides_level_zero(self) -> bool:
         schema = self._schema
@@ -152,48 +172,10 @@ class _Planner:
             schema.deletion_vectors_enabled and not schema.flag("deletion-vectors.merge-on-read")
         )
 
-    def changes(self, target: Changes) -> PlannedSplits:
-        delta = target.mode is ScanMode.DELTA
-        lists = [
-            snapshot.delta_manifest_list if delta else snapshot.changelog_manifest_list
-            for snapshot in target.snapshots
-        ]
-        files = self.choice.seen(added_files(self._folder, [one for one in lists if one]))
-        return self._planned(files, {}, merges=False)
-
-    def difference(self, target: Difference) -> PlannedSplits:
-        before = self.choice.seen(live_files(self._folder, target.before))
-        after = self.choice.seen(live_files(self._folder, target.after))
-        evolves = self._schema.data_evolution_enabled
-        if before.num_rows + after.num_rows and (evolves or self._view.kind is ViewKind.BINLOG):
-            what = "a table with data evolution" if evolves else f"`{self._name.table}$binlog`"
-            raise UnsupportedStatementError(
-                f"The difference between two states can't be read from {what}.",
-                hint="Read the changes of the snapshots in between: "
-                "'incremental-between-scan-mode' = 'delta' or 'changelog'.",
-            )
-        new = after.filter(pc.invert(_named_in(after, before)))
-        if not self._schema.is_primary_key_table:
-            return self._planned(new, self._deletions(target.after), merges=False)
-        gone = before.filter(pc.invert(_named_in(before, after)))
-        sides = [
-            self._sections_by_bucket(files, self._deletions(snapshot))
-            for files, snapshot in ((gone, target.before), (new, target.after))
-        ]
-        buckets = dict.fromkeys([*sides[0], *sides[1]])
-        splits = tuple(
-            DifferenceSplit(sides[0].get(bucket, ()), sides[1].get(bucket, ()))
-            for bucket in buckets
-        )
-        return PlannedSplits((), splits, schema_ids(gone) | schema_ids(new))
-
-    def _deletions(self, snapshot: Any) -> dict[tuple[bytes, int, str], Deletions]:
-        return self._folder.deletions(snapshot.index_manifest)
-
     def _planned(
         self,
         files: pa.Table,
-        deletions: Mapping[tuple[bytes, int, str], Deletions],
+        deletions: Mapping[FileKey, Deletions],
         *,
         merges: bool,
     ) -> PlannedSplits:
@@ -206,7 +188,7 @@ class _Planner:
         # Where no row hides another one, values tell which files are of use.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._schema.is_primary_key_table and plain.any():
-            useful = self.choice.in_value_ranges(files)
+            useful = self._pruning.in_value_ranges(files)
         in_tasks = ~plain | self._need_tasks(files, groups, deletions, merges=merges)
         lengths = np.diff([*(group.start for group in groups), files.num_rows])
         of_tasks = np.repeat(in_tasks, lengths)
@@ -226,7 +208,7 @@ class _Planner:
         if not useful.all():
             stays = np.repeat(~plain, lengths) | useful
             if not stays.all():
-                self.choice.tell_values(files.filter(pa.array(stays)))
+                self._pruning.tell_values(files.filter(pa.array(stays)))
         kept: list[TaskSplit] = []
         promoted: list[StoredFile] = []
         for split in splits:
@@ -259,7 +241,7 @@ class _Planner:
         self,
         files: pa.Table,
         groups: Sequence[range],
-        deletions: Mapping[tuple[bytes, int, str], Deletions],
+        deletions: Mapping[FileKey, Deletions],
         *,
         merges: bool,
     ) -> npt.NDArray[np.bool_]:
@@ -278,16 +260,13 @@ class _Planner:
         return found
 
     def _paths(self, files: pa.Table) -> pa.Array:
-        self.stores_elsewhere |= stores_elsewhere(files)
+        self._stores_elsewhere |= stores_elsewhere(files)
         schema = self._schema
         types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
         return file_paths(files, types, self._first_bucket_folder)
 
-    def _first_bucket_folder(self, partition: tuple[Any, ...]) -> str:
-        return str(canonical_data_file_path(self._paimon, partition, 0, ""))
-
     def _sections_by_bucket(
-        self, files: pa.Table, deletions: Mapping[tuple[bytes, int, str], Deletions]
+        self, files: pa.Table, deletions: Mapping[FileKey, Deletions]
     ) -> dict[tuple[bytes, int], tuple[Section, ...]]:
         if not files.num_rows:
             return {}

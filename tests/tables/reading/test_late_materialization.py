@@ -17,7 +17,7 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization
-from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
+from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
@@ -80,7 +80,7 @@ def test_rows_are_those_of_a_merge_that_reads_all_at_once(
     runs = [random.permutation(ROWS)[: ROWS // part] for part in (1, 2, 10, 50)]
     table = written(Catalog.open({"warehouse": str(tmp_path)}), options, runs)
     for columns in (None, ["s"], ["a", "k"], ["k"]):
-        read = plan_data_read(table, kind, columns=columns, batch_rows=500)
+        read = plan_data_read(table, ReadRequest(kind, columns=columns), batch_rows=500)
         at_once = rows_of(read)
         monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
         (split,) = read.planned.splits
@@ -98,7 +98,7 @@ def test_values_of_rows_that_were_overwritten_are_not_read(
     monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
     keys = np.arange(ROWS)
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
-    read = plan_data_read(table, ViewKind.TABLE)
+    read = plan_data_read(table, ReadRequest())
     (split,) = read.planned.splits
     first = min(split.files, key=lambda file: file.max_sequence_number)
     # What holds its values is gone: only the keys at the file's begin and its footer are left.
@@ -111,7 +111,7 @@ def test_values_of_rows_that_were_overwritten_are_not_read(
     Path(first.path.removeprefix("file:")).write_bytes(content)
     assert sum(batch.num_rows for batch in read.rows()) == ROWS
     # Changes are not merged, so that they need all of it.
-    everything = plan_data_read(table, ViewKind.TABLE, options={"incremental-between": "0,2"})
+    everything = plan_data_read(table, ReadRequest(options={"incremental-between": "0,2"}))
     with pytest.raises(TableDamagedError, match=first.path.rsplit("/", 1)[-1]):
         list(everything.rows())
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_too_short_is_told_by_its_name(
     monkeypatch.setattr(late_materialization, "_LATE_BYTES_MIN", 0)
     keys = np.arange(ROWS)
     table = written(Catalog.open({"warehouse": str(tmp_path)}), {}, [keys, keys])
-    read = plan_data_read(table, ViewKind.TABLE)
+    read = plan_data_read(table, ReadRequest())
     (split,) = read.planned.splits
     chosen = late_materialization.ChosenRows(replace(read.reader.files, system=()), split.files[0])
     found = [batch.num_rows for batch in chosen.rows(np.array([0, 5, ROWS - 1]))]

@@ -11,7 +11,7 @@ from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading.data_read import plan_data_read, shown_schema
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read, shown_schema
 from tests.recorded_reads import RecordedRead, assert_same_rows, recorded_reads
 
 _VIEWS = {None: ViewKind.TABLE} | {kind.value: kind for kind in ViewKind if kind.value}
@@ -37,9 +37,7 @@ def _rows(catalog: Catalog, read: RecordedRead) -> pa.Table:
     table = catalog.load(TableName(name.partition("$")[0], database))
     planned = plan_data_read(
         table,
-        _VIEWS[read.system_table],
-        options=read.options,
-        columns=_columns(read),
+        ReadRequest(_VIEWS[read.system_table], options=read.options, columns=_columns(read)),
     )
     schema = shown_schema(planned)
     found = pa.Table.from_batches([batch.cast(schema) for batch in planned.rows()], schema=schema)

@@ -19,7 +19,7 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.reading import late_materialization
-from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.reading.row_groups import RowGroups, StoredCondition, useful_row_groups
 from paimon_magics.tables.table import Table
 
@@ -86,7 +86,7 @@ def written(folder: Path, kind: str) -> Table:
 def rows(
     table: Table, kind: ViewKind, options: dict[str, str], *filters: ColumnFilter
 ) -> list[dict[str, Any]]:
-    read = plan_data_read(table, kind, options=options, filters=filters)
+    read = plan_data_read(table, ReadRequest(kind, options=options or {}, filters=filters))
     return [row for batch in read.rows() for row in batch.to_pylist()]
 
 

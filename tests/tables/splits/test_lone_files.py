@@ -12,7 +12,7 @@ from paimon_magics.planning.reads.splits import MergeSplit
 from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.table import Table
 
 FIELDS = pa.schema(
@@ -73,7 +73,7 @@ def test_only_what_overlaps_or_deletes_is_merged(
     if engine == "partial-update":
         options["partial-update.remove-record-on-delete"] = "true"
     table = written(tmp_path, options, commits)
-    read = plan_data_read(table, ViewKind.TABLE)
+    read = plan_data_read(table, ReadRequest())
     assert sum(len(files.paths) for files in read.planned.raw) == raw
     assert all(isinstance(split, MergeSplit) for split in read.planned.splits)
     assert sum(len(split.files) for split in read.planned.splits) == merged
@@ -84,6 +84,8 @@ def test_only_what_overlaps_or_deletes_is_merged(
     }
     found = {row["k"]: row["v"] for batch in read.rows() for row in batch.to_pylist()}
     assert found == {key: number for key, number in expected.items() if number is not None}
-    log = plan_data_read(table, ViewKind.AUDIT_LOG)  # which shows kinds, and so reads all of them
+    log = plan_data_read(
+        table, ReadRequest(ViewKind.AUDIT_LOG)
+    )  # which shows kinds, and so reads all of them
     assert not log.planned.raw
     assert sum(batch.num_rows for batch in log.rows()) == len(expected)

@@ -15,7 +15,7 @@ from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 from paimon_magics.tables.table import Table
 
 COMPARISONS = {
@@ -48,7 +48,8 @@ def rows(
     options: dict[str, str],
     folder: ManifestCache | None = None,
 ) -> tuple[list[dict[str, Any]], tuple[ColumnPredicate, ...], int]:
-    read = plan_data_read(table, kind, filters=filters, options=options, folder=folder)
+    request = ReadRequest(kind, filters=filters, options=options or {})
+    read = plan_data_read(table, request, manifests=folder)
     found = [row for batch in read.rows() for row in batch.to_pylist()]
     files = sum(len(raw.paths) for raw in read.planned.raw)
     return found, read.predicates, files + sum(len(split.files) for split in read.planned.splits)

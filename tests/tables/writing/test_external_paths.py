@@ -14,10 +14,9 @@ import pytest
 from pypaimon import Schema
 
 from paimon_magics.errors import TableDamagedError
-from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.reading.data_read import DataRead, plan_data_read
+from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.system_tables.registry import metadata_table
 from tests.backends.s3 import Bucket, S3Server
 
@@ -65,7 +64,7 @@ def test_files_elsewhere_are_read(tmp_path: Path, keys: list[str]) -> None:
     catalog.paimon.create_table("default.t", schema, False)
     for number in range(3):
         write(catalog, {"k": [1, 2 + number], "v": [f"new {number}", f"only {number}"]})
-    read = plan_data_read(catalog.load(TableName("t", "default")), ViewKind.TABLE)
+    read = plan_data_read(catalog.load(TableName("t", "default")), ReadRequest())
     paths = files_of(read)
     assert len(paths) == 3
     assert all(str(tmp_path / "warehouse") not in path for path in paths)
@@ -88,7 +87,7 @@ def test_files_here_and_elsewhere_are_read_together(tmp_path: Path) -> None:
     write(catalog, {"k": [1], "v": ["here"]})
     elsewhere = {"data-file.external-paths.strategy": "round-robin"}
     write(catalog, {"k": [2], "v": ["there"]}, f"file://{tmp_path}/elsewhere", elsewhere)
-    read = plan_data_read(catalog.load(TableName("t", "default")), ViewKind.TABLE)
+    read = plan_data_read(catalog.load(TableName("t", "default")), ReadRequest())
     assert sorted("/elsewhere/" in path for path in files_of(read)) == [False, True]
     found = [row["v"] for batch in read.rows() for row in batch.to_pylist()]
     assert sorted(found) == ["here", "there"]
@@ -118,7 +117,7 @@ def test_files_in_another_store_than_the_table_are_read(
     for number, place in enumerate(places):
         write(catalog, {"k": [1, 2 + number], "v": [f"new {number}", f"only {number}"]}, place)
     opened = catalog if resolving else Catalog.open(here)
-    read = plan_data_read(opened.load(TableName("t", "default")), ViewKind.TABLE)
+    read = plan_data_read(opened.load(TableName("t", "default")), ReadRequest())
     assert read.stores == {"file", "s3"}
     assert len({path.partition(":")[0] for path in files_of(read)}) == 2
     # As a task has it, which gets it from the driver.

@@ -73,7 +73,7 @@ def write(table: Table, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
         [dict(zip(FIELDS.names, row, strict=True)) for row in rows], FIELDS
     )
     written = write_batches(task, [batch])
-    return list(read_messages(table.paimon, completed(table, task, written, 0)))
+    return list(read_messages(table.paimon, completed(table, task, written, 0).messages))
 
 
 def with_bounds(path: Path | io.BytesIO) -> set[str]:

@@ -1,0 +1,53 @@
+"""A scan of a table at a point: the manifests that it needs are read, and its splits planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
+
+from paimon_magics.planning.reads.read_points import ScanMode
+from paimon_magics.tables.manifests.live_files import ManifestCache, added_files, live_files
+from paimon_magics.tables.schema.history import TableSchemas
+from paimon_magics.tables.snapshots.time_travel import Changes, Difference, TableState, Target
+from paimon_magics.tables.splits.planning import (
+    PlannedSplits,
+    SplitPlanner,
+    StoredState,
+    TableScan,
+)
+from paimon_magics.tables.table import Table
+
+__all__ = ["plan_splits"]
+
+
+def plan_splits(
+    table: Table, scan: TableScan, target: Target, manifests: ManifestCache, schemas: TableSchemas
+) -> PlannedSplits:
+    """The raw files and the splits of `target`. Raises TableDamagedError for manifests that are
+    gone or damaged."""
+
+    def first_bucket_folder(partition: tuple[Any, ...]) -> str:
+        return str(canonical_data_file_path(table.paimon, partition, 0, ""))
+
+    planner = SplitPlanner(scan, schemas.columns, first_bucket_folder)
+    match target:
+        case TableState(snapshot=None):
+            return PlannedSplits()
+        case TableState(snapshot=snapshot, created_after_ms=created_after_ms):
+            return planner.state(_state(manifests, snapshot), created_after_ms)
+        case Changes(mode=mode, snapshots=snapshots):
+            lists = [
+                snapshot.delta_manifest_list
+                if mode is ScanMode.DELTA
+                else snapshot.changelog_manifest_list
+                for snapshot in snapshots
+            ]
+            return planner.changes(added_files(manifests, lists))
+        case Difference(before=before, after=after):
+            return planner.difference(_state(manifests, before), _state(manifests, after))
+
+
+def _state(manifests: ManifestCache, snapshot: Any) -> StoredState:
+    files = live_files(manifests, snapshot)
+    return StoredState(files, manifests.deletions(snapshot.index_manifest))
