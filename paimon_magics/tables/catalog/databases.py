@@ -1,0 +1,207 @@
+"""A warehouse, opened, and its databases, through pypaimon with errors of ours.
+
+The database `default` can always be used and is made on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+from urllib.parse import urlparse
+
+from pypaimon.catalog import catalog_exception as missing
+from pypaimon.catalog.catalog_factory import CatalogFactory
+from pypaimon.catalog.rest.property_change import PropertyChange
+
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+    UnsupportedStatementError,
+    nearest,
+)
+from paimon_magics.tables.catalog.names import check_name, first_line, quoted
+from paimon_magics.tables.catalog.warehouse import REMOTE_SCHEMES, checked_options
+from paimon_magics.tables.stores.corruption import damaged, misread
+from paimon_magics.tables.stores.s3_file_io import use_s3_file_io
+from paimon_magics.tables.stores.store import Stores, failure
+
+__all__ = ["DEFAULT_DATABASE", "Databases"]
+
+DEFAULT_DATABASE = "default"
+_T = TypeVar("_T")
+
+
+class Databases:
+    """The databases of one warehouse; `Catalog` adds their tables."""
+
+    def __init__(self, options: Mapping[str, str], paimon: Any) -> None:
+        self.options = dict(options)
+        self.paimon = paimon
+        self.stores = Stores(self.options)
+
+    @classmethod
+    def open(cls, options: Mapping[str, str]) -> Self:
+        """Opens a catalog from Paimon's own catalog options (`warehouse`, `metastore`, `uri`, …).
+
+        `warehouse` is a path (`~` and relative ones are resolved here, so that other processes
+        mean the same folder) or a URI. Raises SetupError, before anything is written, for an
+        unknown metastore, a missing option or a warehouse that can't be used.
+        """
+        checked = checked_options(options)
+        metastore = checked["metastore"]
+        try:
+            catalog = cls(checked, CatalogFactory.create(checked))
+            if metastore != "rest" and urlparse(checked["warehouse"]).scheme in REMOTE_SCHEMES:
+                use_s3_file_io(catalog.paimon, checked["warehouse"], checked, catalog.stores)
+                catalog.paimon.file_io.exists(checked["warehouse"])
+        except PaimonMagicsError:
+            raise
+        except Exception as error:
+            where = checked["uri"] if metastore != "filesystem" else checked["warehouse"]
+            raise failure(
+                error,
+                f"The {metastore} catalog at {where} can't be opened: {first_line(error)}",
+                hint="Check the address, the credentials among the catalog options, and the "
+                "network.",
+            ) from error
+        return catalog
+
+    def renew(self, options: Mapping[str, str]) -> None:
+        """Reach the same warehouse as these options say from now on: with other credentials, in
+        another region, at another address. Tables that are loaded keep what they have, but for
+        the requests that publish."""
+        opened = type(self).open(options)
+        self.stores.renew(opened.options)
+        use_s3_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
+        self.options, self.paimon = opened.options, opened.paimon
+
+    @property
+    def metastore(self) -> str:
+        """ "filesystem", "jdbc" or "rest"."""
+        return self.options["metastore"]
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse as an absolute path or a URI (for rest: its name on the server)."""
+        return self.options["warehouse"]
+
+    def list_databases(self) -> list[str]:
+        """The names of all databases, sorted; `default` is always among them."""
+        names: set[str] = {DEFAULT_DATABASE}
+        with suppress(FileNotFoundError):  # the warehouse folder is not there yet
+            names.update(self.call(self.paimon.list_databases))
+        return sorted(names)
+
+    def database_exists(self, database: str) -> bool:
+        """Whether the database can be used; always true for `default`."""
+        return database == DEFAULT_DATABASE or self.is_stored(database)
+
+    def database_properties(self, database: str) -> dict[str, str]:
+        """The database's stored properties (with `location` where the catalog tells it)."""
+        self.require_database(database)
+        properties: dict[str, str] = {}
+        with suppress(missing.DatabaseNotExistException):
+            properties.update(self.call(lambda: self.paimon.get_database(database)).options)
+        if "location" not in properties and self.metastore != "rest":
+            properties["location"] = self.paimon.get_database_path(database)
+        return {key: str(value) for key, value in properties.items() if value is not None}
+
+    def create_database(
+        self,
+        database: str,
+        *,
+        if_not_exists: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Creates a database. `default` exists from the start.
+
+        A filesystem catalog has nowhere to keep properties (a comment among them): giving any
+        raises UnsupportedStatementError.
+        """
+        check_name(database, "database")
+        if self.database_exists(database):
+            if not if_not_exists:
+                raise StatementError(
+                    f"The database `{database}` exists already.",
+                    hint="Use CREATE DATABASE IF NOT EXISTS, or another name.",
+                )
+            return
+        if properties and self.metastore == "filesystem":
+            raise UnsupportedStatementError(
+                f"A filesystem catalog can't keep properties of the database `{database}`: "
+                f"{', '.join(sorted(properties))}.",
+                hint="Leave out LOCATION, COMMENT and DBPROPERTIES.",
+            )
+        self.call(lambda: self.paimon.create_database(database, True, dict(properties or {})))
+
+    def alter_database(
+        self, database: str, removals: Collection[str], updates: Mapping[str, str]
+    ) -> None:
+        """Changes a database's properties, in a catalog that keeps them (jdbc, rest)."""
+        changes = [PropertyChange.remove_property(key) for key in removals]
+        changes += [PropertyChange.set_property(key, value) for key, value in updates.items()]
+        self.call(lambda: self.paimon.alter_database(database, changes))
+
+    def database_folder(self, database: str) -> str:
+        """Where a database lies, in a catalog that is not a REST server's."""
+        return str(self.paimon.get_database_path(database))
+
+    def make_database_folder(self, database: str) -> None:
+        """Makes the folder of a database, which `default` may not have yet."""
+        if not self.is_stored(database):
+            self.call(lambda: self.paimon.create_database(database, True))
+
+    def is_stored(self, database: str) -> bool:
+        """Whether the catalog has the database; `default` may not be there yet."""
+        try:
+            self.call(lambda: self.paimon.get_database(database))
+        except (missing.DatabaseNotExistException, FileNotFoundError):
+            return False
+        return True
+
+    def require_database(self, database: str) -> None:
+        """Raise UnknownNameError for a database that is not there."""
+        if not self.database_exists(database):
+            raise self.unknown_database(database)
+
+    def unknown_database(self, database: str) -> UnknownNameError:
+        """The error for a database that is not there, with the nearest name."""
+        return UnknownNameError(
+            f"There is no database `{database}`.",
+            hint=f"{nearest(database, self.list_databases(), what='databases')} "
+            f"CREATE DATABASE {quoted(database)} makes it.",
+        )
+
+    def call(self, action: Callable[[], _T]) -> _T:
+        """Runs one of pypaimon's calls; failures of storage and server become SetupError."""
+        try:
+            return action()
+        except (missing.DatabaseNotExistException, missing.TableNotExistException):
+            raise
+        except (missing.TableAlreadyExistException, FileNotFoundError, PaimonMagicsError):
+            raise
+        except (missing.DatabaseNoPermissionException, missing.TableNoPermissionException) as error:
+            raise SetupError(
+                f"The catalog's server refused it: {first_line(error)}",
+                hint="Ask for the right on it, or use other credentials.",
+            ) from error
+        except PermissionError as error:
+            raise SetupError(
+                f"The warehouse {self.warehouse} can't be changed: {first_line(error)}",
+                hint="Use a warehouse that you may write.",
+            ) from error
+        except Exception as error:
+            reason = misread(error) if "load schema" in str(error) else None
+            if reason is not None:
+                folder = str(error).rpartition(": ")[2]
+                what = f"The newest schema file in {folder}"
+                raise damaged(what, reason, "Restore the file.") from error
+            raise failure(
+                error,
+                f"The catalog at {self.options.get('uri', self.warehouse)} failed: "
+                f"{first_line(error)}",
+                hint="Check that it can be reached, and run the statement again.",
+            ) from error
