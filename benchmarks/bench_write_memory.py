@@ -48,8 +48,10 @@ def write(folder: str, rows: int) -> int:
 
     from paimon_magics.statements.statement import TableName
     from paimon_magics.tables.catalog.catalog import Catalog
+    from paimon_magics.tables.writing.bucket_assignment import BucketRule
     from paimon_magics.tables.writing.native_writer import buffer_options, native_table
-    from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
+    from paimon_magics.tables.writing.write_spec import WriteSpec
+    from paimon_magics.tables.writing.writer import write_batches
 
     pypaimon = CatalogFactory.create({"warehouse": folder})
     pypaimon.create_database("default", True)

@@ -22,7 +22,7 @@ from paimon_magics.session.place_words import PlaceWords
 from paimon_magics.settings import DEFAULT_WAREHOUSE, Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import StoreReport, probe_store
-from paimon_magics.tables.stores.s3 import with_region
+from paimon_magics.tables.stores.s3_access import with_region
 from paimon_magics.tables.stores.store import S3_SCHEMES
 
 __all__ = ["ConnectTarget", "committer_of", "found_target"]

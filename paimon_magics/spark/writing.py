@@ -23,7 +23,8 @@ from paimon_magics.spark.row_hashes import row_hash
 from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.clauses.names import quoted
-from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT, WriteSpec, Written
+from paimon_magics.tables.writing.write_spec import WriteSpec, Written
+from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -306,11 +307,8 @@ class _WriteTasks:
         from pyspark import TaskContext
 
         from paimon_magics.spark.python_workers import keep_modules
-        from paimon_magics.tables.writing.writer import (
-            TooManyPartitionsError,
-            Written,
-            write_batches,
-        )
+        from paimon_magics.tables.writing.write_spec import Written
+        from paimon_magics.tables.writing.writer import TooManyPartitionsError, write_batches
 
         context = TaskContext.get()
         assert context is not None

@@ -31,7 +31,7 @@ from paimon_magics.coordinator.protocol.paths import OPTIONS_PATH
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import redacted
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.s3 import with_credentials
+from paimon_magics.tables.stores.s3_access import with_credentials
 
 __all__ = ["Embedded", "can_start", "state_at", "state_path"]
 

@@ -27,7 +27,7 @@ from paimon_magics.errors import InvalidValueError, SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.probes import probe_store
-from paimon_magics.tables.stores.s3 import s3_access
+from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import open_store
 
 __all__ = ["StoreOptions"]

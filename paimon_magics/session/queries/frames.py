@@ -37,12 +37,8 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
-from paimon_magics.tables.snapshots.time_travel import (
-    Resolved,
-    TableState,
-    find_target,
-    snapshot_ids,
-)
+from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids
+from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
 from paimon_magics.tables.table import Table
 

@@ -37,7 +37,8 @@ from paimon_magics.statements.statement import Query, TableName
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.snapshots.latest import read_snapshot
-from paimon_magics.tables.snapshots.time_travel import TableState, find_target
+from paimon_magics.tables.snapshots.targets import TableState
+from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.system_tables.layout import NamedFiles, named_files
 from paimon_magics.tables.system_tables.registry import table_view
 from paimon_magics.tables.table import Table

@@ -28,7 +28,7 @@ from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.time_travel import TableState
+from paimon_magics.tables.snapshots.targets import TableState
 
 __all__ = ["Effort", "profile_of"]
 

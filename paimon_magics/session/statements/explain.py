@@ -48,7 +48,7 @@ from paimon_magics.statements.statement import (
 )
 from paimon_magics.statements.version_changes import AlterTags, Call
 from paimon_magics.tables.reading.data_read import DataRead
-from paimon_magics.tables.snapshots.time_travel import (
+from paimon_magics.tables.snapshots.targets import (
     Changes,
     Difference,
     TableState,

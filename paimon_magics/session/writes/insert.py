@@ -74,8 +74,9 @@ from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.bucket_counts import (
     check_cross_partition_size,
 )
-from paimon_magics.tables.writing.write_spec import CompletedWrite, completed, write_task
-from paimon_magics.tables.writing.writer import WriteSpec, write_batches
+from paimon_magics.tables.writing.table_write import CompletedWrite, completed, write_spec
+from paimon_magics.tables.writing.write_spec import WriteSpec
+from paimon_magics.tables.writing.writer import write_batches
 
 if TYPE_CHECKING:
     import pyarrow
@@ -433,7 +434,7 @@ def _transact(
 ) -> tuple[CommitReceipt, CompletedWrite]:
     table, change = prepared.table, prepared.change
     try:
-        task = write_task(
+        task = write_spec(
             table,
             transaction,
             overwrite=not isinstance(change, Append),

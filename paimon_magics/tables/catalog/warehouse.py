@@ -14,7 +14,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.redaction import conceal_options
-from paimon_magics.tables.stores.s3 import s3_access, with_region
+from paimon_magics.tables.stores.s3_access import s3_access, with_region
 from paimon_magics.tables.stores.s3_diagnosis import check_access
 from paimon_magics.tables.stores.store import S3_SCHEMES
 

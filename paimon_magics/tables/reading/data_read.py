@@ -30,12 +30,8 @@ from paimon_magics.tables.schema.alterations import schema_of
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.merge_options import merge_rule
 from paimon_magics.tables.schema.types import fields_of
-from paimon_magics.tables.snapshots.time_travel import (
-    Difference,
-    TableState,
-    Target,
-    find_target,
-)
+from paimon_magics.tables.snapshots.targets import Difference, TableState, Target
+from paimon_magics.tables.snapshots.time_travel import find_target
 from paimon_magics.tables.splits.planning import PlannedSplits, TableScan
 from paimon_magics.tables.splits.table_scan import plan_splits
 from paimon_magics.tables.stores.paths import local_path

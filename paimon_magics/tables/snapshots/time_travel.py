@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from paimon_magics.columnar.time_zones import rules_of
@@ -31,75 +30,24 @@ from paimon_magics.planning.reads.read_points import (
     ToAutoTag,
 )
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.tables.snapshots.auto_tags import auto_tag_pattern, auto_tag_time
 from paimon_magics.tables.snapshots.latest import (
     earliest_snapshot_id,
     latest_snapshot,
     read_snapshot,
 )
+from paimon_magics.tables.snapshots.targets import Changes, Difference, Resolved, TableState, Target
 from paimon_magics.tables.table import Table
 
 __all__ = [
-    "Changes",
-    "Difference",
-    "Resolved",
-    "TableState",
-    "Target",
     "find_target",
     "moment_ms",
-    "snapshot_ids",
 ]
 
 
-@dataclass(frozen=True)
-class TableState:
-    """The table as a snapshot has it; None before the first. `snapshot` is pypaimon's value.
-
-    `created_after_ms`: only files that were created later. `is_past`: it was asked for by number,
-    tag or time, so that it has that snapshot's schema.
-    """
-
-    snapshot: Any
-    is_past: bool = False
-    created_after_ms: int | None = None
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The files that the snapshots' own manifests add: `mode` DELTA or CHANGELOG. No snapshots:
-    nothing changed."""
-
-    snapshots: tuple[Any, ...]
-    mode: ScanMode
-    end: Any = None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What tells the state after from the state before."""
-
-    before: Any
-    after: Any
-
-
-Target = TableState | Changes | Difference
-_TIME = re.compile(r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*")
 # 2026-01-31 without quotes is 1994, and 20260131 so many seconds: times of 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
 _NOTHING = Changes((), ScanMode.DELTA)
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """What a point names, and whether tags keep all its snapshots from expiring."""
-
-    target: Target
-    kept_by_tag: bool = False
-
-    @property
-    def identity(self) -> tuple[tuple[int, str], ...]:
-        """What tells the snapshots from others of the same numbers: a table that is dropped and
-        made again counts its snapshots anew."""
-        return tuple((one.id, _author(one)) for one in _snapshots(self.target))
 
 
 def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
@@ -131,25 +79,6 @@ def _target(finder: _Finder, point: ReadPoint) -> Target:
         case ToAutoTag(tag=tag):
             return finder.to_auto_tag(tag)
     return TableState(finder.state(point), is_past=True)
-
-
-def snapshot_ids(target: Target) -> tuple[int, ...]:
-    """The snapshots whose files are read, the first one first."""
-    return tuple(snapshot.id for snapshot in _snapshots(target))
-
-
-def _snapshots(target: Target) -> tuple[Any, ...]:
-    match target:
-        case TableState(snapshot=snapshot):
-            return () if snapshot is None else (snapshot,)
-        case Changes(snapshots=snapshots):
-            return snapshots
-        case Difference(before=before, after=after):
-            return before, after
-
-
-def _author(snapshot: Any) -> str:
-    return f"{snapshot.uuid}/{snapshot.commit_user}/{snapshot.time_millis}"
 
 
 def moment_ms(text: str, zone: str) -> int:
@@ -300,17 +229,17 @@ class _Finder:
 
     def to_auto_tag(self, tag: str) -> Target:
         period = auto_tag_pattern(self._table.schema.option)
-        if period is None or _auto_time(tag, period) is None:
+        if period is None or auto_tag_time(tag, period) is None:
             raise InvalidValueError(
                 f"'{tag}' is no name of an automatically made tag of `{self._table.name}`.",
                 hint="Look at its options 'tag.creation-period' and 'tag.period-formatter'.",
             )
-        end, time = self.tag(tag), _auto_time(tag, period)
+        end, time = self.tag(tag), auto_tag_time(tag, period)
         assert time is not None
         earlier = [
             (found, name)
             for name in self._tag_names()
-            if (found := _auto_time(name, period)) is not None and found < time
+            if (found := auto_tag_time(name, period)) is not None and found < time
         ]
         if end is None or not earlier:
             return _NOTHING
@@ -403,31 +332,6 @@ class _Finder:
     def _time(self, time_ms: int) -> str:
         moment = datetime.datetime.fromtimestamp(time_ms / 1000, rules_of(self._zone))
         return f"{moment:%Y-%m-%d %H:%M:%S} {self._zone}"
-
-
-_PERIODS = {
-    "daily": ("%Y-%m-%d", "%Y%m%d", "%Y%m%d"),
-    "hourly": ("%Y-%m-%d %H", "%Y%m%d %H", "%Y%m%d%H"),
-    "two-hours": ("%Y-%m-%d %H", "%Y%m%d %H", "%Y%m%d%H"),
-}
-_FORMATTERS = ("with_dashes", "without_dashes", "without_dashes_and_spaces")
-
-
-def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
-    """How the names of a table's automatically made tags are made of times; None without such."""
-    patterns = _PERIODS.get((option("tag.creation-period") or "").lower())
-    formatter = (option("tag.period-formatter") or "with_dashes").lower()
-    if patterns is None or formatter not in _FORMATTERS:
-        return None
-    return patterns[_FORMATTERS.index(formatter)]
-
-
-def _auto_time(name: str, pattern: str) -> datetime.datetime | None:
-    try:
-        found = datetime.datetime.strptime(name, pattern)
-    except ValueError:
-        return None
-    return found if found.strftime(pattern) == name else None
 
 
 def _is_number(text: str) -> bool:

@@ -9,7 +9,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from paimon_magics.planning.reads.read_points import ScanMode
 from paimon_magics.tables.manifests.live_files import ManifestCache, added_files, live_files
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.time_travel import Changes, Difference, TableState, Target
+from paimon_magics.tables.snapshots.targets import Changes, Difference, TableState, Target
 from paimon_magics.tables.splits.planning import (
     PlannedSplits,
     SplitPlanner,

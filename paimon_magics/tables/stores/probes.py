@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from paimon_magics.errors import PaimonMagicsError, SetupError, UnsupportedStatementError
 from paimon_magics.redaction import masked
 from paimon_magics.tables.stores.paths import local_path
-from paimon_magics.tables.stores.s3 import ObjectStore, s3_access
+from paimon_magics.tables.stores.s3 import ObjectStore
+from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.s3_diagnosis import (
     check_access,
     diagnosis,

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.redaction import masked
-from paimon_magics.tables.stores.s3 import S3Access
+from paimon_magics.tables.stores.s3_access import S3Access
 
 __all__ = ["check_access", "diagnosis", "is_refusal_to_write", "no_store"]
 
@@ -86,73 +86,81 @@ def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> Set
     text = f"{error.message} {error.__cause__ or ''}"
     found = re.search(r"<Code>(\w+)</Code>", text)
     code = found[1] if found else ""
-    bucket = urlsplit(warehouse).netloc
+    reason = _by_code(code, urlsplit(warehouse).netloc, access) or _by_text(
+        code, text, urlsplit(warehouse).netloc, access
+    )
+    if reason is not None:
+        return _failure(warehouse, *reason)
+    return _by_connecting(warehouse, access, error, answered="status code" in text, code=code)
+
+
+def _by_code(code: str, bucket: str, access: S3Access) -> tuple[str, str] | None:
+    """Why the store refused, and what to do, where the code of its answer tells it alone."""
     where = access.endpoint or "AWS"
-    key = masked("access-key", access.access_key or "")
-    known = f"access key {key}" if access.access_key else "access key of the environment or role"
     match code:
         case "InvalidAccessKeyId" | "InvalidClientTokenId":
-            return _failure(
-                warehouse,
-                f"{where} does not know the {known}",
+            return (
+                f"{where} does not know the {_known_key(access)}",
                 "Correct 's3.access-key' (and 's3.secret-key' with it), or 's3.endpoint'.",
             )
         case "SignatureDoesNotMatch":
-            return _failure(
-                warehouse,
-                f"the secret key does not belong to the {known} at {where}",
+            return (
+                f"the secret key does not belong to the {_known_key(access)} at {where}",
                 "Correct 's3.secret-key'. Where it comes from a file, look for blanks and line "
                 "ends; where a proxy stands before the store, it must hand on the host's name.",
             )
         case "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" | "ExpiredTokenException":
-            return _failure(
-                warehouse,
+            return (
                 f"{where} says that the session token is no longer valid ({code})",
                 "Get new temporary credentials: 's3.access-key', 's3.secret-key' and "
                 "'s3.session-token' belong together.",
             )
         case "NoSuchBucket":
-            return _failure(
-                warehouse,
+            return (
                 f"there is no bucket `{bucket}` at {where}",
                 "Correct the bucket's name or 's3.endpoint', or make the bucket with the store's "
                 "own tools.",
             )
         case "InvalidBucketName":
-            return _failure(
-                warehouse,
+            return (
                 f"`{bucket}` can't be the name of a bucket at {where}",
                 "Correct it: names have 3 to 63 lower-case letters, digits, dots and hyphens.",
             )
         case "RequestTimeTooSkewed":
-            return _failure(
-                warehouse, "the clock of this machine differs from the store's", "Set the clock."
-            )
+            return "the clock of this machine differs from the store's", "Set the clock."
+    return None
+
+
+def _by_text(code: str, text: str, bucket: str, access: S3Access) -> tuple[str, str] | None:
+    """Why the store refused, and what to do, where more than the code tells it."""
     if code in _OF_REGIONS or "incorrectly configured region" in text:
         expected = _EXPECTED_REGION.search(text)
         named = "" if expected is None else f", but in {expected[1] or expected[2]}"
-        return _failure(
-            warehouse,
+        return (
             f"the bucket `{bucket}` is not in the region {access.region}{named}",
             "Correct 's3.region', or 's3.endpoint'.",
         )
     if code in ("AccessDenied", "AllAccessDisabled", "AccountProblem") or (
         code and "403 Forbidden" in text
     ):
-        return _failure(
-            warehouse,
-            f"the {known} may not list it ({code})",
+        return (
+            f"the {_known_key(access)} may not list it ({code})",
             "Ask for the right to list, read and write there, or use other credentials.",
         )
     if "169.254.169.254" in text or "169.254.170.2" in text:
-        return _failure(
-            warehouse,
+        return (
             "no credentials were found: neither among the catalog options, nor in the "
             "environment, nor a role of this machine",
             f"Give 's3.access-key' and 's3.secret-key', or set AWS_ACCESS_KEY_ID and "
             f"AWS_SECRET_ACCESS_KEY. {_SEE}",
         )
-    return _by_connecting(warehouse, access, error, answered="status code" in text, code=code)
+    return None
+
+
+def _known_key(access: S3Access) -> str:
+    if not access.access_key:
+        return "access key of the environment or role"
+    return f"access key {masked('access-key', access.access_key)}"
 
 
 def no_store(warehouse: str, access: S3Access) -> SetupError:

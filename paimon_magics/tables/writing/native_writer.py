@@ -18,7 +18,7 @@ from paimon_magics.planning.options.values import memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.planning.schemas.written_options import SHREDDING_OPTIONS
 from paimon_magics.tables.pypaimon_internals import catalog_options, store_options, with_commit_user
-from paimon_magics.tables.stores.s3 import s3_access
+from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import S3_SCHEMES
 from paimon_magics.tables.writing.parquet_dictionaries import DICTIONARY_OPTION
 

@@ -1,141 +1,64 @@
-"""What the writers of a transaction are told, and what their messages need before the commit.
-
-Both are the driver's part of a write, whoever the writers are: tasks of a Spark job, the kernel, or
-the process that loads small inserts.
-"""
+"""What each writer of a transaction is told, and what it gives back: values that are pickled for
+their way to tasks and back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.planning.commits.requests import Transaction
-from paimon_magics.planning.reads.float_bounds import (
-    MENDED_PREFIXES,
-    floating_columns,
-    is_floating,
+import pyarrow as pa
+
+from paimon_magics.tables.writing.bucket_assignment import (
+    BucketRule,
 )
-from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.settings import Settings
-from paimon_magics.tables.schema.merge_options import merge_rule
-from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.bucket_counts import (
-    bucket_counts,
-    check_bucket_counts,
-    put_bucket_counts,
+from paimon_magics.tables.writing.dynamic_buckets import (
+    DynamicBuckets,
+    IndexWritten,
 )
-from paimon_magics.tables.writing.commit_messages import read_messages, write_message
-from paimon_magics.tables.writing.dynamic_buckets import dynamic_buckets, put_index_files
-from paimon_magics.tables.writing.float_bounds import FloatColumns, float_columns, mend_messages
-from paimon_magics.tables.writing.native_writer import (
-    buffer_options,
-    given_bucket_options,
-    native_table,
-)
-from paimon_magics.tables.writing.python_writer import python_table
-from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, Written
+from paimon_magics.tables.writing.float_bounds import FloatColumns
+from paimon_magics.tables.writing.native_writer import NativeTable
+from paimon_magics.tables.writing.python_writer import PythonTable
 
-__all__ = ["CompletedWrite", "completed", "write_task"]
-
-_PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
-_ARITHMETIC = ("sum", "product")  # inf and -inf are NaN together
-
-
-def write_task(
-    table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
-) -> WriteSpec:
-    """What every writer of the transaction must know; `slots` of them run at once."""
-    table_schema = table.schema
-    schema = arrow_schema(table_schema)
-    is_native = table_schema.file_format == "parquet"
-    prefixes = MENDED_PREFIXES if is_native else _PREFIXES
-    options = {
-        **{key: transaction.file_prefix + name for key, name in prefixes.items()},
-        **_statistics_options(table_schema),
-    }
-    if table_schema.is_primary_key_table:
-        options |= buffer_options(table_schema, slots)
-    base_snapshot_id = 0 if overwrite else transaction.base_snapshot_id
-    rule, dynamic = None, None
-    match table_schema.bucket_mode:
-        case "HASH_FIXED":
-            function = (table_schema.option("bucket-function.type") or "default").lower()
-            rule = BucketRule(table_schema.bucket_keys, table_schema.bucket, function)
-        case "POSTPONE_MODE":
-            default = int(table_schema.option("postpone.default-bucket-num") or 1)
-            counts = tuple(bucket_counts(table, base_snapshot_id).items())
-            rule = BucketRule(table_schema.bucket_keys, default, by_partition=counts)
-            options |= given_bucket_options()
-        case "HASH_DYNAMIC":
-            dynamic = dynamic_buckets(table, transaction.file_prefix, base_snapshot_id, slots)
-            options |= given_bucket_options()
-    return WriteSpec(
-        table=(native_table(table, options) if is_native else python_table(table, options)),
-        commit_user=transaction.commit_user,
-        schema=schema.serialize().to_pybytes(),
-        partition_keys=table_schema.partition_keys,
-        bucket_rule=rule,
-        overwrite=overwrite,
-        attempts_folder=transaction.attempts_folder,
-        dynamic_buckets=dynamic,
-        single_writer_rows_max=(
-            settings.cross_partition_rows_max if table_schema.bucket_mode == "KEY_DYNAMIC" else None
-        ),
-        float_columns=_float_columns(table) if is_native else None,
-    )
+__all__ = ["WriteSpec", "Written"]
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedWrite:
-    """What a transaction is to commit: the messages of all its writers, the rows that they took,
-    their data and changelog files, and the bytes of these."""
+class WriteSpec:
+    """What every writer of one statement must know; small and picklable.
+
+    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
+    assigned as `dynamic_buckets` says, or do not matter (neither is there). With
+    `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
+    can move between partitions: it has to know where each one lives). `overwrite` tells that the
+    files replace others, so that sequence numbers start anew. `attempts_folder` is what the paths
+    of the writers' notes begin with (module `attempts`); `float_columns`: see `float_bounds`.
+    """
+
+    table: NativeTable | PythonTable
+    commit_user: str
+    schema: bytes
+    partition_keys: tuple[str, ...]
+    bucket_rule: BucketRule | None
+    overwrite: bool
+    attempts_folder: str | None
+    dynamic_buckets: DynamicBuckets | None = None
+    single_writer_rows_max: int | None = None
+    partitions_max: int | None = None
+    float_columns: FloatColumns | None = None
+
+    def arrow_schema(self) -> pa.Schema:
+        """The table's Arrow schema."""
+        return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
+
+    `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
+    `odd_floats` had values that bounds are wrong about, see `float_bounds.mend_messages`.
+    """
 
     messages: tuple[bytes, ...]
     rows: int
-    files: int
-    size_bytes: int
-
-
-def completed(
-    table: Table, task: WriteSpec, written: Written, base_snapshot_id: int
-) -> CompletedWrite:
-    """What all writers wrote, with what only the driver knows; the files are then as they are to be
-    read."""
-    messages = list(read_messages(table.paimon, written.messages))
-    sizes_bytes = {
-        file.file_name: int(file.file_size)
-        for message in messages
-        for file in [*message.new_files, *message.changelog_files]
-    }
-    is_changed = mend_messages(table, messages, written.odd_floats)
-    put_index_files(table, messages, written.index_files)
-    rule = task.bucket_rule
-    if rule is not None and table.schema.bucket_mode == "POSTPONE_MODE":
-        put_bucket_counts(messages, dict(rule.by_partition), rule.buckets)
-        is_changed = True
-    elif not task.overwrite:
-        check_bucket_counts(table, messages, base_snapshot_id)
-    bodies = written.messages
-    if is_changed or written.index_files:
-        bodies = tuple(write_message(table.paimon, message) for message in messages)
-    return CompletedWrite(bodies, written.rows, len(sizes_bytes), sum(sizes_bytes.values()))
-
-
-def _float_columns(table: Table) -> FloatColumns | None:
-    schema = table.schema
-    names = floating_columns(schema.columns)
-    merged = []
-    if names and schema.is_primary_key_table:
-        functions = merge_rule(schema).functions
-        merged = [name for name, one in functions.items() if one.name in _ARITHMETIC]
-    return float_columns(table, names, merged)
-
-
-def _statistics_options(schema: TableSchema) -> dict[str, str]:
-    # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
-    # above all numbers: they would skip files that have rows for them.
-    return {
-        f"fields.{column.name}.stats-mode": "none"
-        for column in schema.columns
-        if is_floating(column.type)
-    }
+    index_files: tuple[IndexWritten, ...] = ()
+    odd_floats: frozenset[str] = frozenset()

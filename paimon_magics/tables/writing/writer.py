@@ -8,7 +8,6 @@ that were already handed over in messages are the transaction's to remove.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,30 +17,25 @@ from paimon_magics.faults import reach
 from paimon_magics.tables.schema.arrow_casting import conform
 from paimon_magics.tables.writing.attempts import Attempt, attempt, ended_error
 from paimon_magics.tables.writing.bucket_assignment import (
-    BucketRule,
     Partition,
     row_groups,
     values_at,
 )
 from paimon_magics.tables.writing.dynamic_buckets import (
     Assign,
-    DynamicBuckets,
     IndexWriter,
     IndexWritten,
 )
-from paimon_magics.tables.writing.float_bounds import FloatColumns, OddFloats
+from paimon_magics.tables.writing.float_bounds import OddFloats
 from paimon_magics.tables.writing.native_writer import NativeTable, NativeWriter
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
-from paimon_magics.tables.writing.python_writer import PythonTable, PythonWriter
+from paimon_magics.tables.writing.python_writer import PythonWriter
+from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 __all__ = [
     "GROUP_BITS",
     "GROUP_SHIFT",
-    "BucketRule",
-    "DynamicBuckets",
     "TooManyPartitionsError",
-    "WriteSpec",
-    "Written",
     "with_assigned_buckets",
     "with_owners",
     "write_batches",
@@ -59,51 +53,8 @@ _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
 _OPEN_BYTES_MAX = 128 * 2**20  # and may hold so much until it is finished
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSpec:
-    """What every writer of one statement must know; small and picklable.
-
-    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
-    assigned as `dynamic_buckets` says, or do not matter (neither is there). With
-    `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
-    can move between partitions: it has to know where each one lives). `overwrite` tells that the
-    files replace others, so that sequence numbers start anew. `attempts_folder` is what the paths
-    of the writers' notes begin with (module `attempts`); `float_columns`: see `float_bounds`.
-    """
-
-    table: NativeTable | PythonTable
-    commit_user: str
-    schema: bytes
-    partition_keys: tuple[str, ...]
-    bucket_rule: BucketRule | None
-    overwrite: bool
-    attempts_folder: str | None
-    dynamic_buckets: DynamicBuckets | None = None
-    single_writer_rows_max: int | None = None
-    partitions_max: int | None = None
-    float_columns: FloatColumns | None = None
-
-    def arrow_schema(self) -> pa.Schema:
-        """The table's Arrow schema."""
-        return pa.ipc.read_schema(pa.py_buffer(self.schema))
-
-
 class TooManyPartitionsError(Exception):
     """A writer met more partitions than its task allows: the rows must be gathered first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
-
-    `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
-    `odd_floats` had values that bounds are wrong about, see `float_bounds.mend_messages`.
-    """
-
-    messages: tuple[bytes, ...]
-    rows: int
-    index_files: tuple[IndexWritten, ...] = ()
-    odd_floats: frozenset[str] = frozenset()
 
 
 def with_owners(

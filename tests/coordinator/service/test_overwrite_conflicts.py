@@ -20,7 +20,8 @@ from paimon_magics.planning.commits.requests import (
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.writing.native_writer import native_table
-from paimon_magics.tables.writing.writer import WriteSpec, write_batches
+from paimon_magics.tables.writing.write_spec import WriteSpec
+from paimon_magics.tables.writing.writer import write_batches
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,8 @@ import pytest
 
 from paimon_magics.errors import SetupError, UnsupportedStatementError
 from paimon_magics.tables.stores import s3 as object_store
-from paimon_magics.tables.stores.s3 import ObjectStore, s3_access
+from paimon_magics.tables.stores.s3 import ObjectStore
+from paimon_magics.tables.stores.s3_access import s3_access
 from paimon_magics.tables.stores.store import Stores, open_store
 from tests.backends.s3 import Bucket, Environment, Reply, S3Server, s3_server
 

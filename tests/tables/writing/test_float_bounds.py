@@ -27,7 +27,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.commit_messages import read_messages
-from paimon_magics.tables.writing.write_spec import completed, write_task
+from paimon_magics.tables.writing.table_write import completed, write_spec
 from paimon_magics.tables.writing.writer import write_batches
 from tests.backends.s3 import s3_server
 
@@ -68,7 +68,7 @@ def create(warehouse: Path | dict[str, str], options: dict[str, str], keys: Sequ
 def write(table: Table, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
     """The messages of a transaction with these rows, as they would be committed."""
     transaction = Transaction(table.name, "0" * 32, f"pm-{'0' * 32}-", 0)
-    task = write_task(table, transaction, overwrite=False, slots=1, settings=Settings())
+    task = write_spec(table, transaction, overwrite=False, slots=1, settings=Settings())
     batch = pa.RecordBatch.from_pylist(
         [dict(zip(FIELDS.names, row, strict=True)) for row in rows], FIELDS
     )

@@ -13,9 +13,11 @@ from pypaimon.schema.schema import Schema
 
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.writing.bucket_assignment import BucketRule
 from paimon_magics.tables.writing.native_writer import native_table
 from paimon_magics.tables.writing.parquet_dictionaries import repeats_values
-from paimon_magics.tables.writing.writer import BucketRule, WriteSpec, write_batches
+from paimon_magics.tables.writing.write_spec import WriteSpec
+from paimon_magics.tables.writing.writer import write_batches
 
 ROWS = 20_000
 UNIQUE = pa.array(range(ROWS), pa.int64())

@@ -28,7 +28,7 @@ from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import CreateTable, TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.schema.types import arrow_schema
-from paimon_magics.tables.writing.write_spec import completed, write_task
+from paimon_magics.tables.writing.table_write import completed, write_spec
 
 __all__ = ["NAME", "DeadLetterTable", "State", "Told"]
 
@@ -106,7 +106,7 @@ class DeadLetterTable:
         try:
             schema = arrow_schema(table.schema)
             rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
-            task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
+            task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
             written = write_batches(task, rows.to_batches())
             done = completed(table, task, written, transaction.base_snapshot_id)
             request = CommitRequest(transaction, Append(), done.messages)

@@ -65,7 +65,7 @@ from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.stores.store import StoreRefusedError, failure
 from paimon_magics.tables.table import Table
-from paimon_magics.tables.writing.write_spec import completed, write_task
+from paimon_magics.tables.writing.table_write import completed, write_spec
 
 __all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
 
@@ -260,7 +260,7 @@ class Flushing:
         self, table: Table, location: str, batch: Batch, id: str, transaction: Transaction
     ) -> tuple[FlushResult, CommitRequest | None]:
         """Write the batch's files, and note what is going to be committed."""
-        task = write_task(table, transaction, overwrite=False, slots=1, settings=self._settings)
+        task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
         segments = self._log.read(location, batch.first, batch.last)
         job = FlushJob(
             task, self._definitions.of(table), table.schema, segments, batch.first, batch.last

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.tables.writing.writer import WriteSpec, Written
+from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 
 __all__ = ["FlushJob", "FlushResult", "Flusher", "FlusherDiedError", "WriteFailedError", "main"]
 
