@@ -18,6 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.java_text import cast_text, java_float
+from paimon_magics.columnar.time_casts import (
+    date_to_timestamp,
+    masked,
+    seconds_to_timestamp,
+    time_to_timestamp,
+    timestamp_to_date,
+    timestamp_to_seconds,
+    timestamp_to_time,
+    timestamp_to_timestamp,
+)
 from paimon_magics.errors import JobError
 from paimon_magics.planning.formatting import shortened
 from paimon_magics.statements.clauses.names import quoted
@@ -34,7 +44,6 @@ _FAMILIES = {
     **{name: name.lower() for name in ("TIMESTAMP", "TIMESTAMP_LTZ")},
 }
 _ONLY_TO_STRING = ("date", "time", "timestamp")
-_DAY_MS = 86_400_000
 _SHOWN_MAX = 60
 
 
@@ -133,11 +142,7 @@ def _truncated(
     ).astype(np.int64)
     inside = (values < float(2 ** (bits - 1))) & (values > float(least))
     whole[inside] = np.trunc(values[inside]).astype(np.int64)
-    return pc.cast(_masked(whole, array), target, safe=False)
-
-
-def _masked(values: npt.NDArray[Any], like: pa.Array) -> pa.Array:
-    return pa.array(values, mask=np.asarray(like.is_null()) if like.null_count else None)
+    return pc.cast(masked(whole, array), target, safe=False)
 
 
 def _fitting(value: decimal.Decimal, wanted: AtomicType) -> decimal.Decimal | None:
@@ -316,81 +321,6 @@ def _text_to_date(
     return _each(array, target, read)
 
 
-def _seconds_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    return array.cast(pa.int64()).view(pa.timestamp("s")).cast(target)
-
-
-def _timestamp_to_seconds(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    """Milliseconds by 1000, towards zero; what an INT has no room for takes its low bits."""
-    millis = np.asarray(pc.fill_null(_millis(array), 0))
-    seconds = np.sign(millis) * (np.abs(millis) // 1000)
-    return pc.cast(_masked(seconds, array), target, safe=False)
-
-
-def _millis(array: pa.Array) -> pa.Array:
-    """Whole milliseconds since 1970, downwards."""
-    per_milli = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}[array.type.unit]
-    plain = array.view(pa.int64())
-    if per_milli is None:
-        return pc.multiply(plain, 1000)
-    values = np.floor_divide(np.asarray(pc.fill_null(plain, 0)), per_milli)
-    return _masked(values, array)
-
-
-def _timestamp_to_date(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    days = np.floor_divide(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
-    return _masked(days.astype(np.int32), array).view(target)
-
-
-def _timestamp_to_time(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    millis = np.mod(np.asarray(pc.fill_null(_millis(array), 0)), _DAY_MS)
-    return _masked(millis.astype(np.int32), array).view(pa.time32("ms")).cast(target)
-
-
-def _timestamp_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    """Digits beyond are cut: towards zero up to milliseconds, downwards below, as in
-    `DateTimeUtils.truncate`."""
-    (digits,) = wanted.parameters
-    if digits >= stored.parameters[0]:
-        return pc.cast(array, target, safe=False)
-    if digits <= 3:
-        millis = np.asarray(pc.fill_null(_millis(array), 0))
-        unit = 10 ** (3 - digits)
-        # Only values with more digits than the type are cut at all.
-        kept = np.sign(millis) * (np.abs(millis) // unit) * unit
-        found = _masked(kept, array).view(pa.timestamp("ms"))
-        return found.cast(pa.timestamp("ms", array.type.tz)).cast(target)
-    per_second = {"us": 6, "ns": 9}[array.type.unit]
-    values = np.asarray(pc.fill_null(array.view(pa.int64()), 0))
-    unit = 10 ** max(per_second - digits, 0)
-    kept = np.floor_divide(values, unit) * unit
-    return pc.cast(_masked(kept, array).view(array.type), target, safe=False)
-
-
-def _date_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    days = array.view(pa.int32()).cast(pa.int64())
-    return pc.multiply(days, _DAY_MS // 1000).view(pa.timestamp("s")).cast(target)
-
-
-def _time_to_timestamp(
-    array: pa.Array, stored: AtomicType, wanted: AtomicType, target: pa.DataType
-) -> pa.Array:
-    millis = array.cast(pa.time32("ms")).view(pa.int32()).cast(pa.int64())
-    return millis.view(pa.timestamp("ms")).cast(target)
-
-
 _RULES: dict[
     tuple[str, str], Callable[[pa.Array, AtomicType, AtomicType, pa.DataType], pa.Array]
 ] = {
@@ -399,7 +329,7 @@ _RULES: dict[
     ("integer", "decimal"): _to_decimal,
     ("integer", "boolean"): _to_boolean,
     ("integer", "string"): _to_text,
-    ("integer", "timestamp"): _seconds_to_timestamp,
+    ("integer", "timestamp"): seconds_to_timestamp,
     ("float", "integer"): _truncated,
     ("float", "float"): _unsafe,
     ("float", "decimal"): _to_decimal,
@@ -422,13 +352,13 @@ _RULES: dict[
     ("binary", "binary"): _to_binary,
     ("binary", "string"): lambda array, stored, wanted, target: array.cast(target),
     ("date", "string"): _to_text,
-    ("date", "timestamp"): _date_to_timestamp,
+    ("date", "timestamp"): date_to_timestamp,
     ("time", "string"): _to_text,
-    ("time", "timestamp"): _time_to_timestamp,
+    ("time", "timestamp"): time_to_timestamp,
     ("timestamp", "string"): _to_text,
-    ("timestamp", "date"): _timestamp_to_date,
-    ("timestamp", "time"): _timestamp_to_time,
-    ("timestamp", "integer"): _timestamp_to_seconds,
-    ("timestamp", "timestamp"): _timestamp_to_timestamp,
-    ("timestamp_ltz", "timestamp_ltz"): _timestamp_to_timestamp,
+    ("timestamp", "date"): timestamp_to_date,
+    ("timestamp", "time"): timestamp_to_time,
+    ("timestamp", "integer"): timestamp_to_seconds,
+    ("timestamp", "timestamp"): timestamp_to_timestamp,
+    ("timestamp_ltz", "timestamp_ltz"): timestamp_to_timestamp,
 }

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import math
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from paimon_magics.columnar.binary_rows import decode_rows
-from paimon_magics.columnar.fields import Field, can_evolve, evolved
+from paimon_magics.columnar.fields import Field, can_evolve
 from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.planning.formatting import shortened
@@ -32,6 +31,12 @@ from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partitions import partition_name
 from paimon_magics.tables.reading.data_files import FileAccess, FileReader
+from paimon_magics.tables.reading.value_changes import (
+    INTEGERS,
+    can_be_read,
+    changed_places,
+    failing_places,
+)
 from paimon_magics.tables.schema.history import TableSchemas
 from paimon_magics.tables.schema.types import arrow_type
 from paimon_magics.tables.snapshots.latest import latest_snapshot
@@ -46,9 +51,6 @@ _FILES_MAX = 64
 
 _SHOWN_MAX = 3
 _VALUE_CHARACTERS_MAX = 40
-# What floating-point numbers tell for certain: 15 digits, 6 of a FLOAT.
-_DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class _StoredColumn:
         if self._harmful(array, field):
             return "harmful"
         target = self._wanted.atomic
-        whole = target is not None and field.atomic.name in _INTEGERS and target.name in _INTEGERS
+        whole = target is not None and field.atomic.name in INTEGERS and target.name in INTEGERS
         return "harmless" if whole else "unknown"
 
     def _ends(self, file: pa.Table, field: Field | None) -> pa.Array | None:
@@ -241,14 +243,14 @@ class _StoredColumn:
                 value = StoredValue(
                     _text(end[0].as_py(), self._zone), posixpath.basename(file.path), partition, ""
                 )
-                reads = _reads(end, field, self._wanted)
+                reads = can_be_read(end, field, self._wanted)
                 (self._changed if reads else self._unreadable).append(value)
                 return
 
     def _harmful(self, array: pa.Array, field: Field) -> bool:
-        if not _reads(array, field, self._wanted):
+        if not can_be_read(array, field, self._wanted):
             return True
-        return bool(_changed_places(array, field, self._wanted))
+        return bool(changed_places(array, field, self._wanted, 1))
 
     def _chosen(self, rows: Sequence[int]) -> Iterator[tuple[StoredFile, str]]:
         if not rows:
@@ -295,12 +297,12 @@ class _StoredColumn:
             batch = batch.slice(0, self._rows_max - self._rows)
             self._rows += batch.num_rows
             column = batch.column(0)
-            wrong = _failing_places(
-                column, lambda part: _reads(part, field, self._wanted), _SHOWN_MAX
+            wrong = failing_places(
+                column, lambda part: can_be_read(part, field, self._wanted), _SHOWN_MAX
             )
             self._unreadable += [place(batch, row) for row in wrong]
             if not wrong:
-                others = _changed_places(column, field, self._wanted)
+                others = changed_places(column, field, self._wanted, _SHOWN_MAX)
                 self._changed += [place(batch, row) for row in others]
             self._unreadable = self._unreadable[:_SHOWN_MAX]
             self._changed = self._changed[:_SHOWN_MAX]
@@ -317,68 +319,6 @@ def _text(value: Any, zone: str) -> str:
         return clock_text(value.astimezone(rules_of(zone)))
     text = repr(value) if isinstance(value, str | bytes) else str(value)
     return shortened(text, _VALUE_CHARACTERS_MAX)
-
-
-def _reads(array: pa.Array, stored: Field, wanted: Field) -> bool:
-    """Whether all of these values can be read as the new type."""
-    try:
-        evolved(array, stored, wanted, len(array))
-    except (PaimonMagicsError, pa.ArrowException, ArithmeticError, ValueError):
-        return False
-    return True
-
-
-def _failing_places(
-    array: pa.Array, passes: Callable[[pa.Array], bool], count_max: int, start: int = 0
-) -> list[int]:
-    """Where the first values are that do not pass, by halves."""
-    if not len(array) or passes(array):
-        return []
-    if len(array) == 1:
-        return [start]
-    half = len(array) // 2
-    found = _failing_places(array.slice(0, half), passes, count_max, start)
-    if len(found) < count_max:
-        rest = array.slice(half)
-        found += _failing_places(rest, passes, count_max - len(found), start + half)
-    return found
-
-
-def _changed_places(array: pa.Array, stored: Field, wanted: Field) -> list[int]:
-    """Where the first values are that come out as others: those that don't come back the same."""
-    if stored.atomic is None or wanted.atomic is None or not can_evolve(wanted, stored):
-        return []
-    try:
-        after = evolved(array, stored, wanted, len(array))
-        back = evolved(after, wanted, stored, len(array))
-    except (PaimonMagicsError, pa.ArrowException, ArithmeticError, ValueError):
-        return []
-    places = []
-    for row, (one, other) in enumerate(zip(array.to_pylist(), back.to_pylist(), strict=True)):
-        if one != other and one == one and not _means_the_same(one, other, stored, wanted):
-            places.append(row)
-            if len(places) == _SHOWN_MAX:
-                break
-    return places
-
-
-def _means_the_same(one: Any, other: Any, stored: Field, wanted: Field) -> bool:
-    """Whether a value that comes back otherwise says the same: `007` of 7, `TRUE` of true, and
-    digits that a floating-point number does not tell for certain."""
-    if other is None or wanted.atomic is None or stored.atomic is None:
-        return False
-    name = wanted.atomic.name
-    if isinstance(one, float):
-        share = _FLOAT_SHARE if "FLOAT" in (name, stored.atomic.name) else _DOUBLE_SHARE
-        return math.isclose(one, other, rel_tol=share)
-    if not isinstance(one, str):
-        return False
-    if name in ("CHAR", "VARCHAR", "STRING"):
-        return one.rstrip(" ") == str(other).rstrip(" ")
-    if name in (*_INTEGERS, "DECIMAL"):
-        with contextlib.suppress(ValueError):
-            return float(one) == float(other)
-    return name in ("BOOLEAN", "FLOAT", "DOUBLE")
 
 
 def _retyped(today: Field, new: Column) -> Field:
