@@ -31,11 +31,10 @@ from paimon_magics.planning.commits.requests import (
     OverwritePartitions,
     OverwriteTouched,
 )
+from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.table import Table
 
 __all__ = ["Changes", "PlanChanges", "plan_changes", "typed_partition"]
-
-_ADD, _DELETE = 0, 1  # Paimon's FileKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +109,21 @@ def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dic
 
 
 def _append(table: Table, messages: Sequence[CommitMessage]) -> Changes:
-    entries = _entries(table, messages, lambda m: m.new_files, _ADD)
-    entries += _entries(table, messages, lambda m: m.deleted_files, _DELETE)
+    entries = _entries(table, messages, lambda m: m.new_files, ADD)
+    entries += _entries(table, messages, lambda m: m.deleted_files, DELETE)
     index_adds = [entry for message in messages for entry in message.index_adds]
     index_deletes = [entry for message in messages for entry in message.index_deletes]
     index_types = {entry.index_file.index_type for entry in index_adds + index_deletes}
     # As `ConflictDetection.shouldBeOverwriteCommit`: rows of earlier files go.
     removes = (
-        any(entry.kind == _DELETE for entry in entries)
+        any(entry.kind == DELETE for entry in entries)
         or IndexManifestFile.DELETION_VECTORS_INDEX in index_types
     )
     is_based = any(message.check_from_snapshot is not None for message in messages)
     return Changes(
         kind="OVERWRITE" if removes else "APPEND",
         entries=entries,
-        changelog=_entries(table, messages, lambda m: m.changelog_files, _ADD),
+        changelog=_entries(table, messages, lambda m: m.changelog_files, ADD),
         index_deletes=index_deletes,
         index_adds=index_adds,
         is_checked=removes
@@ -194,7 +193,7 @@ def _hash_index_deletes(
             replaced is None or replaced.test(entry.partition)
         ):
             by_name[entry.index_file.file_name] = IndexManifestEntry(
-                kind=_DELETE,
+                kind=DELETE,
                 partition=entry.partition,
                 bucket=entry.bucket,
                 index_file=entry.index_file,

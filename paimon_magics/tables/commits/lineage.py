@@ -15,12 +15,12 @@ from typing import Any
 from pypaimon.manifest.manifest_file_manager import ManifestFileManager
 from pypaimon.manifest.manifest_list_manager import ManifestListManager
 
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 
 __all__ = ["Changed", "Lineage"]
 
-_ADD = 0  # Paimon's FileKind
 
 File = tuple[Any, ...]
 """Partition values, bucket and name of a data file."""
@@ -138,7 +138,7 @@ class Lineage:
 def _counted(entries: Sequence[Any]) -> Counter[File]:
     counted: Counter[File] = Counter()
     for entry in entries:
-        counted[_file(entry)] += 1 if entry.kind == _ADD else -1
+        counted[_file(entry)] += 1 if entry.kind == ADD else -1
     return counted
 
 

@@ -26,6 +26,7 @@ from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import Transaction
 from paimon_magics.tables.commits.changes import Changes
 from paimon_magics.tables.commits.row_tracking import stamp_sequence, track_rows
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.manifests.merging import MergeRules, merge_manifests
 from paimon_magics.tables.manifests.names import MetadataNames, manifest_folder
 from paimon_magics.tables.manifests.writing import ManifestWriter
@@ -33,7 +34,6 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["Prepared", "SnapshotPreparation"]
 
-_ADD = 0  # Paimon's FileKind
 _VERSION = 3  # Paimon's newest form of snapshots
 
 
@@ -216,7 +216,7 @@ class _IndexManifest(IndexManifestFile):  # type: ignore[misc]
 
 def _rows(entry: ManifestEntry) -> int:
     count = int(entry.file.row_count)
-    return count if entry.kind == _ADD else -count
+    return count if entry.kind == ADD else -count
 
 
 def _total_rows(latest: Any) -> int:

@@ -15,7 +15,8 @@ from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.tables.catalog.rest_documents import MalformedDocumentError
-from paimon_magics.tables.manifests.live_files import ADD, ManifestCache, ManifestGoneError
+from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.live_files import ManifestCache, ManifestGoneError
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.table import StoredTable

@@ -21,6 +21,7 @@ from paimon_magics.planning.commits.requests import Append, CommitRequest, Trans
 from paimon_magics.tables.commits.decoded_request import DecodedRequest
 from paimon_magics.tables.commits.lineage import Changed, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
 from paimon_magics.tables.snapshots.provenance import PREFIX
 from paimon_magics.tables.table import Table
@@ -30,8 +31,6 @@ __all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition"]
 
 REPUBLISHED = f"{PREFIX}republished"
 """The property of a snapshot that repeats an overwritten one: that one's id."""
-
-_ADD = 0  # Paimon's FileKind
 
 
 def obstacle(table: Table, p: Publication, changed: Changed, lineage: Lineage, beside: int) -> str:
@@ -68,7 +67,7 @@ def changed_by_request(asked: DecodedRequest) -> Changed | None:
         partition = GenericRow(list(message.partition), paimon.partition_keys_fields)
         buckets = message.total_buckets or paimon.total_buckets
         entries += [
-            ManifestEntry(_ADD, partition, message.bucket, buckets, file)
+            ManifestEntry(ADD, partition, message.bucket, buckets, file)
             for file in message.new_files
         ]
     return Changed(entries)
@@ -179,14 +178,14 @@ def _missing_file(table: Table, changed: Changed) -> str:
 
 
 def _deletions(changed: Changed) -> list[Any]:
-    return [entry for entry in changed.entries if entry.kind != _ADD]
+    return [entry for entry in changed.entries if entry.kind != ADD]
 
 
 def _buckets(entries: Sequence[Any]) -> dict[Bucket, list[Any]]:
     """The files that were added, by bucket."""
     found: dict[Bucket, list[Any]] = {}
     for entry in entries:
-        if entry.kind == _ADD:
+        if entry.kind == ADD:
             found.setdefault(_bucket(entry), []).append(entry.file)
     return found
 

@@ -12,17 +12,17 @@ from pypaimon.manifest.schema.manifest_entry import ManifestEntry
 from pypaimon.table.special_fields import SpecialFields
 
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.manifests.file_kinds import ADD
 
 __all__ = ["stamp_sequence", "track_rows"]
 
-_ADD = 0  # Paimon's FileKind
 _APPENDED = 0  # Paimon's FileSource
 
 
 def stamp_sequence(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
     """With `sequence.snapshot-ordering`: added files carry the snapshot's id as their sequence."""
     return [
-        entry.assign_sequence_number(snapshot_id, snapshot_id) if entry.kind == _ADD else entry
+        entry.assign_sequence_number(snapshot_id, snapshot_id) if entry.kind == ADD else entry
         for entry in entries
     ]
 

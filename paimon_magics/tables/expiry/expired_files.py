@@ -17,13 +17,13 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.planning.commits.expiry import ExpiryRules
 from paimon_magics.tables.expiry.protected_files import DataFile, KeptFiles, data_file
+from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.manifests.names import manifest_folder
 from paimon_magics.tables.stores.paths import local_path
 from paimon_magics.tables.table import Table
 
 __all__ = ["ExpiredFiles"]
 
-_ADD, _DELETE = 0, 1  # Paimon's FileKind
 _APPENDED = 0  # Paimon's FileSource
 
 
@@ -48,7 +48,7 @@ class ExpiredFiles:
         deleted: dict[str, Any] = {}
         for entry in self._entries(metas):
             path = self._path_of(entry, entry.file.file_name)
-            if entry.kind == _DELETE:
+            if entry.kind == DELETE:
                 deleted[path] = entry
             else:  # a compaction that moves a file to another level deletes and adds it
                 deleted.pop(path, None)
@@ -70,7 +70,7 @@ class ExpiredFiles:
             levels.setdefault(data_file(entry), {})
         for entry in sorted(entries, key=lambda one: one.kind):  # what is added, then what goes
             at = levels[data_file(entry)]
-            if entry.kind == _ADD:
+            if entry.kind == ADD:
                 at[entry.file.level] = entry
             else:
                 at.pop(entry.file.level, None)
@@ -86,7 +86,7 @@ class ExpiredFiles:
         if snapshot.changelog_manifest_list is None:
             return []
         entries = self._entries(self._read_list(snapshot.changelog_manifest_list))
-        return [self._path_of(e, e.file.file_name) for e in entries if e.kind == _ADD]
+        return [self._path_of(e, e.file.file_name) for e in entries if e.kind == ADD]
 
     def of_list(self, name: str, kept: Collection[str]) -> dict[str, None]:
         """A list of manifests, after those that it names; without the names in `kept`."""

@@ -18,6 +18,7 @@ from pypaimon.manifest.manifest_list_manager import ManifestListManager
 from pypaimon.snapshot.snapshot import Snapshot
 from pypaimon.tag.tag_manager import TagManager
 
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import usable_snapshots
 from paimon_magics.tables.table import Table
 
@@ -27,7 +28,6 @@ DataFile = tuple[tuple[Any, ...], int, str]
 """A data file by its partition's values, its bucket and its name."""
 
 _MAIN = "main"
-_ADD = 0  # Paimon's FileKind
 
 
 def data_file(entry: Any) -> DataFile:
@@ -124,7 +124,7 @@ class KeptFiles:
             data_file(entry)
             for meta in self._lists.read_delta(snapshot)
             for entry in self._manifests.read(meta.file_name)
-            if entry.kind == _ADD
+            if entry.kind == ADD
         }
 
     def _metadata_of(self, snapshot: Any) -> set[str]:

@@ -10,14 +10,13 @@ Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paim
 from __future__ import annotations
 
 import io
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from paimon_magics.columnar.varints import signed, varint
+from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.stores.corruption import damaged
 
 __all__ = ["MANIFEST_ENTRIES", "MANIFEST_FILES", "ManifestColumns", "avro_columns"]
@@ -88,10 +87,7 @@ class ManifestColumns:
 
     def __init__(self, read_bytes: Callable[[str], bytes], kept_bytes_max: int) -> None:
         self._read_bytes = read_bytes
-        self._kept_bytes_max = kept_bytes_max
-        self._kept: OrderedDict[str, pa.Table] = OrderedDict()
-        self._kept_bytes = 0
-        self._lock = threading.Lock()
+        self._cache = ReadCache[pa.Table](kept_bytes_max)
 
     def files(self, manifest_list: str) -> pa.Table:
         """What the list says of its manifests; see MANIFEST_FILES."""
@@ -103,23 +99,13 @@ class ManifestColumns:
         return pa.concat_tables(tables) if tables else MANIFEST_ENTRIES.empty_table()
 
     def _of(self, name: str, schema: pa.Schema) -> pa.Table:
-        with self._lock:
-            found = self._kept.get(name)
-            if found is not None:
-                self._kept.move_to_end(name)
-                return found
+        return self._cache.get(name, lambda: self._read(name, schema))
+
+    def _read(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
-            read = _flat(avro_columns(self._read_bytes(name)), schema)
+            return _flat(avro_columns(self._read_bytes(name)), schema)
         except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise damaged(f"The manifest `{name}`", error) from error
-        with self._lock:
-            if name not in self._kept:
-                self._kept[name] = read
-                self._kept_bytes += read.nbytes
-            while self._kept_bytes > self._kept_bytes_max and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._kept_bytes -= dropped.nbytes
-        return read
 
 
 def avro_columns(body: bytes) -> pa.Table:

@@ -11,17 +11,17 @@ An index file is a list of the keys' hashes, 32 bits big-endian; one hash belong
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pypaimon.manifest.index_manifest_file import IndexManifestFile
 from pypaimon.table.bucket_mode import BucketMode
 
 from paimon_magics.columnar.hash_index import decode_hashes
 from paimon_magics.errors import CommitConflictError
+from paimon_magics.tables.manifests.read_cache import ReadCache
 from paimon_magics.tables.table import StoredTable
 
 __all__ = ["HashIndexes", "StaleIndexError"]
@@ -40,10 +40,7 @@ class HashIndexes:
     """Compares indexes. Keeps those that it has read last, sorted; index files never change."""
 
     def __init__(self, cached_bytes: int = _CACHED_BYTES) -> None:
-        self._cached_bytes = cached_bytes
-        self._cached: OrderedDict[str, Any] = OrderedDict()
-        self._size_bytes = 0
-        self._guard = threading.Lock()
+        self._cache = ReadCache[npt.NDArray[np.int32]](cached_bytes)
 
     def check(self, table: StoredTable, before: str | None, after: str | None) -> None:
         """Raise StaleIndexError unless a commit may change the index manifest like that.
@@ -91,19 +88,12 @@ class HashIndexes:
         path = table.paimon.path_factory().bucket_index_path(
             tuple(entry.partition.values), entry.bucket, entry.index_file, table.paimon.file_io
         )
-        with self._guard:
-            if path in self._cached:
-                self._cached.move_to_end(path)
-                return self._cached[path]
-        with table.paimon.file_io.new_input_stream(path) as source:
-            hashes = np.sort(decode_hashes(source.read()))
-        with self._guard:
-            if path not in self._cached:
-                self._cached[path] = hashes
-                self._size_bytes += hashes.nbytes
-            while self._size_bytes > self._cached_bytes:
-                self._size_bytes -= self._cached.popitem(last=False)[1].nbytes
-        return hashes
+
+        def read() -> npt.NDArray[np.int32]:
+            with table.paimon.file_io.new_input_stream(path) as source:
+                return np.sort(decode_hashes(source.read()))
+
+        return self._cache.get(path, read)
 
 
 _HINT = (

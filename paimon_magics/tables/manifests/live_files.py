@@ -16,20 +16,16 @@ import pyarrow as pa
 from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.reads.splits import Deletions
 from paimon_magics.tables.manifests.columns import ManifestColumns, avro_columns
+from paimon_magics.tables.manifests.file_kinds import ADD, DELETE
 from paimon_magics.tables.stores.corruption import damaged
 
 __all__ = [
-    "ADD",
-    "DELETE",
     "ManifestCache",
     "ManifestGoneError",
     "added_files",
     "live_files",
     "undeleted",
 ]
-
-ADD, DELETE = 0, 1
-"""What an entry does with its file: Paimon's FileKind."""
 
 _KEPT_BYTES_MAX = 256 * 1024 * 1024
 

@@ -24,6 +24,7 @@ from pypaimon.table.row.generic_row import GenericRowDeserializer
 
 from paimon_magics.planning.options.values import integer_value, memory_size_bytes
 from paimon_magics.planning.schemas.table_schema import TableSchema
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.manifests.names import MetadataNames
 from paimon_magics.tables.manifests.writing import (
     ManifestReader,
@@ -34,7 +35,6 @@ from paimon_magics.tables.manifests.writing import (
 
 __all__ = ["MergeRules", "merge_manifests"]
 
-_ADD = 0  # Paimon's FileKind
 _FileKey = tuple[Any, ...]
 
 
@@ -135,7 +135,7 @@ def _merge_fully(
             writer.copy(reader)
             continue
         records = list(reader.records())
-        left = [r for r in records if r["_KIND"] == _ADD and not deletions.delete(r)]
+        left = [r for r in records if r["_KIND"] == ADD and not deletions.delete(r)]
         if len(left) == len(records) and not rules.must_change(meta):
             kept.append(meta)
         else:
@@ -172,7 +172,7 @@ class _Deletions:
         key = _key(record)
         if key not in self._deleted:
             return True
-        if record["_KIND"] == _ADD:
+        if record["_KIND"] == ADD:
             if key in self._passed:  # deleted before, and added again
                 return True
             self._added.add(key)
@@ -191,7 +191,7 @@ def _deleted(readers: Iterable[ManifestReader]) -> set[_FileKey]:
         for reader in readers
         if reader.meta.num_deleted_files > 0
         for record in reader.records()
-        if record["_KIND"] != _ADD
+        if record["_KIND"] != ADD
     }
 
 

@@ -17,7 +17,8 @@ from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
-from paimon_magics.tables.manifests.live_files import ADD, ManifestCache, live_files
+from paimon_magics.tables.manifests.file_kinds import ADD
+from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
 from paimon_magics.tables.manifests.partition_values import partition_values
 from paimon_magics.tables.manifests.partitions import partition_value_text
 from paimon_magics.tables.schema.files import schema_text

@@ -13,9 +13,9 @@ from pypaimon.manifest.schema.manifest_file_meta import ManifestFileMeta
 from pypaimon.manifest.schema.simple_stats import SimpleStats
 from pypaimon.table.row.generic_row import GenericRow, GenericRowDeserializer
 
-__all__ = ["ManifestStatistics"]
+from paimon_magics.tables.manifests.file_kinds import ADD
 
-_ADD = 0  # Paimon's FileKind
+__all__ = ["ManifestStatistics"]
 
 
 class _Bounds:
@@ -52,7 +52,7 @@ class ManifestStatistics:
     def add_record(self, record: Mapping[str, Any]) -> None:
         """Count an entry."""
         file = record["_FILE"]
-        if record["_KIND"] == _ADD:
+        if record["_KIND"] == ADD:
             self._added += 1
         else:
             self._deleted += 1

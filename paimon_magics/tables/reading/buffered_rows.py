@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from paimon_magics.columnar.folding import merge_rows
 from paimon_magics.columnar.merging import KIND, SEQUENCE, group_rows, is_retract
+from paimon_magics.planning.reads.views import KIND_NAMES
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.tables.schema.merge_options import merge_rule
 
 __all__ = ["merged_on_top", "needs_rows_below"]
 
-_KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+_KINDS = {name: kind for kind, name in enumerate(KIND_NAMES)}
 
 
 def needs_rows_below(schema: TableSchema) -> bool:

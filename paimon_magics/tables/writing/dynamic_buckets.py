@@ -27,6 +27,7 @@ from paimon_magics.columnar.hash_index import (
     encode_hashes,
 )
 from paimon_magics.errors import TableDamagedError
+from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.pypaimon_internals import store_options
 from paimon_magics.tables.stores.store import open_store
 from paimon_magics.tables.writing.attempts import Attempt
@@ -54,7 +55,6 @@ INDEX_FOLDER = -100
 """Stands for the folder of index files where attempts note the buckets that they write in."""
 
 _HASH = "HASH"
-_ADD = 0  # Paimon's FileKind
 
 Assign = Callable[[Partition, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
 """Gives the bucket of each key hash of a partition."""
@@ -271,7 +271,7 @@ def put_index_files(
                 row_count=one.hashes,
             )
             message.index_adds.append(
-                IndexManifestEntry(_ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
+                IndexManifestEntry(ADD, GenericRow(list(one.partition), fields), one.bucket, meta)
             )
     if by_owner:
         raise TableDamagedError(

@@ -1,0 +1,44 @@
+"""Values that were read from files which never change, kept up to a number of bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["ReadCache"]
+
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+_V = TypeVar("_V", bound=_Sized)
+
+
+class ReadCache(Generic[_V]):
+    """Keeps the values that were used last, as long as they have `bytes_max` together; the newest
+    one whatever its size. For any thread: two that ask for a new value at once both read it."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._values: OrderedDict[str, _V] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, name: str, read: Callable[[], _V]) -> _V:
+        """The value of that name; `read` gives it where it is not kept."""
+        with self._lock:
+            if name in self._values:
+                self._values.move_to_end(name)
+                return self._values[name]
+        value = read()
+        with self._lock:
+            if name not in self._values:
+                self._values[name] = value
+                self._bytes += value.nbytes
+            while self._bytes > self._bytes_max and len(self._values) > 1:
+                self._bytes -= self._values.popitem(last=False)[1].nbytes
+        return value
