@@ -28,6 +28,7 @@ from paimon_magics.statements.data_types import (
 from paimon_magics.statements.statement import CreateTable
 
 __all__ = [
+    "DEFAULT_PARTITION_NAME",
     "Column",
     "ColumnLike",
     "TableSchema",
@@ -35,6 +36,9 @@ __all__ = [
     "nested_field_count",
     "plan_create_table",
 ]
+
+DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
+"""What `partition.default-name` is where a table does not say it."""
 
 # Keys that Spark keeps for its own clauses, with the clause to use in their place.
 _CLAUSE_OF_RESERVED_KEY = {"location": "LOCATION", "provider": "USING"}
@@ -220,7 +224,7 @@ class TableSchema:
     @property
     def partition_default_name(self) -> str:
         """The folder name of a null partition value."""
-        return self.option("partition.default-name") or "__DEFAULT_PARTITION__"
+        return self.option("partition.default-name") or DEFAULT_PARTITION_NAME
 
 
 def plan_create_table(

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pypaimon.snapshot.snapshot_commit import PartitionStatistics
 
+from paimon_magics.planning.schemas.table_schema import DEFAULT_PARTITION_NAME
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.manifests.file_kinds import ADD
@@ -102,7 +103,7 @@ def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[Partitio
         if field["name"] in keys
     }
     options = schema.get("options") or {}
-    null = options.get("partition.default-name", "__DEFAULT_PARTITION__")
+    null = options.get("partition.default-name", DEFAULT_PARTITION_NAME)
     legacy = options.get("partition.legacy-name", "true").lower() == "true"
     found: dict[tuple[str, ...], PartitionStatistics] = {}
     for file in files:

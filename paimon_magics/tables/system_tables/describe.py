@@ -11,7 +11,6 @@ from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import quoted, text_literal
 from paimon_magics.statements.data_types import ArrayType, AtomicType, DataType, MapType, RowType
 from paimon_magics.statements.types.type_text import to_spark_sql
-from paimon_magics.tables.manifests.partitions import list_partitions, partition_name
 from paimon_magics.tables.table import Table
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "describe_column",
     "describe_rows",
     "option_rows",
-    "partition_rows",
     "type_text",
 ]
 
@@ -84,11 +82,6 @@ def option_rows(schema: TableSchema) -> list[tuple[str, str]]:
     if schema.primary_keys:
         options["primary-key"] = ",".join(schema.primary_keys)
     return sorted(options.items())
-
-
-def partition_rows(table: Table) -> list[str]:
-    """The rows of SHOW PARTITIONS, `dt=2024-01-01/hh=1`, sorted."""
-    return sorted(partition_name(table, values) for values in list_partitions(table))
 
 
 def type_text(data_type: DataType) -> str:

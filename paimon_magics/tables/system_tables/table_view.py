@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import braced, cast_text, stored_type, told_text
 from paimon_magics.errors import TableDamagedError, UnsupportedStatementError
+from paimon_magics.planning.schemas.table_schema import DEFAULT_PARTITION_NAME
 from paimon_magics.statements.data_types import AtomicType, DataType
 from paimon_magics.statements.types.type_text import from_paimon
 from paimon_magics.tables.manifests.live_files import ManifestCache
@@ -29,7 +30,6 @@ __all__ = ["Document", "Field", "TableView", "local_times", "rows_of"]
 Document = Mapping[str, Any]
 Row = tuple[Any, ...]
 
-_DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _TEXTS = ("CHAR", "VARCHAR", "STRING")
 _POSTPONE = "-2"  # the option `bucket` of a table whose buckets come later
 
@@ -114,7 +114,7 @@ class TableView:
         Paimon's tables do."""
         encoded = partitions.dictionary_encode()
         fields = self.partition_fields()
-        default = self.options.get("partition.default-name", _DEFAULT_PARTITION)
+        default = self.options.get("partition.default-name", DEFAULT_PARTITION_NAME)
         found = []
         values = decode_rows(encoded.dictionary, [f.stored_type for f in fields]) if fields else []
         for column, one in zip(values, fields, strict=True):
