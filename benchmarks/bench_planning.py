@@ -14,11 +14,10 @@ import tempfile
 from bench_system_tables import FILES, NAME, fill
 from measure import median_ms, report, resident_mb
 
-from paimon_magics.planning.reads.views import ViewKind
 from paimon_magics.statements.statement import ColumnFilter, FilterValue
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.manifests.live_files import ManifestCache
-from paimon_magics.tables.reading.data_read import plan_data_read
+from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
 
 
 def main() -> None:
@@ -40,10 +39,10 @@ def measure(folder: str) -> None:
     for what, filters in (("all files", ()), ("one of 10 partitions", partition)):
 
         def cold(filters: tuple[ColumnFilter, ...] = filters) -> None:
-            plan_data_read(table, ViewKind.TABLE, filters=filters)
+            plan_data_read(table, ReadRequest(filters=filters))
 
         def warm(filters: tuple[ColumnFilter, ...] = filters) -> None:
-            plan_data_read(table, ViewKind.TABLE, filters=filters, folder=kept)
+            plan_data_read(table, ReadRequest(filters=filters), manifests=kept)
 
         report(f"planning {FILES:,} files, {what}", median_ms(cold, runs=3))
         report(f"the same with kept manifests, {what}", median_ms(warm, runs=5))

@@ -59,7 +59,7 @@ def read(source: str) -> str:
     from paimon_magics.settings import Settings
     from paimon_magics.statements.statement import TableName
     from paimon_magics.tables.catalog.catalog import Catalog
-    from paimon_magics.tables.reading.data_read import plan_data_read
+    from paimon_magics.tables.reading.data_read import ReadRequest, plan_data_read
     from paimon_magics.tables.reading.spark_batches import spark_batches
 
     folder, _, kind = source.rpartition(":")
@@ -69,7 +69,7 @@ def read(source: str) -> str:
     table = Catalog.open({"warehouse": folder}).load(TableName("t", "default"))
     batch_rows = Settings().batch_rows
     started = time.perf_counter()
-    read = plan_data_read(table, view, batch_rows=batch_rows)
+    read = plan_data_read(table, ReadRequest(view), batch_rows=batch_rows)
     rows = sum(
         batch.num_rows
         for split in read.planned.splits

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from paimon_magics.columnar.long_bitmaps import long_bitmap_union
@@ -121,8 +122,6 @@ def _exact(one: Aggregator, value: Any) -> Any:
 
 
 def _single(value: float) -> float:
-    import numpy as np
-
     return float(np.float32(value))
 
 

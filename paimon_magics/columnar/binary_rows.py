@@ -11,6 +11,7 @@ arrays, maps and rows inside of rows (statistics of such columns are NULL).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -125,8 +126,6 @@ def _decimals(layout: _Layout, position: int, nulls: _Bools, data_type: pa.DataT
         return pa.Array.from_buffers(
             data_type, len(words), [validity, pa.py_buffer(pairs.tobytes())]
         )
-    from decimal import Decimal
-
     found: list[Decimal | None] = []
     for base, word, null in zip(layout.base, words, nulls, strict=True):
         start, length = int(base + (word >> 32)), int(word & 0xFFFFFFFF)

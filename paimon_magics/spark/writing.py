@@ -10,8 +10,8 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
@@ -24,10 +24,14 @@ from paimon_magics.spark.task_reports import Reporter, reports_folder
 from paimon_magics.spark.transfer import is_oversized, small_batches
 from paimon_magics.statements.clauses.names import quoted
 from paimon_magics.tables.writing.write_spec import WriteSpec, Written
-from paimon_magics.tables.writing.writer import GROUP_BITS, GROUP_SHIFT
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from paimon_magics.tables.writing.writer import (
+    GROUP_BITS,
+    GROUP_SHIFT,
+    TooManyPartitionsError,
+    with_assigned_buckets,
+    with_owners,
+    write_batches,
+)
 
 __all__ = ["JobWritten", "write_frame"]
 
@@ -267,7 +271,6 @@ class _OwnerTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.spark.python_workers import keep_modules
-        from paimon_magics.tables.writing.writer import with_owners
 
         with sent_to_driver():
             yield from with_owners(batches, self.task, self.name)
@@ -284,7 +287,6 @@ class _AssignTasks:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from paimon_magics.spark.python_workers import keep_modules
-        from paimon_magics.tables.writing.writer import with_assigned_buckets
 
         hashed, owner = self.hash_column, self.owner_column
         with sent_to_driver():
@@ -303,12 +305,9 @@ class _WriteTasks:
     reports: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         from pyspark import TaskContext
 
         from paimon_magics.spark.python_workers import keep_modules
-        from paimon_magics.tables.writing.write_spec import Written
-        from paimon_magics.tables.writing.writer import TooManyPartitionsError, write_batches
 
         context = TaskContext.get()
         assert context is not None

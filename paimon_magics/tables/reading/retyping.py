@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.fields import Field, can_evolve
@@ -26,6 +27,7 @@ from paimon_magics.planning.formatting import shortened
 from paimon_magics.planning.reads.splits import StoredFile
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.clauses.names import table_text
+from paimon_magics.statements.data_types import ArrayType, AtomicType, MapType, RowType
 from paimon_magics.tables.manifests.column_statistics import Bounds, column_bounds
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import ManifestCache, live_files
@@ -257,8 +259,6 @@ class _StoredColumn:
             return
         table, schema = self._table, self._table.schema
         types = [arrow_type(schema.column(key).type) for key in schema.partition_keys]
-        from pypaimon.utils.file_store_path_factory import canonical_data_file_path
-
         files = self._files.take(pa.array(rows)).combine_chunks()
         paths = file_paths(
             files, types, lambda p: str(canonical_data_file_path(table.paimon, p, 0, ""))
@@ -323,7 +323,6 @@ def _text(value: Any, zone: str) -> str:
 
 def _retyped(today: Field, new: Column) -> Field:
     """Today's field with the new type; parts keep their ids."""
-    from paimon_magics.statements.data_types import ArrayType, AtomicType, MapType, RowType
 
     def build(field: Field, data_type: Any) -> Field:
         arrow = arrow_type(data_type)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from paimon_magics.columnar.binary_rows import decode_rows
 from paimon_magics.columnar.java_text import bracketed, java_text, texts_map
+from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES
 from paimon_magics.tables.manifests.entries import entries, manifest_files
 from paimon_magics.tables.manifests.file_paths import file_paths
 from paimon_magics.tables.manifests.live_files import undeleted
@@ -94,15 +95,9 @@ def manifests(view: TableView) -> pa.Table:
 
 def _read(view: TableView) -> pa.Table:
     if view.snapshot is None:
-        return pa.table({f.name: pa.array([], f.type) for f in _entry_schema()})
+        return MANIFEST_ENTRIES.empty_table()
     found = undeleted(entries(view.folder.columns, view.snapshot))
     return view.in_real_buckets(found).combine_chunks()
-
-
-def _entry_schema() -> pa.Schema:
-    from paimon_magics.tables.manifests.columns import MANIFEST_ENTRIES
-
-    return MANIFEST_ENTRIES
 
 
 def _common(view: TableView, found: pa.Table) -> dict[str, Any]:

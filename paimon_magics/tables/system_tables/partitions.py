@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -271,8 +272,6 @@ def _deleted_records(view: TableView) -> dict[bytes, int | None]:
 
 
 def _index_records(view: TableView) -> list[dict[str, Any]]:
-    import fastavro
-
     name = (view.snapshot or {}).get("indexManifest")
     if not name:
         return []
