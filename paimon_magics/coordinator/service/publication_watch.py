@@ -46,7 +46,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fenced_commits import commit_fenced
 from paimon_magics.tables.commits.fencing import DeposedError, Fence
-from paimon_magics.tables.commits.lineage import Changed
+from paimon_magics.tables.commits.lineage import ChangedFiles
 from paimon_magics.tables.commits.publication_checks import examine, made_since, moved
 from paimon_magics.tables.commits.republishing import changed_by_request, repetition
 from paimon_magics.tables.expiry.overwritten_metadata import repetition_token
@@ -224,7 +224,7 @@ class Watching:
         if table is None or table.location != location:  # dropped or renamed by others
             return tuple(PublicationFinding(p.id, Verdict.SETTLED) for p in publications)
 
-        def kept(publication: Publication) -> Changed | None:
+        def kept(publication: Publication) -> ChangedFiles | None:
             request = self._request_of(publication)
             return None if request is None else changed_by_request(decoded(table, request))
 

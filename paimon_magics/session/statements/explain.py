@@ -49,8 +49,8 @@ from paimon_magics.statements.statement import (
 from paimon_magics.statements.version_changes import AlterTags, Call
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.snapshots.targets import (
-    Changes,
     Difference,
+    SnapshotChanges,
     TableState,
     Target,
     snapshot_ids,
@@ -350,7 +350,7 @@ def _snapshots(target: Target, ids: Sequence[int]) -> str:
     match target:
         case TableState():
             return f"snapshot {ids[0]}"
-        case Changes(mode=mode):
+        case SnapshotChanges(mode=mode):
             return f"the {mode.value} of snapshots {ids[0]} to {ids[-1]}"
         case Difference():
             return f"what tells snapshot {ids[1]} from {ids[0]}"

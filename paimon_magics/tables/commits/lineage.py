@@ -19,7 +19,7 @@ from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import earliest_snapshot_id, read_snapshot
 from paimon_magics.tables.table import Table
 
-__all__ = ["Changed", "Lineage"]
+__all__ = ["ChangedFiles", "Lineage"]
 
 
 File = tuple[Any, ...]
@@ -27,7 +27,7 @@ File = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedFiles:
     """What one snapshot changed: its entries, and the manifests that they are in."""
 
     entries: Sequence[Any]
@@ -52,7 +52,7 @@ class Lineage:
     table: Table
     _manifests: dict[str, Counter[File]] = field(default_factory=dict)
 
-    def changed_by(self, manifest_list: str) -> Changed | None:
+    def changed_by(self, manifest_list: str) -> ChangedFiles | None:
         """What the delta manifest list of a snapshot names; None when a file of that is gone."""
         paimon = self.table.paimon
         try:
@@ -61,9 +61,9 @@ class Lineage:
             entries = [e for m in metas for e in reader.read(m.file_name, drop_stats=False)]
         except FileNotFoundError:
             return None
-        return Changed(entries, frozenset(meta.file_name for meta in metas))
+        return ChangedFiles(entries, frozenset(meta.file_name for meta in metas))
 
-    def rests_on(self, snapshot: Any, changed: Changed) -> bool:
+    def rests_on(self, snapshot: Any, changed: ChangedFiles) -> bool:
         """Whether a snapshot was built on the very one that changed this."""
         base = {meta.file_name for meta in self._base(snapshot)}
         if changed.manifests and changed.manifests <= base:
@@ -83,7 +83,7 @@ class Lineage:
             meta.file_name for meta in self._base(snapshot)
         }
 
-    def leads_to(self, changed: Changed, changed_in: int, last: int) -> bool | None:
+    def leads_to(self, changed: ChangedFiles, changed_in: int, last: int) -> bool | None:
         """Whether what was changed in the snapshot `changed_in`, as it was once, is in snapshot
         `last`, or was taken out of the table by a commit in between.
 
@@ -108,7 +108,7 @@ class Lineage:
             wanted -= delta.deleted
         return sure or None
 
-    def present(self, snapshot: Any, changed: Changed) -> frozenset[File]:
+    def present(self, snapshot: Any, changed: ChangedFiles) -> frozenset[File]:
         """Which of the files that were added are in the table as of a snapshot."""
         counted = self._counted(snapshot)
         for meta in ManifestListManager(self.table.paimon).read_delta(snapshot):

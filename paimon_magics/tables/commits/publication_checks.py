@@ -19,7 +19,7 @@ from pypaimon.schema.schema_manager import SchemaManager
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.planning.commits.requests import CommitReceipt
 from paimon_magics.tables.commits.decoded_request import DecodedRequest
-from paimon_magics.tables.commits.lineage import Changed, Lineage
+from paimon_magics.tables.commits.lineage import ChangedFiles, Lineage
 from paimon_magics.tables.commits.receipts import receipt_of
 from paimon_magics.tables.commits.republishing import REPUBLISHED, changed_by_request, obstacle
 from paimon_magics.tables.snapshots.changelogs import kept_as_changelog
@@ -35,7 +35,7 @@ _WITHOUT_ROWS = ("COMPACT", "ANALYZE")
 def examine(
     table: Table,
     watched: Sequence[Publication],
-    kept: Callable[[Publication], Changed | None] = lambda _: None,
+    kept: Callable[[Publication], ChangedFiles | None] = lambda _: None,
 ) -> tuple[PublicationFinding, ...]:
     """What became of the publications, which are all of this table (and of its branch).
 
@@ -133,7 +133,7 @@ def _followed(
     p: Publication,
     by_ours: bool,
     lineage: Lineage,
-    kept: Callable[[Publication], Changed | None],
+    kept: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
     """A snapshot that is there: nothing can be lost of it once another rests on it."""
     if by_ours:
@@ -152,7 +152,7 @@ def _gone(
     p: Publication,
     snapshot: Any,
     lineage: Lineage,
-    kept: Callable[[Publication], Changed | None],
+    kept: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
     """A snapshot that is not there, or another has its id."""
     latest = latest_snapshot(table.paimon)
@@ -187,7 +187,7 @@ def _gone(
 
 
 def _overwritten(
-    table: Table, p: Publication, by: Any, changed: Changed, lineage: Lineage, beside: int
+    table: Table, p: Publication, by: Any, changed: ChangedFiles, lineage: Lineage, beside: int
 ) -> PublicationFinding:
     what = _what(table, p, by)
     latest = latest_snapshot(table.paimon)

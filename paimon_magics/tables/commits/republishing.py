@@ -19,7 +19,7 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.tables.commits.decoded_request import DecodedRequest
-from paimon_magics.tables.commits.lineage import Changed, Lineage
+from paimon_magics.tables.commits.lineage import ChangedFiles, Lineage
 from paimon_magics.tables.commits.sequence_order import Bucket, Later, order_problem
 from paimon_magics.tables.manifests.file_kinds import ADD
 from paimon_magics.tables.snapshots.latest import latest_snapshot, read_snapshot
@@ -33,7 +33,9 @@ REPUBLISHED = f"{PREFIX}republished"
 """The property of a snapshot that repeats an overwritten one: that one's id."""
 
 
-def obstacle(table: Table, p: Publication, changed: Changed, lineage: Lineage, beside: int) -> str:
+def obstacle(
+    table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage, beside: int
+) -> str:
     """Why an overwritten publication must not be published again; "" when it may be.
 
     Snapshot `beside` and those after it rest on a state without it; `beside` itself was made at the
@@ -57,7 +59,7 @@ def obstacle(table: Table, p: Publication, changed: Changed, lineage: Lineage, b
     return order_problem(table, _buckets(changed.entries), later, compacted)
 
 
-def changed_by_request(asked: DecodedRequest) -> Changed | None:
+def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
     """What an append that was asked for changes; None for what replaces rows."""
     if not isinstance(asked.request.change, Append):
         return None
@@ -70,7 +72,7 @@ def changed_by_request(asked: DecodedRequest) -> Changed | None:
             ManifestEntry(ADD, partition, message.bucket, buckets, file)
             for file in message.new_files
         ]
-    return Changed(entries)
+    return ChangedFiles(entries)
 
 
 def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> CommitRequest:
@@ -164,7 +166,7 @@ def _repeats_earlier(snapshot: Any, p: Publication) -> bool:
     return repeated.isdigit() and int(repeated) < p.snapshot_id
 
 
-def _missing_file(table: Table, changed: Changed) -> str:
+def _missing_file(table: Table, changed: ChangedFiles) -> str:
     paimon = table.paimon
     for entry in changed.entries:
         values, bucket = _bucket(entry)
@@ -177,7 +179,7 @@ def _missing_file(table: Table, changed: Changed) -> str:
     return ""
 
 
-def _deletions(changed: Changed) -> list[Any]:
+def _deletions(changed: ChangedFiles) -> list[Any]:
     return [entry for entry in changed.entries if entry.kind != ADD]
 
 

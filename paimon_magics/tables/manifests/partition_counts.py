@@ -1,4 +1,4 @@
-"""How many partitions a table has, where that is quickly told, and what follows for a writer."""
+"""How many partitions a table has, where few manifests tell it, and what follows for a writer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _ENTRIES_MAX = 2000  # some milliseconds
 
 
 def partitions_max(table: Table, snapshot_id: int) -> int | None:
-    """How many partitions rows may be for that are written where they are: somewhat more than the
-    table has at a snapshot. None where buckets say where rows go, or nothing is known."""
+    """The most partitions that rows may be for if they are to be written without a shuffle:
+    somewhat more than the table has at a snapshot.
+
+    None where buckets decide which task writes a row, or the number of partitions is unknown.
+    """
     schema = table.schema
     if schema.bucket_mode != "BUCKET_UNAWARE" or not schema.is_partitioned:
         return None

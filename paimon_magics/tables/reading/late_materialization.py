@@ -59,7 +59,8 @@ def merged_late(
     *,
     sequence_numbers: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The merged rows of a section that `shown` leaves, which is told their keys and kinds.
+    """The merged rows of a section. `shown` gets the keys and kinds of rows, and gives those to
+    keep.
 
     Rows have SEQUENCE where `sequence_numbers` is given.
     """

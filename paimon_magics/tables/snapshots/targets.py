@@ -10,9 +10,9 @@ from paimon_magics.planning.reads.read_points import (
 )
 
 __all__ = [
-    "Changes",
     "Difference",
     "Resolved",
+    "SnapshotChanges",
     "TableState",
     "Target",
     "snapshot_ids",
@@ -34,7 +34,7 @@ class TableState:
 
 
 @dataclass(frozen=True)
-class Changes:
+class SnapshotChanges:
     """The files that the snapshots' own manifests add: `mode` DELTA or CHANGELOG. No snapshots:
     nothing changed."""
 
@@ -51,7 +51,7 @@ class Difference:
     after: Any
 
 
-Target = TableState | Changes | Difference
+Target = TableState | SnapshotChanges | Difference
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def snapshots_of(target: Target) -> tuple[Any, ...]:
     match target:
         case TableState(snapshot=snapshot):
             return () if snapshot is None else (snapshot,)
-        case Changes(snapshots=snapshots):
+        case SnapshotChanges(snapshots=snapshots):
             return snapshots
         case Difference(before=before, after=after):
             return before, after

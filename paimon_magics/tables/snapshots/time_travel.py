@@ -36,7 +36,13 @@ from paimon_magics.tables.snapshots.latest import (
     latest_snapshot,
     read_snapshot,
 )
-from paimon_magics.tables.snapshots.targets import Changes, Difference, Resolved, TableState, Target
+from paimon_magics.tables.snapshots.targets import (
+    Difference,
+    Resolved,
+    SnapshotChanges,
+    TableState,
+    Target,
+)
 from paimon_magics.tables.table import Table
 
 __all__ = [
@@ -47,7 +53,7 @@ __all__ = [
 
 # 2026-01-31 without quotes is 1994, and 20260131 so many seconds: times of 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
-_NOTHING = Changes((), ScanMode.DELTA)
+_NOTHING = SnapshotChanges((), ScanMode.DELTA)
 
 
 def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
@@ -258,7 +264,7 @@ class _Finder:
             if snapshot.commit_kind == "APPEND"
             or (mode is ScanMode.CHANGELOG and snapshot.commit_kind != "OVERWRITE")
         )
-        return Changes(kept, mode, snapshots[-1] if snapshots else None)
+        return SnapshotChanges(kept, mode, snapshots[-1] if snapshots else None)
 
     def first(self, wanted: Callable[[Any], bool]) -> Any:
         """The first snapshot from which on all are wanted (watermarks and times only grow)."""

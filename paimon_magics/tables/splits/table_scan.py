@@ -9,7 +9,7 @@ from pypaimon.utils.file_store_path_factory import canonical_data_file_path
 from paimon_magics.planning.reads.read_points import ScanMode
 from paimon_magics.tables.manifests.live_files import ManifestCache, added_files, live_files
 from paimon_magics.tables.schema.history import TableSchemas
-from paimon_magics.tables.snapshots.targets import Changes, Difference, TableState, Target
+from paimon_magics.tables.snapshots.targets import Difference, SnapshotChanges, TableState, Target
 from paimon_magics.tables.splits.planning import (
     PlannedSplits,
     SplitPlanner,
@@ -36,7 +36,7 @@ def plan_splits(
             return PlannedSplits()
         case TableState(snapshot=snapshot, created_after_ms=created_after_ms):
             return planner.state(_state(manifests, snapshot), created_after_ms)
-        case Changes(mode=mode, snapshots=snapshots):
+        case SnapshotChanges(mode=mode, snapshots=snapshots):
             lists = [
                 snapshot.delta_manifest_list
                 if mode is ScanMode.DELTA
