@@ -123,7 +123,7 @@ def test_a_transaction_whose_owner_is_silent_ends_and_its_files_go(process: Proc
         time.sleep(0.1)
     assert not data_files(process.warehouse)
     again = process.client()
-    again._ids = client._ids
+    again.transactions.ended(transaction.commit_user, client.transactions.id_of(transaction))
     with pytest.raises(CommitConflictError, match="its lease expired"):
         again.commit(CommitRequest(transaction, Append(), messages))
     assert read(catalog) == []
@@ -312,7 +312,7 @@ def test_a_commit_of_nonsense_is_refused_and_the_table_goes_on(
 ) -> None:
     headers = {"Authorization": f"Bearer {lasting.token()}"}
     client = lasting.client()
-    id = client._ids[client.begin(TABLE).commit_user]
+    id = client.transactions.id_of(client.begin(TABLE))
     path = f"{lasting.address}/v1/transactions/{id}"
     answer = httpx.post(
         f"{path}/commit", json={"properties": {}, **asked}, headers=headers, trust_env=False

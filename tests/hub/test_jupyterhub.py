@@ -100,12 +100,13 @@ def test_a_user_without_the_role_may_look_and_not_write(hub: Hub, catalog: Catal
 def test_an_administrator_ends_what_another_user_has_begun(hub: Hub) -> None:
     alice, bob, dora = (client(hub.user(name)) for name in ("alice", "bob", "dora"))
     transaction = alice.begin(TABLE)
+    id = alice.transactions.id_of(transaction)
     for other in (bob, dora):
-        other._ids = alice._ids
+        other.transactions.ended(transaction.commit_user, id)
     with pytest.raises(SetupError, match="belongs to alice, not to bob"):
         bob.abort(transaction)
     dora.abort(transaction)
-    shown = dora._call("GET", f"/v1/transactions/{alice._ids[transaction.commit_user]}")
+    shown = dora._requests.repeat("GET", f"/v1/transactions/{id}")
     assert (shown["owner"], shown["phase"] in ("aborting", "aborted")) == ("alice", True)
     for each in (alice, bob, dora):
         each.close()

@@ -237,7 +237,7 @@ def test_the_environment_names_the_coordinator_of_who_names_nothing(
     with paimon_magics.connect(spark=spark) as found:
         assert found.warehouse == str(process.warehouse)
         found.run("CREATE TABLE t (k INT); INSERT INTO t VALUES (1)")
-    listed = process.client()._call("GET", "/v1/transactions")["transactions"]
+    listed = process.client()._requests.repeat("GET", "/v1/transactions")["transactions"]
     assert [one["phase"] for one in listed] == ["committed"]
     with paimon_magics.connect(tmp_path / "third", spark=spark) as named:
         assert (named.warehouse, named.coordinator) == (str(tmp_path / "third"), "embedded")

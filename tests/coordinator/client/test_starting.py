@@ -218,7 +218,7 @@ def test_a_process_that_stands_still_is_named(catalog: Catalog) -> None:
     with contextlib.closing(client(catalog)) as asking:
         append(asking, catalog, 1)
         running = process_of(catalog)
-        asking._http.timeout = 1  # type: ignore[assignment]
+        asking._requests._http.timeout = 1  # type: ignore[assignment]
         os.kill(running.pid, signal.SIGSTOP)
         try:
             with pytest.raises(SetupError, match=rf"process {running.pid}\) holds .* not answer"):

@@ -246,7 +246,7 @@ def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
     client = RemoteCoordinator(At(address, "wim"))
     transaction = client.begin(TABLE)
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
-    path = f"/v1/transactions/{client._ids[transaction.commit_user]}"
+    path = f"/v1/transactions/{client.transactions.id_of(transaction)}"
     document = request_document(request)
     for who, what in itertools.product(("wanda", "ada"), ("heartbeat", "commit", "sweep", "abort")):
         if (who, what) != ("ada", "abort"):
@@ -255,7 +255,7 @@ def test_a_transaction_is_its_owners_and_an_administrator_may_end_it(
             assert f"belongs to wim, not to {who}" in answer.json()["error"]["message"]
     assert client.commit(request).snapshot_id is not None
     other = client.begin(TABLE)
-    path = f"/v1/transactions/{client._ids[other.commit_user]}"
+    path = f"/v1/transactions/{client.transactions.id_of(other)}"
     assert ask("ada", "POST", f"{path}/abort", {}).json() == {"status": "aborted"}
     client.close()
 

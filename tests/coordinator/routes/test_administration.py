@@ -183,7 +183,7 @@ def test_an_open_transaction_is_ended_by_its_id_and_no_other(
         administration.abort(NOBODY)
     assert "%paimon transactions" in raised.value.hint
     done = client.begin(TABLE)
-    id = client._ids[done.commit_user]
+    id = client.transactions.id_of(done)
     client.commit(CommitRequest(done, Append(), write(catalog, done, [{"k": 4}])))
     with pytest.raises(CommitConflictError, match="can't be ended: it is committed"):
         administration.abort(id)

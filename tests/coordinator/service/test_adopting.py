@@ -93,7 +93,7 @@ def ask(process: Process, id: str, verb: str, document: object) -> httpx.Respons
 def test_a_commit_is_made_once_for_who_brings_its_transaction(started: Process) -> None:
     catalog, transaction = opened_elsewhere(started, "committed")
     client = started.client()
-    client._ids[transaction.commit_user] = "0" * 31 + "1"
+    client.transactions.ended(transaction.commit_user, "0" * 31 + "1")
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     receipt = client.commit(request)
     assert (receipt.snapshot_id, receipt.delta_rows) == (1, 1)
@@ -107,7 +107,7 @@ def test_a_commit_is_made_once_for_who_brings_its_transaction(started: Process) 
 def test_files_are_removed_for_who_brings_a_transaction_to_end_it(started: Process) -> None:
     catalog, transaction = opened_elsewhere(started, "ended")
     client = started.client()
-    client._ids[transaction.commit_user] = "0" * 31 + "2"
+    client.transactions.ended(transaction.commit_user, "0" * 31 + "2")
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     mine = {name for name in data_files(started.warehouse) if transaction.file_prefix in name}
     assert mine

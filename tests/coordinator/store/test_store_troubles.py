@@ -172,7 +172,7 @@ def test_a_store_whose_server_dies_is_answered_503_until_it_is_back(
         client = process.client()
         transaction = client.begin(TABLE)
         request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
-        address = f"/v1/transactions/{client._ids[transaction.commit_user]}"
+        address = f"/v1/transactions/{client.transactions.id_of(transaction)}"
         postgres.kill()
         for asked in (
             http.post(f"{address}/commit", json=request_document(request)),

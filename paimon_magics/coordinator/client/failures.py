@@ -1,0 +1,102 @@
+"""What a coordinator's answers mean to its client: documents, and errors of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from paimon_magics.coordinator.client.finding import Endpoint
+from paimon_magics.coordinator.client.queue_administration import TooLateError
+from paimon_magics.coordinator.protocol.errors import TableHeldError
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidTableError,
+    InvalidValueError,
+    OutdatedPlanError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+    UnknownNameError,
+    UnknownOutcomeError,
+    UnsupportedStatementError,
+)
+
+__all__ = [
+    "answered_document",
+    "failure",
+    "new_address",
+    "no_clear_answer",
+    "unreachable",
+]
+
+# Errors of a statement, which keep their class between the coordinator and its client.
+_STATEMENT_ERRORS: Mapping[str, type[StatementError]] = {
+    kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
+}
+
+
+def unreachable(endpoint: Endpoint, error: httpx.TransportError) -> SetupError:
+    """The error for a coordinator that gave no answer at all."""
+    return SetupError(
+        f"The coordinator at {endpoint.address} can't be reached: {error}",
+        hint="Check that it runs, and its address and token.",
+    )
+
+
+def no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
+    """The error for a request that may have been carried out, as far as its answers tell."""
+    return UnknownOutcomeError(
+        f"The coordinator gave no clear answer: {problem.message}",
+        hint="Look at the table's snapshots before running the statement again.",
+    )
+
+
+def new_address(response: httpx.Response) -> str:
+    """Where a coordinator that does not own the warehouse sends its clients."""
+    try:
+        address = response.json().get("address")
+    except (ValueError, AttributeError):
+        return ""
+    return address if isinstance(address, str) else ""
+
+
+def answered_document(response: httpx.Response) -> Any:
+    """The document of an answer. Raises `failure` for one that tells of an error."""
+    if response.is_success:
+        return response.json()
+    raise failure(response)
+
+
+def failure(response: httpx.Response) -> PaimonMagicsError:
+    """The error that an answer tells of."""
+    try:
+        error = response.json()["error"]
+        message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])
+    except (ValueError, KeyError, TypeError):
+        message, hint, kind = f"The coordinator answered {response.status_code}.", "", ""
+    match response.status_code:
+        case 400 if kind in _STATEMENT_ERRORS:
+            return _STATEMENT_ERRORS[kind](message, hint=hint)
+        case 400 | 413 | 416 | 422:
+            return InvalidValueError(message, hint=hint)
+        case 423 if kind == TableHeldError.__name__:
+            in_front = error.get("in_front")
+            return TableHeldError(message, in_front if isinstance(in_front, int) else 1, hint=hint)
+        case 423:
+            return CommitConflictError(message, hint=hint)
+        case 500 if kind == "UnknownOutcomeError":
+            return UnknownOutcomeError(message, hint=hint)
+        case 401:
+            return SetupError(message, hint=hint or "Connect with the coordinator's token.")
+        case 404:
+            return UnknownNameError(message, hint=hint)
+        case 409 if kind == "Outdated" or kind == OutdatedPlanError.__name__:
+            return OutdatedPlanError(message, hint=hint)
+        case 504 if kind == "TooLate":
+            return TooLateError(message, hint=hint)
+        case 409 | 410:
+            return CommitConflictError(message, hint=hint or "Run the statement again.")
+        case _:
+            return SetupError(message, hint=hint)

@@ -1,0 +1,94 @@
+"""The transactions that a client has opened: what the coordinator calls them, and their leases.
+
+The lease of an open one is renewed by a thread, until it has ended here or the coordinator says
+that it has. The ids of those that ended last are kept: a commit may be asked for again, files that
+it left out swept, a refused one aborted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from paimon_magics.errors import UnknownNameError
+from paimon_magics.planning.commits.requests import Transaction
+
+__all__ = ["ENDED_MAX", "OpenTransactions"]
+
+ENDED_MAX = 1_000
+"""How many ended transactions are known: far more than statements end at the same time, and what
+comes after the end of one comes at once."""
+
+_HEARTBEATS_PER_LEASE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    id: str
+    ended: threading.Event
+
+
+class OpenTransactions:
+    """By their commit users. Safe for several threads.
+
+    `renew` renews the lease of the transaction with an id, and returns whether that is still open;
+    when it raises, it is asked again.
+    """
+
+    def __init__(self, renew: Callable[[str], bool]) -> None:
+        self._renew = renew
+        self._turn = threading.Lock()
+        self._open: dict[str, _Open] = {}
+        self._ended: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """How many are known, open and ended."""
+        with self._turn:
+            return len(self._open) + len(self._ended)
+
+    def opened(self, commit_user: str, id: str, lease_seconds: float) -> None:
+        """Renew the lease of a transaction until it ends."""
+        transaction = _Open(id, threading.Event())
+        with self._turn:
+            self._open[commit_user] = transaction
+
+        def renew() -> None:
+            while not transaction.ended.wait(lease_seconds / _HEARTBEATS_PER_LEASE):
+                with contextlib.suppress(Exception):
+                    if not self._renew(id):
+                        self.ended(commit_user, id)
+
+        threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
+
+    def ended(self, commit_user: str, id: str) -> None:
+        """Renew a transaction's lease no longer."""
+        with self._turn:
+            transaction = self._open.pop(commit_user, None)
+            if transaction is not None:
+                transaction.ended.set()
+            self._ended.pop(commit_user, None)
+            self._ended[commit_user] = id
+            while len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+
+    def id_of(self, transaction: Transaction) -> str:
+        """What the coordinator calls a transaction. Raises UnknownNameError for one that this
+        client has not opened, or that ended long ago."""
+        user = transaction.commit_user
+        with self._turn:
+            known = self._open.get(user)
+            id = self._ended.get(user) if known is None else known.id
+        if id is None:
+            raise UnknownNameError(
+                f"This session has no transaction of the commit user {user}, or it ended long ago.",
+                hint=f"Look at `{transaction.table}$snapshots` for its snapshot.",
+            )
+        return id
+
+    def close(self) -> None:
+        """Renew no lease any more."""
+        with self._turn:
+            for transaction in self._open.values():
+                transaction.ended.set()

@@ -1,0 +1,190 @@
+"""Requests to the coordinator that owns a warehouse, wherever it is.
+
+What is safe to repeat is repeated: a coordinator answers the same question the same way, also after
+a restart. When the coordinator is gone or was taken over from, the warehouse's new owner is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from paimon_magics.coordinator.client.failures import (
+    answered_document,
+    failure,
+    new_address,
+    no_clear_answer,
+    unreachable,
+)
+from paimon_magics.coordinator.client.finding import Endpoint, Finder
+from paimon_magics.errors import PaimonMagicsError, SetupError
+
+__all__ = ["BinaryBody", "Requests"]
+
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 120.0
+_REPEAT_SECONDS_MAX = 60.0
+_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 2.0
+_PLACES_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryBody:
+    """A body that is no JSON document, with its headers."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+
+class Requests:
+    """Sends requests to the coordinator that `finder` finds. Safe for several threads."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self._endpoint: Endpoint | None = None
+        self._moving = threading.Lock()
+        self._http = httpx.Client(
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            trust_env=False,
+        )
+
+    def post_leases(self, document: Any) -> Any:
+        """One request to the coordinator, if there is one: none is started for who only reads, nor
+        waited for, because without it nothing expires."""
+        if not self._moving.acquire(blocking=False):
+            raise SetupError("The coordinator is being looked for.")
+        try:
+            self._endpoint = endpoint = self._endpoint or self._finder.find(start=False)
+            if endpoint is None:
+                raise SetupError("No coordinator runs.")
+        finally:
+            self._moving.release()
+        try:
+            response = self._ask(endpoint, "POST", "/v1/leases", document)
+        except httpx.TransportError as error:
+            self._move(endpoint, start=False)
+            raise unreachable(endpoint, error) from error
+        self._move(endpoint, new_address(response), start=False)
+        return answered_document(response)
+
+    def repeat(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        settles: bool = False,
+        again: Any = None,
+    ) -> Any:
+        """The answer's document; repeated while the coordinator can't be reached or is starting.
+
+        A request that `settles` something may have done so although no answer came: only an answer
+        about the thing itself ends it then, anything else is an UnknownOutcomeError. `again` is
+        the document of a repetition, where it is another.
+        """
+        deadline = time.monotonic() + _REPEAT_SECONDS_MAX
+        pause = _PAUSE_SECONDS
+        may_have_arrived = False
+        while True:
+            try:
+                endpoint = self._where()
+                try:
+                    response = self._ask(endpoint, method, path, document)
+                except httpx.TransportError as error:
+                    may_have_arrived |= settles and not isinstance(error, httpx.ConnectError)
+                    problem: PaimonMagicsError = unreachable(endpoint, error)
+                    moved = self._move(endpoint)
+                    document = document if again is None else again
+                else:
+                    if response.status_code not in (423, 429, 503):
+                        if may_have_arrived and response.status_code not in (200, 409, 410):
+                            raise no_clear_answer(failure(response))
+                        return answered_document(response)
+                    may_have_arrived = settles
+                    problem = failure(response)
+                    moved = self._move(endpoint, new_address(response))
+            except SetupError as error:  # there is none, and none can be started
+                raise no_clear_answer(error) if may_have_arrived else error from None
+            if path == "/v1/transactions" and not moved:
+                # A second one would be opened; an unanswered one is ended by its lease.
+                raise problem
+            if time.monotonic() > deadline:
+                raise no_clear_answer(problem) from problem
+            time.sleep(_PAUSE_SECONDS if moved else pause)
+            pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+
+    def once(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
+        """Who owns the warehouse, and its answer to one request."""
+        for _ in range(_PLACES_MAX):
+            endpoint = self._where()
+            try:
+                response = self._ask(endpoint, method, path, document)
+            except httpx.TransportError as error:
+                problem: PaimonMagicsError = unreachable(endpoint, error)
+                moved = self._move(endpoint)
+            else:
+                if response.status_code != 503:
+                    return endpoint.address, answered_document(response)
+                problem = failure(response)
+                moved = self._move(endpoint, new_address(response))
+            if not moved:
+                break
+        raise problem
+
+    def answer(self, method: str, path: str, document: Any = None) -> httpx.Response:
+        """The answer to one request, whatever it is. Raises `httpx.TransportError` without one."""
+        return self._ask(self._where(), method, path, document)
+
+    def look_ahead(self) -> None:
+        """Begin to find the coordinator, or to start it, while the caller does something else."""
+
+        def look() -> None:
+            with contextlib.suppress(Exception):  # told when it is needed
+                self._where()
+
+        threading.Thread(target=look, name="find-coordinator", daemon=True).start()
+
+    def close(self) -> None:
+        """Give the connections up."""
+        self._http.close()
+
+    def _ask(
+        self, endpoint: Endpoint, method: str, path: str, document: Any = None
+    ) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {endpoint.token}"}
+        if isinstance(document, BinaryBody):
+            headers.update(document.headers)
+            return self._http.request(
+                method,
+                endpoint.address + path,
+                content=document.content,
+                headers={name.encode(): value.encode() for name, value in headers.items()},
+            )
+        return self._http.request(method, endpoint.address + path, json=document, headers=headers)
+
+    def _where(self) -> Endpoint:
+        with self._moving:
+            if self._endpoint is None:
+                self._endpoint = self._finder.find()
+                assert self._endpoint is not None
+            return self._endpoint
+
+    def _move(self, failed: Endpoint, address: str | None = None, *, start: bool = True) -> bool:
+        """Whether there is another endpoint than the failed one; "" for one that answered
+        and named no other."""
+        if address == "":
+            return False
+        with self._moving:
+            if self._endpoint is failed:
+                found = self._finder.find(failed, address or "", start=start)
+                if found is None:
+                    return False
+                self._endpoint = found
+            return True
