@@ -40,12 +40,12 @@ class Owner:
 
     def commit(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitReceipt]:
         id, request = self.begin(rows, change)
-        answer = self.coordinator.commit(id, request)
+        answer = self.coordinator.transactions.commit(id, request)
         assert isinstance(answer, Committed), answer
         return id, answer.receipt
 
     def begin(self, rows: Rows, change: Change | None = None) -> tuple[str, CommitRequest]:
-        id, transaction, _ = self.coordinator.begin(TABLE, None, "me")
+        id, transaction, _ = self.coordinator.transactions.begin(TABLE, None, "me")
         messages = write(self.catalog, transaction, rows, overwrite=change is not None)
         return id, CommitRequest(transaction, change or Append(), messages)
 
@@ -60,7 +60,7 @@ class Owner:
         return of(*read(self.catalog))
 
     def receipt(self, id: str) -> CommitReceipt:
-        held = self.coordinator.held(id)
+        held = self.coordinator.stored.state(id)
         assert held is not None and held.receipt is not None
         return held.receipt
 

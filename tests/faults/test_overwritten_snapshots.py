@@ -122,10 +122,10 @@ def test_a_repeated_request_gets_the_receipt_of_the_new_snapshot(
     owner = start(APPEND)
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     id, request = owner.begin([OURS])
-    owner.coordinator.commit(id, request)
+    owner.coordinator.transactions.commit(id, request)
     outside.go_on()
     owner.look()
-    answer = owner.coordinator.commit(id, request)
+    answer = owner.coordinator.transactions.commit(id, request)
     assert isinstance(answer, Committed) and answer.receipt.snapshot_id == 3
     assert owner.rows() == of(OLD, OURS, THEIRS)
 
@@ -164,7 +164,7 @@ def test_an_overwritten_overwrite_stops_the_table_until_somebody_has_looked(
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     waiting, waiting_request = owner.begin([LATER])
     id, request = owner.begin([OURS], OverwritePartitions())
-    assert isinstance(owner.coordinator.commit(id, request), Committed)
+    assert isinstance(owner.coordinator.transactions.commit(id, request), Committed)
     outside.go_on()
     stopped = owner.look()
     assert isinstance(stopped, Halted)
@@ -173,13 +173,13 @@ def test_an_overwritten_overwrite_stops_the_table_until_somebody_has_looked(
     assert owner.rows() == of(OLD, THEIRS)
     with pytest.raises(CommitConflictError, match="it replaced rows"):
         owner.begin([LATER])
-    assert isinstance(owner.coordinator.commit(waiting, waiting_request), Halted)
-    assert isinstance(owner.coordinator.commit(id, request), Overwritten)
+    assert isinstance(owner.coordinator.transactions.commit(waiting, waiting_request), Halted)
+    assert isinstance(owner.coordinator.transactions.commit(id, request), Overwritten)
     owner.coordinator.stop()
     owner.start()
-    assert isinstance(owner.coordinator.commit(waiting, waiting_request), Halted)
+    assert isinstance(owner.coordinator.transactions.commit(waiting, waiting_request), Halted)
     assert owner.coordinator.watching.resume(owner.location) == Done()
-    assert isinstance(owner.coordinator.commit(waiting, waiting_request), Committed)
+    assert isinstance(owner.coordinator.transactions.commit(waiting, waiting_request), Committed)
     assert owner.rows() == of(OLD, THEIRS, LATER)
 
 
@@ -198,7 +198,7 @@ def test_the_commit_that_found_it_is_refused_and_its_files_go(
     owner.commit([OURS], OverwritePartitions())
     outside.go_on()
     id, request = owner.begin([LATER])
-    answer = owner.coordinator.commit(id, request)
+    answer = owner.coordinator.transactions.commit(id, request)
     assert "it replaced rows" in getattr(answer, "reason", "")
     assert owner.rows() == of(OLD, THEIRS)
     prefix = request.transaction.file_prefix
@@ -264,7 +264,7 @@ def test_files_that_are_gone_stop_the_table(start: Start, outside: OutsideWriter
     owner = start(APPEND)
     outside.stop_before_renaming(owner.warehouse, [THEIRS])
     id, request = owner.begin([OURS])
-    owner.coordinator.commit(id, request)
+    owner.coordinator.transactions.commit(id, request)
     outside.go_on()
     (file,) = owner.warehouse.rglob(f"{request.transaction.file_prefix}*.parquet")
     file.unlink()

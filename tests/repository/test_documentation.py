@@ -88,9 +88,9 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_every_option_of_the_coordinator_is_documented() -> None:
-    from paimon_magics.coordinator.__main__ import _parser
+    from paimon_magics.coordinator.process.arguments import parser
 
-    options = {action.option_strings[-1] for action in _parser()._actions} - {"--help"}
+    options = {action.option_strings[-1] for action in parser()._actions} - {"--help"}
     assert options <= set(table_rows(read("coordinator.md")))
 
 

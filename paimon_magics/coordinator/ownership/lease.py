@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-__all__ = ["FOLDER", "Home", "Lease", "Watched", "epoch_in", "lease_name", "lease_of"]
+__all__ = ["FOLDER", "Home", "Lease", "Owner", "Watched", "epoch_in", "lease_name", "lease_of"]
 
 FOLDER = ".paimon-magics"
 """Where a warehouse keeps what coordinators tell each other; databases end in `.db`."""
@@ -29,6 +29,21 @@ class Home:
     host: str
     folder: str
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A coordinator's process, as its lease tells others of it: where it keeps its state, its
+    address, whose it is, and its number."""
+
+    home: Home
+    address: str
+    user: str
+    pid: int
+
+    def lease(self, instance: str, lease_ms: int) -> Lease:
+        """A lease of this process, which it does not have yet."""
+        return Lease(0, instance, self.home, self.address, self.user, self.pid, lease_ms, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ from dataclasses import replace
 
 from paimon_magics.coordinator.ownership.lease import (
     FOLDER,
-    Home,
     Lease,
+    Owner,
     Watched,
     epoch_in,
     lease_name,
@@ -51,27 +51,20 @@ def current_lease(store: Store, warehouse: str) -> Lease | None:
 
 
 class Ownership:
-    """This coordinator's side of the lease. Safe for several threads.
-
-    `on_loss` is called once, from any thread, when another coordinator has taken over.
-    """
+    """This coordinator's side of the lease. Safe for several threads."""
 
     def __init__(
         self,
         store: Store,
         warehouse: str,
-        home: Home,
-        *,
-        address: str,
-        user: str,
-        pid: int,
+        owner: Owner,
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._folder = _folder(warehouse)
-        self._mine = Lease(0, uuid.uuid4().hex, home, address, user, pid, lease_ms, 0)
-        self.on_loss: Callable[[DeposedError], None] = lambda _: None
+        self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
+        self._when_lost: list[Callable[[DeposedError], None]] = []
         self._now_ms = now_ms or _steady_ms
         self._turn = threading.RLock()
         self._until_ms = 0.0
@@ -83,6 +76,11 @@ class Ownership:
         """Why the lease could not be renewed the last time; "" while it could."""
         self.succeeded_another = False
         """Whether a coordinator with another home owned the warehouse before this one."""
+
+    def when_lost(self, tell: Callable[[DeposedError], None]) -> None:
+        """Have `tell` called once, from any thread, when another coordinator has taken over; after
+        those that were given before. To be given before the warehouse is acquired."""
+        self._when_lost.append(tell)
 
     @property
     def epoch(self) -> int:
@@ -267,7 +265,8 @@ class Ownership:
             address=owner.address if owner else "",
         )
         self._closing.set()
-        self.on_loss(self._lost)
+        for tell in self._when_lost:
+            tell(self._lost)
         raise self._lost
 
     # ---- the store ----

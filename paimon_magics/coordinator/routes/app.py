@@ -61,22 +61,21 @@ def application(
     request_bytes_max: int,
     routes: Sequence[BaseRoute] | None = None,
     root: str = "",
-    group: GroupCommit | None = None,
     inserts: InsertRoutes | None = None,
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
     `authoriser` says who asks, and `authorisation.SCOPES` what that takes. `warehouse` is what
     clients on the same machine may open themselves. `routes` are further ones, behind the same
-    authoriser and limits. `group` takes small inserts, where somebody does,
-    and `inserts` are its endpoints, which are among the routes.
+    authoriser and limits. `inserts` are the endpoints of small inserts, which are among the routes;
+    None where nobody takes any.
     """
+    group = None if inserts is None else inserts.group
+    place_of = None if group is None else group.places.of_transaction
     metrics = Metrics(coordinator)
     if group is not None:
         metrics.registry.register(InsertMetrics(group))
-    forms = None
-    if group is not None and inserts is not None:
-        forms = DeadLetterForms(group, inserts)
+    forms = None if inserts is None else DeadLetterForms(inserts.group, inserts.letters)
     handlers = _Handlers(coordinator, warehouse, metrics, group, forms)
     own = [
         Route("/health/live", handlers.live),
@@ -84,7 +83,7 @@ def application(
         Route("/metrics", handlers.metrics),
         Route("/", handlers.page),
         *administration_routes(coordinator, warehouse, group),
-        *transaction_routes(coordinator, metrics),
+        *transaction_routes(coordinator, metrics, place_of),
         *table_routes(coordinator),
         *lease_routes(coordinator),
         *([] if forms is None else forms.routes()),
@@ -99,7 +98,7 @@ def application(
             Exception: on_unexpected,
         },
     )
-    behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts, root)
+    behind: ASGIApp = app if inserts is None else QuickInserts(app, inserts.entry, root)
     return Guard(behind, authoriser, request_bytes_max, root)
 
 

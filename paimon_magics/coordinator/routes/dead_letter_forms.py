@@ -24,7 +24,7 @@ from starlette.routing import Route
 from paimon_magics.coordinator.http.pages import Markup, notice
 from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
 from paimon_magics.coordinator.inserts.log.records import read_segment
-from paimon_magics.coordinator.routes.inserts import InsertRoutes
+from paimon_magics.coordinator.routes.dead_letters import DeadLetterRoutes
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["LETTER_COLUMNS", "DeadLetterForms"]
@@ -39,9 +39,9 @@ _SHOWN_MAX = 200
 class DeadLetterForms:
     """The rows of the page, and what their buttons ask for."""
 
-    def __init__(self, group: GroupCommit, inserts: InsertRoutes) -> None:
+    def __init__(self, group: GroupCommit, letters: DeadLetterRoutes) -> None:
         self._group = group
-        self._inserts = inserts
+        self._letters = letters
         self._secret = secrets.token_bytes(32)
 
     def routes(self) -> list[Route]:
@@ -52,7 +52,7 @@ class DeadLetterForms:
         """The oldest letters, in `LETTER_COLUMNS`, with buttons for who `may_change` something."""
         tables = self._group.tables
         rows: list[tuple[object, ...]] = []
-        for letter in self._group.dead_letters()[:_SHOWN_MAX]:
+        for letter in self._group.letters.list()[:_SHOWN_MAX]:
             table = tables.get(letter.location)
             (record,), _ = read_segment(letter.body, letter.lsn, None)
             since = datetime.datetime.fromtimestamp(letter.at_ms / 1000, datetime.UTC)
@@ -88,11 +88,11 @@ class DeadLetterForms:
         return notice(answer.status_code, told["message"], told["hint"])
 
     async def _do(self, action: str, fields: dict[str, str]) -> Response:
-        facts = await self._inserts.facts_of(fields["database"], fields["table"])
+        facts = await self._letters.table(fields["database"], fields["table"])
         lsn = int(fields["record"])
         if action == "retry":
-            return await self._inserts.retry_letter(facts, lsn)
-        return await self._inserts.discard_letter(facts, lsn)
+            return await self._letters.retry_letter(facts, lsn)
+        return await self._letters.discard_letter(facts, lsn)
 
     def _form(self, who: str, database: str, table: str, lsn: int) -> Markup:
         what = [who, database, table, str(lsn), str(int(time.time()) + _GOOD_SECONDS)]

@@ -62,7 +62,7 @@ class InsertMetrics(Collector):
         yield GaugeMetricFamily(
             "paimon_coordinator_dead_letters",
             "Inserts that were acknowledged and could not be loaded.",
-            value=len(self._group.dead_letters()),
+            value=len(self._group.letters.list()),
         )
         yield from self._tables()
 

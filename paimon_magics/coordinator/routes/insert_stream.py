@@ -28,13 +28,13 @@ from paimon_magics.coordinator.inserts.admission.items import Insert
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
 from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
+from paimon_magics.coordinator.routes.insert_entry import InsertEntry, validated_stream
 from paimon_magics.coordinator.routes.insert_requests import (
     answer_document,
     digest_of,
     named_by,
     offset_of,
 )
-from paimon_magics.coordinator.routes.inserts import InsertRoutes, admitted_stream
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["WINDOW", "InsertStream"]
@@ -49,22 +49,22 @@ _GONE = 4503
 class InsertStream:
     """The endpoint of streams."""
 
-    def __init__(self, routes: InsertRoutes) -> None:
-        self._routes = routes
+    def __init__(self, entry: InsertEntry) -> None:
+        self._entry = entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one stream to its end."""
         socket = WebSocket(scope, receive, send)
         await socket.accept()
         try:
-            await _Stream(self._routes, socket, receive).serve()
+            await _Stream(self._entry, socket, receive).serve()
         except PaimonMagicsError as error:
             await _close(socket, _error(error), _REFUSED)
 
 
 class _Stream:
-    def __init__(self, routes: InsertRoutes, socket: WebSocket, receive: Receive) -> None:
-        self._routes = routes
+    def __init__(self, entry: InsertEntry, socket: WebSocket, receive: Receive) -> None:
+        self._entry = entry
         self._socket = socket
         self._receive = receive  # without Starlette's checks, which cost as much as the message
         self._names = socket.path_params["database"], socket.path_params["table"]
@@ -105,12 +105,12 @@ class _Stream:
             self._under_way.append((offset, future))
             self._more.set()
             try:
-                known = self._routes.known(*self._names)
-                facts = known or await self._routes.facts(self._socket)
-                problem = self._routes.problem(facts)
+                known = self._entry.known(*self._names)
+                facts = known or await self._entry.facts(self._socket)
+                problem = self._entry.problem(facts)
                 if problem is not None:
                     raise problem
-                self._routes.send(self._insert(facts, message, offset, future))
+                self._entry.send(self._insert(facts, message, offset, future))
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
@@ -124,7 +124,7 @@ class _Stream:
         if text is not None:
             admitted = facts.validator.json(text.encode())
         else:
-            admitted = admitted_stream(facts, content)
+            admitted = validated_stream(facts, content)
         named = named_by(None, self._channel, None if self._channel is None else offset)
         digest = digest_of(admitted) if named.key else b""
         mode = mode_of(self._mode, facts.mode)

@@ -15,6 +15,7 @@ from paimon_magics.coordinator.http.answers import on_error
 from paimon_magics.coordinator.http.authorisation import Scope as Needed
 from paimon_magics.coordinator.http.guard import TooLargeError, on_too_large, principal_in
 from paimon_magics.coordinator.inserts.queue.values import Refused
+from paimon_magics.coordinator.routes.insert_entry import InsertEntry
 from paimon_magics.coordinator.routes.insert_requests import (
     ARROW,
     answer_document,
@@ -22,7 +23,6 @@ from paimon_magics.coordinator.routes.insert_requests import (
     header_text,
     named_by,
 )
-from paimon_magics.coordinator.routes.inserts import InsertRoutes
 from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["QuickInserts"]
@@ -35,9 +35,9 @@ _JSON = (b"content-type", b"application/json")
 class QuickInserts:
     """An ASGI application around the routes, below the path `root`."""
 
-    def __init__(self, app: ASGIApp, inserts: InsertRoutes, root: str = "") -> None:
+    def __init__(self, app: ASGIApp, entry: InsertEntry, root: str = "") -> None:
         self._app = app
-        self._inserts = inserts
+        self._entry = entry
         self._root = root
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,13 +50,13 @@ class QuickInserts:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        facts = self._inserts.known(parts[3], parts[4])
+        facts = self._entry.known(parts[3], parts[4])
         if (
             facts is None
             or b"paimon-table" in headers
             or headers.get(b"content-type", b"").startswith(ARROW.encode())
             or not principal_in(scope).may(Needed.WRITE)
-            or self._inserts.problem(facts) is not None
+            or self._entry.problem(facts) is not None
         ):
             await self._app(scope, receive, send)
             return
@@ -67,7 +67,7 @@ class QuickInserts:
         try:
             named = named_by(label, channel, offset)
             admitted = facts.validator.json(await _body(receive))
-            answer = await self._inserts.submit(facts, admitted, mode, named)
+            answer = await self._entry.submit(facts, admitted, mode, named)
         except PaimonMagicsError as error:
             response = await on_error(None, error)
         except TooLargeError as error:

@@ -40,7 +40,7 @@ def status_page(
     queues = [] if group is None else queue_rows(group)
     now_ms = int(time.time() * 1000)
     state = coordinator.state
-    finished = coordinator.recently_finished(_FINISHED_SHOWN)
+    finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
     commits = _commits(finished, coordinator.recent_publications(_COMMITS_SHOWN))
     return page(
         [

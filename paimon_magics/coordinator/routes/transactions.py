@@ -34,6 +34,7 @@ from paimon_magics.coordinator.protocol.errors import NotTheirsError
 from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.service.adopting import check_adopted_id
 from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.transactions import PlaceOf
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 from paimon_magics.tables.snapshots.provenance import USER
 
@@ -43,9 +44,12 @@ _TEXT_CHARACTERS_MAX = 500
 _FINISHED_SHOWN = 100
 
 
-def transaction_routes(coordinator: Coordinator, metrics: Metrics) -> list[Route]:
-    """All routes below `/v1/transactions`; `metrics` counts their answers."""
-    handlers = _Handlers(coordinator, metrics)
+def transaction_routes(
+    coordinator: Coordinator, metrics: Metrics, place_of: PlaceOf | None = None
+) -> list[Route]:
+    """All routes below `/v1/transactions`; `metrics` counts their answers, `place_of` gives
+    transactions their places among small inserts."""
+    handlers = _Handlers(coordinator, metrics, place_of)
     return [
         Route("/v1/transactions", handlers.begin, methods=["POST"]),
         Route("/v1/transactions", handlers.list),
@@ -58,9 +62,14 @@ def transaction_routes(coordinator: Coordinator, metrics: Metrics) -> list[Route
 
 
 class _Handlers:
-    def __init__(self, coordinator: Coordinator, metrics: Metrics) -> None:
+    def __init__(
+        self, coordinator: Coordinator, metrics: Metrics, place_of: PlaceOf | None
+    ) -> None:
         self._coordinator = coordinator
+        self._transactions = coordinator.transactions
+        self._stored = coordinator.stored
         self._metrics = metrics
+        self._place_of = place_of
 
     async def begin(self, request: Request) -> Response:
         body = await json_body(request)
@@ -75,12 +84,13 @@ class _Handlers:
             check_adopted_id(ticket)
         id, transaction, opened = await run_in_threadpool(
             partial(
-                self._coordinator.begin,
+                self._transactions.begin,
                 table,
                 base,
                 owner,
                 origin_of(body.get("origin")),
                 ticket=ticket,
+                place_of=self._place_of,
             )
         )
         return JSONResponse(
@@ -96,12 +106,12 @@ class _Handlers:
         return JSONResponse({"transactions": [shown_transaction(one) for one in held]})
 
     async def show(self, request: Request) -> Response:
-        held = await run_in_threadpool(self._coordinator.held, request.path_params["id"])
+        held = await run_in_threadpool(self._stored.state, request.path_params["id"])
         return answer_response(Unknown()) if held is None else JSONResponse(shown_transaction(held))
 
     async def heartbeat(self, request: Request) -> Response:
         id = await self._own(request)
-        answer = await run_in_threadpool(self._coordinator.heartbeat, id)
+        answer = await run_in_threadpool(self._transactions.heartbeat, id)
         return self._counted("heartbeat", answer)
 
     async def commit(self, request: Request) -> Response:
@@ -109,10 +119,10 @@ class _Handlers:
         body = await json_body(request)
         principal = principal_of(request)
         started = time.monotonic()
-        transaction = await run_in_threadpool(self._coordinator.transaction, id)
+        transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is not None:
             asked = _vouched(principal, request_of(transaction, body))
-            answer = await run_in_threadpool(self._coordinator.commit, id, asked)
+            answer = await run_in_threadpool(self._transactions.commit, id, asked)
         else:
             answer = await self._adopt(
                 id, principal, body, lambda opened: _vouched(principal, request_of(opened, body))
@@ -124,7 +134,7 @@ class _Handlers:
         body = await json_body(request)
         reason = str(body.get("reason", "its owner ended it"))[:_TEXT_CHARACTERS_MAX]
         id = await self._own(request, or_with=Scope.ADMIN)
-        answer = await run_in_threadpool(self._coordinator.abort, id, reason)
+        answer = await run_in_threadpool(self._transactions.abort, id, reason)
         if answer == Unknown():
             answer = await self._adopt(id, principal_of(request), body, None)
         return self._counted("abort", answer)
@@ -142,15 +152,15 @@ class _Handlers:
         document = body["transaction"]
         owner = principal.name or str(body.get("owner", ""))[:_TEXT_CHARACTERS_MAX]
         origin = origin_of(body.get("origin"))
-        return await run_in_threadpool(self._coordinator.adopt, id, owner, document, asked, origin)
+        return await run_in_threadpool(self._transactions.adopt, id, owner, document, asked, origin)
 
     async def sweep(self, request: Request) -> Response:
         id = await self._own(request)
-        transaction = await run_in_threadpool(self._coordinator.transaction, id)
+        transaction = await run_in_threadpool(self._stored.opened, id)
         if transaction is None:
             return answer_response(Unknown())
         asked = _vouched(principal_of(request), request_of(transaction, await json_body(request)))
-        removed = await run_in_threadpool(self._coordinator.sweep, id, asked)
+        removed = await run_in_threadpool(self._transactions.sweep, id, asked)
         return (
             answer_response(Mismatch()) if removed is None else JSONResponse({"removed": removed})
         )
@@ -161,7 +171,7 @@ class _Handlers:
         principal = principal_of(request)
         if principal.name is None:
             return id
-        held = await run_in_threadpool(self._coordinator.held, id)
+        held = await run_in_threadpool(self._stored.state, id)
         if held is None or held.owner == principal.name:
             return id
         if or_with is not None and principal.may(or_with):
@@ -178,7 +188,7 @@ class _Handlers:
 
 def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
     """The transactions that are not finished, and those that were last, newest first."""
-    finished = coordinator.recently_finished(_FINISHED_SHOWN)
+    finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
     return [*coordinator.state.held.values(), *finished]
 
 

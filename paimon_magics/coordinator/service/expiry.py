@@ -29,7 +29,7 @@ from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.expiry.expire_snapshots import can_expire, carry_out, decide
 
-__all__ = ["Upkeep"]
+__all__ = ["ExpiryGate", "Upkeep"]
 
 _OVERWRITTEN = ""
 _LEFT = "What is left of overwritten snapshots could not be removed"
@@ -50,13 +50,25 @@ class _Job:
     due_ms: int
 
 
-class Upkeep:
-    """Expires snapshots, and clears up after `overwritten` ones.
+@dataclass(frozen=True, slots=True)
+class ExpiryGate:
+    """What is asked right before a snapshot goes.
 
     `floor_of` gives, for a table's location and branch, the first snapshot that transactions and
     publications need; `check` raises an error when another coordinator has taken over, which knows
     better who reads what. While it `waits` nothing goes: who has paused the coordinator may be
     about to copy the warehouse.
+    """
+
+    floor_of: Callable[[str, str | None], int]
+    check: Callable[[], None]
+    waits: Callable[[], bool]
+
+
+class Upkeep:
+    """Expires snapshots, and clears up after `overwritten` ones.
+
+    `gate` says what must stay.
 
     `expired` is how many snapshots were removed since the start, `failures` how often it failed,
     `problem` why it did the last time, "" when it went well since.
@@ -67,20 +79,16 @@ class Upkeep:
         catalog: Catalog,
         turns: Turns,
         leases: Leases,
-        floor_of: Callable[[str, str | None], int],
-        every_ms: int,
         overwritten: Overwritten,
-        check: Callable[[], None] | None = None,
-        waits: Callable[[], bool] | None = None,
+        gate: ExpiryGate,
+        every_ms: int,
     ) -> None:
         self._catalog = catalog
         self._turns = turns
         self._leases = leases
-        self._floor_of = floor_of
-        self._every_ms = every_ms
         self._overwritten = overwritten
-        self._check = check or (lambda: None)
-        self._waits = waits or (lambda: False)
+        self._gate = gate
+        self._every_ms = every_ms
         self._due: dict[_Key, _Job] = {}
         self._changed = threading.Condition()
         self._stopping = False
@@ -124,7 +132,7 @@ class Upkeep:
             if due is None:
                 return
             key, job = due
-            if self._waits():
+            if self._gate.waits():
                 self._plan(key, replace(job, due_ms=_now_ms() + self._every_ms))
                 continue
             try:
@@ -172,8 +180,8 @@ class Upkeep:
             with self._turns(table.location), self._leases.closing(table, now_ms) as floor:
                 if floor is None:
                     return now_ms + self._every_ms
-                floor = min(floor, self._floor_of(table.location, name.branch))
-                self._check()
+                floor = min(floor, self._gate.floor_of(table.location, name.branch))
+                self._gate.check()
                 expiry = decide(table, rules, floor, now_ms)
             if expiry is None:
                 return None

@@ -10,8 +10,6 @@ If the process dies: nothing was answered or started that was not saved.
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import json
 import logging
 import queue
@@ -19,7 +17,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.core import (
@@ -29,30 +26,23 @@ from paimon_magics.coordinator.core import (
     BeginAsked,
     CommitAsked,
     CommitPublished,
-    CutPublications,
-    DropPublication,
     Effect,
     Event,
-    ForgetFinished,
-    ForgetPublications,
     HeartbeatAsked,
-    LookUpCommit,
     Phase,
     Reply,
-    Republish,
     Republished,
-    RunCommit,
     Save,
-    SavePause,
-    SavePublication,
-    SaveStopped,
     State,
     Ticked,
     TransactionState,
     step,
 )
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
 from paimon_magics.coordinator.protocol.errors import StoppedError
+from paimon_magics.coordinator.service.pending_answers import PendingAnswers
+from paimon_magics.coordinator.service.stored_effects import store_effect
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.errors import SetupError
@@ -103,8 +93,7 @@ class StateThread:
         self.opened: dict[str, Transaction] = {}
         self.finished: Counter[Phase] = Counter()
         self._events: queue.Queue[Asked | None] = queue.Queue()
-        self._asks: dict[int, Future[Answer]] = {}
-        self._numbers = itertools.count(1)
+        self._pending = PendingAnswers()
         self._failure: BaseException | None = None
         self._trouble: StoreUnavailableError | None = None
         self._unsaved: deque[Asked] = deque()
@@ -131,7 +120,7 @@ class StateThread:
     def depose(self, error: DeposedError) -> None:
         """Answer nothing more: another coordinator owns the warehouse."""
         self._failure = self._failure or error
-        self.put(Asked(Ticked(_now_ms())))  # wakes the thread, which tells everybody who waits
+        self.put(Asked(Ticked(now_ms())))  # wakes the thread, which tells everybody who waits
 
     @property
     def deposed(self) -> DeposedError | None:
@@ -152,13 +141,15 @@ class StateThread:
         """
         if self._failure is not None or self._stopping:
             raise self._stopped()
-        ask = next(self._numbers)
-        future: Future[Answer] = Future()
-        self._asks[ask] = future
+        ask, future = self._pending.ask()
         self.put(make(ask))
         if self._failure is not None:  # it has stopped meanwhile, perhaps without seeing this
-            self._fail(ask, self._stopped())
+            self._pending.fail(ask, self._stopped())
         return future.result()
+
+    def ask_event(self, make: Callable[[int], Event]) -> Answer:
+        """The answer to an event with which nothing else is stored; see `ask`."""
+        return self.ask(lambda ask: Asked(make(ask)))
 
     def put(self, asked: Asked) -> None:
         """Have an event taken in its turn."""
@@ -175,8 +166,7 @@ class StateThread:
             # What is stored is not known: nobody may be answered from here on.
             self._failure = error
             _log.critical("The coordinator has stopped: %s", error)
-            for ask in list(self._asks):
-                self._fail(ask, self._stopped())
+            self._pending.fail_all(self._stopped())
 
     def _take(self, asked: Asked) -> None:
         match asked.event:
@@ -209,7 +199,7 @@ class StateThread:
         """
         ask = getattr(asked.event, "ask", None)
         if ask is not None:
-            self._fail(ask, error)
+            self._pending.fail(ask, error)
         if error.unclear or (ask is None and not isinstance(asked.event, Ticked)):
             self._unsaved.append(asked)
 
@@ -224,17 +214,6 @@ class StateThread:
             return False
         self._trouble = None
         return True
-
-    def _answer(self, ask: int, answer: Answer) -> None:
-        future = self._asks.pop(ask, None)
-        if future is not None:  # else it was told that the store did not work
-            future.set_result(answer)
-
-    def _fail(self, ask: int, error: SetupError) -> None:
-        future = self._asks.pop(ask, None)
-        if future is not None:
-            with contextlib.suppress(InvalidStateError):
-                future.set_exception(error)
 
     def _stopped(self) -> SetupError:
         if self.deposed is not None:
@@ -254,7 +233,7 @@ class StateThread:
                     case Save(held=held):
                         self._save(held, asked)
                     case _:
-                        self._store_effect(effect)
+                        store_effect(self._store, effect)
         before, self.state = self.state, state
         if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
             self.opened[asked.event.id] = asked.opened
@@ -268,7 +247,7 @@ class StateThread:
             match effect:
                 case Reply(ask=ask, answer=answer):
                     self._may_answer()  # a deposed coordinator acknowledges nothing
-                    self._answer(ask, answer)
+                    self._pending.answer(ask, answer)
                 case _:
                     self._carry_out(effect)
 
@@ -289,35 +268,12 @@ class StateThread:
             request = json.dumps(request_document(asked.request)).encode()
         self._store.save(held, request)
 
-    def _store_effect(self, effect: Effect) -> None:
-        match effect:
-            case RunCommit(id=id) | LookUpCommit(id=id):
-                self._store.begin_run(id)
-            case ForgetFinished(until_ms=until_ms):
-                self._store.forget_finished(until_ms)
-            case SavePublication(publication=publication, watched=watched):
-                self._store.save_publication(publication, watched)
-            case DropPublication(id=id):
-                self._store.drop_publication(id)
-            case ForgetPublications(table=table):
-                self._store.drop_all_publications(table)
-            case CutPublications(table=table, branch=branch, above=above):
-                self._store.drop_publications(table, branch, above)
-            case Republish(publication=publication):
-                self._store.begin_repetition(publication, _now_ms())
-            case SaveStopped(table=table, stopped=stopped):
-                self._store.save_stopped(table, stopped)
-            case SavePause(pause=pause):
-                self._store.save_pause(pause)
-            case _:
-                pass
-
     def _tick(self) -> None:
         while self._failure is None and not self._stopping:
             time.sleep(_TICK_SECONDS)
             if not self._tick_waits.is_set():
                 self._tick_waits.set()
-                self.put(Asked(Ticked(_now_ms())))
+                self.put(Asked(Ticked(now_ms())))
 
 
 def _reach_after(event: Event) -> None:
@@ -334,7 +290,3 @@ def _reach_after(event: Event) -> None:
             reach("abort.stored")
         case _:
             pass
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -27,11 +27,10 @@ from paimon_magics.coordinator.http.authorisation import (
     unauthorised,
 )
 from paimon_magics.coordinator.http.guard import Guard, guarded
-from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.database import DatabaseLog
 from paimon_magics.coordinator.inserts.log.disk_reserve import Room
-from paimon_magics.coordinator.inserts.log.registry import LogRegistry
-from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.protocol.documents import request_document, table_document
 from paimon_magics.coordinator.routes.app import application
 from paimon_magics.coordinator.routes.catalog import catalog_routes
@@ -98,15 +97,13 @@ def app(warehouse: Path, catalog: Catalog) -> Iterator[Guard]:
     group = GroupCommit(
         catalog,
         coordinator,
-        log,
-        LogRegistry(
-            catalog.stores.of(catalog.warehouse), catalog.warehouse, log.id, log.name, "test"
+        RegisteredLog(
+            log,
+            LogRegistry(
+                catalog.stores.of(catalog.warehouse), catalog.warehouse, log.id, log.name, "test"
+            ),
         ),
-        Settings(),
-        own=lambda: 0,
-        may_answer=lambda: None,
-        thresholds=Thresholds(),
-        label_retention_ms=1_000,
+        GroupCommitSettings(label_retention_ms=1_000),
     )
     group.start()
     yield application(

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from paimon_magics.coordinator.core import Limits
 from paimon_magics.coordinator.inserts.admission.items import Insert
-from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
 from paimon_magics.coordinator.inserts.log.interface import Log
-from paimon_magics.coordinator.inserts.log.registry import LogRegistry
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
 from paimon_magics.coordinator.inserts.queue.values import (
     Answer,
     Mode,
-    Thresholds,
 )
 from paimon_magics.coordinator.routes.insert_requests import digest_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -38,13 +37,8 @@ def group_commit(
     return GroupCommit(
         catalog,
         coordinator,
-        log,
-        registry,
-        Settings(),
-        own=lambda: None,
-        may_answer=lambda: None,
-        thresholds=Thresholds(),
-        label_retention_ms=3_600_000,
+        RegisteredLog(log, registry),
+        GroupCommitSettings(label_retention_ms=3_600_000),
         clock=clock,
     )
 

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from paimon_magics.coordinator.ownership.claims import Claims, Fate
-from paimon_magics.coordinator.ownership.lease import Home, Lease, Watched, epoch_in, lease_of
+from paimon_magics.coordinator.ownership.lease import (
+    Home,
+    Lease,
+    Owner,
+    Watched,
+    epoch_in,
+    lease_of,
+)
 from paimon_magics.coordinator.ownership.ownership import Ownership, current_lease
 from paimon_magics.errors import SetupError
 from paimon_magics.tables.commits.fencing import DeposedError
@@ -40,12 +47,14 @@ def owner(place: tuple[Store, str]) -> Iterator[Callable[..., Ownership]]:
         made.append(
             Ownership(
                 *place,
-                Home("host", f"/state/{home}", home),
-                address=f"http://127.0.0.1:{len(made) + 1}",
-                user="ada",
-                pid=len(made) + 1,
-                lease_ms=lease_ms,
-                now_ms=now_ms,
+                Owner(
+                    Home("host", f"/state/{home}", home),
+                    f"http://127.0.0.1:{len(made) + 1}",
+                    "ada",
+                    len(made) + 1,
+                ),
+                lease_ms,
+                now_ms,
             )
         )
         return made[-1]
@@ -104,7 +113,7 @@ def test_a_lease_that_has_run_out_is_succeeded_and_its_owner_acknowledges_nothin
 ) -> None:
     lost: list[DeposedError] = []
     first, second = owner("a", lease_ms=400), owner("b", lease_ms=400)
-    first.on_loss = lost.append
+    first.when_lost(lost.append)
     first.acquire()
     fence = first.fence()
     with first._turn:  # as if its process had stopped: nothing is renewed

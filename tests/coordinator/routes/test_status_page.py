@@ -94,12 +94,12 @@ def test_commits_open_transactions_and_ended_ones_are_told_with_their_owners(
     coordinator: Coordinator, catalog: Catalog
 ) -> None:
     origin = Origin("sales.ipynb", "vm7", "spark 4.3.0")
-    id, transaction, _ = coordinator.begin(TABLE, None, "ada", origin)
+    id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada", origin)
     messages = write(catalog, transaction, [{"k": 1}, {"k": 2}])
-    coordinator.commit(id, CommitRequest(transaction, Append(), messages, PROVENANCE))
-    ended, _, _ = coordinator.begin(TABLE, None, "bob")
-    coordinator.abort(ended, "bob ended it")
-    open_, _, _ = coordinator.begin(TABLE, None, "eve", origin)
+    coordinator.transactions.commit(id, CommitRequest(transaction, Append(), messages, PROVENANCE))
+    ended, _, _ = coordinator.transactions.begin(TABLE, None, "bob")
+    coordinator.transactions.abort(ended, "bob ended it")
+    open_, _, _ = coordinator.transactions.begin(TABLE, None, "eve", origin)
     page = page_of(coordinator)
     (commit,) = page.rows("Recent commits")
     assert commit.pop("time").endswith(" UTC")
@@ -172,10 +172,10 @@ def test_a_pause_and_stopped_tables_stand_out(catalog: Catalog, tmp_path: Path) 
 def test_whatever_others_call_themselves_is_shown_and_not_run(
     coordinator: Coordinator, catalog: Catalog
 ) -> None:
-    id, _, _ = coordinator.begin(TABLE, None, EVIL, Origin(EVIL, EVIL, EVIL))
+    id, _, _ = coordinator.transactions.begin(TABLE, None, EVIL, Origin(EVIL, EVIL, EVIL))
     coordinator.pause(EVIL)
     logging.getLogger("paimon_magics.coordinator").warning("%s", EVIL)
-    coordinator.abort(id, EVIL)
+    coordinator.transactions.abort(id, EVIL)
     text = status_page(coordinator, EVIL)
     page = Page(text)
     assert "<script" not in text

@@ -83,38 +83,38 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def begin_until_full(coordinator: Coordinator) -> None:
     with pytest.raises(StoreUnavailableError, match="full"):
         for _ in range(1_000):
-            coordinator.begin(TABLE, None, "x" * 50_000)
+            coordinator.transactions.begin(TABLE, None, "x" * 50_000)
 
 
 def test_a_full_disk_is_told_and_it_goes_on_when_there_is_space(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog, warehouse: Path
 ) -> None:
-    id, transaction, _ = coordinator.begin(TABLE, None, "ada")
+    id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     disk.fill()
     begin_until_full(coordinator)
     assert "full" in str(coordinator.problem)
     with pytest.raises(StoreUnavailableError):
-        coordinator.commit(id, request)
+        coordinator.transactions.commit(id, request)
     assert coordinator.state.held[id].phase is Phase.ACTIVE
-    assert isinstance(coordinator.heartbeat(id), Opened), "nothing of it is stored"
+    assert isinstance(coordinator.transactions.heartbeat(id), Opened), "nothing of it is stored"
     opened = {path.name for path in warehouse.rglob("pm-*.open")}
     assert len(opened) == len(coordinator.state.held), "what could not begin leaves nothing"
     disk.empty()
     wait_for(lambda: coordinator.problem is None)
-    assert isinstance(coordinator.commit(id, request), Committed)
+    assert isinstance(coordinator.transactions.commit(id, request), Committed)
     assert read(catalog) == [{"k": 1}]
 
 
 def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
     coordinator: Coordinator, disk: SmallDisk, catalog: Catalog
 ) -> None:
-    id, transaction, _ = coordinator.begin(TABLE, None, "ada")
+    id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
     request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
     with coordinator.turns(catalog.load(TABLE).location):
         # It waits for this turn, with its request stored.
         answers: list[object] = []
-        asking = Thread(target=lambda: answers.append(coordinator.commit(id, request)))
+        asking = Thread(target=lambda: answers.append(coordinator.transactions.commit(id, request)))
         asking.start()
         wait_for(lambda: coordinator.state.held[id].phase is Phase.COMMITTING)
         disk.fill()
@@ -125,7 +125,7 @@ def test_a_commit_that_happened_while_the_disk_was_full_is_stored_later(
     disk.empty()
     asking.join(30)
     assert isinstance(answers[0], Committed)
-    assert answers == [coordinator.commit(id, request)]
+    assert answers == [coordinator.transactions.commit(id, request)]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -142,18 +142,18 @@ def test_what_was_asked_when_the_answer_was_lost_is_done_once(
         store = Store(PostgresDatabase(line.address))
         coordinator = Coordinator(catalog, store, Settings())
         coordinator.start()
-        id, transaction, _ = coordinator.begin(TABLE, None, "ada")
+        id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
         request = CommitRequest(transaction, Append(), write(catalog, transaction, [{"k": 1}]))
         line.cut_commit(when, for_good=True)
         with pytest.raises(StoreUnavailableError) as raised:
-            coordinator.commit(id, request)
+            coordinator.transactions.commit(id, request)
         assert raised.value.unclear
         line.mend()
         wait_for(lambda: coordinator.problem is None)
         wait_for(lambda: read(catalog) == [{"k": 1}])
-        answer = coordinator.commit(id, request)
+        answer = coordinator.transactions.commit(id, request)
         assert isinstance(answer, Committed) and answer.receipt.snapshot_id == 1
-        assert coordinator.held(id) == store.finished(id)
+        assert coordinator.stored.state(id) == store.finished(id)
         coordinator.stop()
 
 
@@ -216,7 +216,7 @@ def test_an_engine_that_commits_by_itself_comes_back_while_nothing_can_be_stored
         messages = writing.prepare_commit()
         disk.protect(protected=True)
         with pytest.raises(StoreUnavailableError, match="readonly"):
-            coordinator.begin(TABLE, None, "ada")
+            coordinator.transactions.begin(TABLE, None, "ada")
         dropped = httpx.delete(
             f"{url}/v1/paimon/databases/default/tables/other",
             headers={"Authorization": f"Bearer {TOKEN}"},

@@ -9,32 +9,31 @@ If the process dies: what was answered is in the log, and the next start goes on
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paimon_magics.coordinator.inserts.admission.futures import fail
-from paimon_magics.coordinator.inserts.admission.items import Asked, Insert, Work
+from paimon_magics.coordinator.inserts.admission.items import Asked, Insert
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
+from paimon_magics.coordinator.inserts.engine.dead_letters import DeadLetters
 from paimon_magics.coordinator.inserts.engine.holds import Places
 from paimon_magics.coordinator.inserts.engine.load_pool import Loading
 from paimon_magics.coordinator.inserts.engine.queue_thread import Loader, QueueThread
+from paimon_magics.coordinator.inserts.engine.statement_order import StatementOrder
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue, TableQueues
-from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
+from paimon_magics.coordinator.inserts.engine.ticker import Ticker
+from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
-from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log
-from paimon_magics.coordinator.inserts.log.registry import LogRegistry
-from paimon_magics.coordinator.inserts.queue.events import Closed, Event, FlushAsked, Ticked
+from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
+from paimon_magics.coordinator.inserts.queue.events import Closed, Event, FlushAsked
 from paimon_magics.coordinator.inserts.queue.values import Answer, Thresholds, backlog
+from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.clock import Clock, now_ms
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
-from paimon_magics.faults import reach
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
@@ -42,14 +41,9 @@ from paimon_magics.tables.commits.fencing import DeposedError
 from paimon_magics.tables.schema.identity import identity_of
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
-__all__ = ["Buffered", "GroupCommit"]
+__all__ = ["Buffered", "GroupCommit", "GroupCommitSettings"]
 
-_TICK_SECONDS = 0.05
-_FORGET_EVERY_MS = 60_000
-_NOTE_EVERY_MS = 5_000
 _STOP_SECONDS = 20.0
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,73 +58,88 @@ class Buffered:
 
 
 @dataclass(frozen=True, slots=True)
-class _TakenAway:
-    """A table that a statement drops, or gives another name."""
+class GroupCommitSettings:
+    """`thresholds` are those of tables that set none; `label_retention_ms` is how long a label is
+    known after it was last used; files are written with the settings `writing`."""
 
-    facts: TableInfo
-    renamed_to: TableName | None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    label_retention_ms: int = 3 * 86_400_000  # as long as Doris keeps labels
+    writing: Settings = field(default_factory=Settings)
 
 
 class GroupCommit:
     """Owns the queues of a warehouse's tables. Every method may be called from any thread.
 
-    `tables` are those that have, or had, inserts; `places` those of what is no insert.
+    `tables` are those that have, or had, inserts. `places` are those of what is no insert, and
+    `order` gives them to statements; `letters` are what could not be loaded. `on_failure` is called
+    once when nothing can be taken any more before another start reads the log. `ownership` is None
+    where nobody contests the warehouse.
     """
 
     def __init__(
         self,
         catalog: Catalog,
         coordinator: Coordinator,
-        log: Log,
-        registry: LogRegistry,
-        settings: Settings,
+        log: RegisteredLog,
+        settings: GroupCommitSettings,
+        ownership: Ownership | None = None,
         *,
-        own: Callable[[], object],
-        may_answer: Callable[[], None],
-        thresholds: Thresholds,
-        label_retention_ms: int,
+        on_failure: Callable[[], None] = lambda: None,
         clock: Clock = now_ms,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
         self._coordinator = coordinator
-        self._log = log
-        self._label_retention_ms = label_retention_ms
-        self._flusher = Flusher()
+        self._log = log.log
+        self._on_failure = on_failure
         self._refusing = False
-        self._forgot_at_ms = 0
-        self._noted_at_ms = clock()
-        self._taken_away: dict[str, _TakenAway] = {}
-        self.on_failure: Callable[[], None] = lambda: None
-        """Called once when nothing can be taken any more before another start reads the log."""
+        own = _nothing if ownership is None else ownership.acquire
+        self._flusher = Flusher()
         flushing = Flushing(
-            catalog, coordinator, log, self._flusher, settings, lambda: self._thread.stopping
+            catalog,
+            coordinator,
+            self._log,
+            self._flusher,
+            settings.writing,
+            lambda: self._thread.stopping,
         )
-        self._letters = DeadLetterTable(catalog, coordinator, settings)
-        self._loading = Loading(flushing, log, self._tell, coordinator.depose, self._buried, clock)
         self._queues = TableQueues(
             log,
-            registry,
-            flushing.settle,
-            flushing.last_in,
+            flushing,
             self._identity_at,
             own,
-            thresholds,
+            settings.thresholds,
             lambda: self._loading.soon(self._flusher.warm_up),
+        )
+        dead_letter_table = DeadLetterTable(catalog, coordinator, settings.writing)
+        self.letters = DeadLetters(self._log, dead_letter_table, self._name_of)
+        self._loading = Loading(
+            flushing, self._log, self._tell, coordinator.depose, self.letters.buried, clock
         )
         self._thread = QueueThread(
             self._queues,
-            log,
+            self._log,
             Loader(self._loading.load, self._loading.bury),
-            may_answer,
+            _nothing if ownership is None else ownership.check_time,
             self._failed,
             clock,
         )
-        self.known_tables = KnownTables(catalog, thresholds, own)
+        self.known_tables = KnownTables(catalog, settings.thresholds, own)
         self.places = Places(
-            self._ask, self._tell, self.known_tables, self._may_commit, self._why, clock
+            self._thread.ask, self._tell, self.known_tables, self._may_commit, self._why, clock
         )
-        self._ticker = threading.Thread(target=self._tick, name="group-ticker", daemon=True)
+        self.order = StatementOrder(self.places, self._queues, self.known_tables, self._thread.work)
+        self._ticker = Ticker(
+            self._thread,
+            self._queues,
+            self.places,
+            self._loading,
+            self.letters,
+            lambda at_ms: self._log.forget(at_ms - settings.label_retention_ms),
+            clock,
+        )
+        if ownership is not None:
+            ownership.when_lost(self.depose)
 
     def start(self) -> None:
         """Read the log, and begin to work. What arrives meanwhile waits."""
@@ -231,7 +240,7 @@ class GroupCommit:
         if facts.location not in self.tables:
             if all(one.moving != facts.name for one in list(self.tables.values())):
                 return None
-            self._work(lambda: self._queues.known(facts))
+            self._thread.work(lambda: self._queues.known(facts))
         return self.tables.get(facts.location)
 
     def location_of(self, name: TableName) -> str | None:
@@ -242,7 +251,7 @@ class GroupCommit:
 
     def flush(self, location: str) -> Future[Answer]:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
-        return self._ask(location, lambda ask: FlushAsked(ask, self._clock()), None)
+        return self._thread.ask(location, lambda ask: FlushAsked(ask, self._clock()))
 
     def buffered(self, facts: TableInfo) -> Buffered:
         """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
@@ -255,72 +264,6 @@ class GroupCommit:
             segments = self._log.read(facts.location, published + 1, acknowledged)
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
 
-    def begin_change(
-        self, facts: TableInfo, *, takes_away: bool, renamed_to: TableName | None = None
-    ) -> str:
-        """The place of a statement that changes a table, or `takes_away` what has its name (giving
-        it another one, where that is given): then no inserts are taken until its end.
-
-        Raises CommitConflictError when it does not come in time.
-        """
-        takes_away = takes_away or renamed_to is not None
-        id = self.places.of_statement(facts, refuses=takes_away)
-        if renamed_to is not None:
-            try:
-                self._work(lambda: self._queues.begin_move(facts.location, renamed_to))
-            except BaseException:
-                self.places.end(id)
-                raise
-            reach("rename.noted")
-        if takes_away:
-            self._taken_away[id] = _TakenAway(facts, renamed_to)
-        return id
-
-    def end_change(self, id: str, *, done: bool) -> bool:
-        """The statement has ended, and has done it or has failed; whether its place was kept."""
-        taken = self._taken_away.pop(id, None)
-        if taken is not None:
-            location = taken.facts.location
-            self.known_tables.forget(taken.facts.name)
-            with contextlib.suppress(PaimonMagicsError, OSError):
-                if taken.renamed_to is not None:
-                    reach("rename.done")
-                    self._work(lambda: self._queues.end_move(location, done=done))
-                elif done:
-                    self._work(lambda: self._queues.forget(location))
-        return self.places.end(id)
-
-    def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
-        """The place of a commit by somebody without a transaction; see `Places.of_commit`."""
-        return self.places.of_commit(name, who)
-
-    @contextlib.contextmanager
-    def change(
-        self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
-    ) -> Iterator[None]:
-        """The place of a statement that is carried out here; see `begin_change`."""
-        facts = self.known_tables.find(name)
-        if facts is None:
-            yield
-            return
-        id = self.begin_change(facts, takes_away=takes_away, renamed_to=renamed_to)
-        done = False
-        try:
-            yield
-            done = True
-        finally:
-            self.end_change(id, done=done)
-
-    def dead_letters(self, location: str | None = None) -> list[DeadLetter]:
-        """The records that could not be loaded."""
-        return self._log.dead_letters(location)
-
-    def settle_dead_letter(self, facts: TableInfo, lsn: int, state: State) -> None:
-        """One of them was retried or discarded: it is no longer kept but in the table of them."""
-        letters = [one for one in self._log.dead_letters(facts.location) if one.lsn == lsn]
-        self._letters.tell([Told(one, str(facts.name), state) for one in letters])
-        self._log.drop_dead_letter(facts.location, lsn)
-
     def reopen(self, facts: TableInfo, *, accept_loss: bool) -> None:
         """Let a closed table go on; with `accept_loss` without the records that are missing or
         damaged, otherwise only if nothing is missing any more. Raises SetupError if it is."""
@@ -331,24 +274,6 @@ class GroupCommit:
 
     # ---- between the parts ----
 
-    def _ask(
-        self, location: str, make: Callable[[int], Event], facts: TableInfo | None
-    ) -> Future[Answer]:
-        future: Future[Answer] = Future()
-        if self._thread.failure is not None:
-            future.set_exception(self._thread.gone())
-        else:
-            self._thread.put(Asked(location, make, future, facts))
-        return future
-
-    def _work(self, do: Callable[[], object]) -> None:
-        """Do something in the queues' thread, and wait for its end."""
-        done: Future[None] = Future()
-        if self._thread.failure is not None:
-            raise self._thread.gone()
-        self._thread.put(Work(do, done))
-        done.result()
-
     def _identity_at(self, name: TableName) -> str | None:
         try:
             return identity_of(self._catalog.load(name))
@@ -356,37 +281,13 @@ class GroupCommit:
             return None
 
     def _tell(self, location: str, event: Event) -> None:
-        self._thread.put(Asked(location, lambda _: event))
+        self._thread.tell(location, event)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DeposedError):
             self._coordinator.depose(error)
         else:
-            self.on_failure()
-
-    def _buried(self, location: str, lsns: Sequence[int]) -> None:
-        """Tell the table of letters, of those that are new."""
-        wanted = set(lsns)
-        found = [one for one in self._log.dead_letters(location) if one.lsn in wanted]
-        table = self.tables.get(location)
-        name = location if table is None else str(table.name)
-        self._letters.tell([Told(one, name) for one in found])
-
-    def _tell_all_letters(self) -> None:
-        """At the start: somebody may have died before they were told."""
-        with contextlib.suppress(PaimonMagicsError):
-            names = {one.location: str(one.name) for one in list(self.tables.values())}
-            found = self._log.dead_letters()
-            if found:
-                self._letters.tell([Told(o, names.get(o.location, o.location)) for o in found])
-
-    def _note_ends(self) -> None:
-        try:
-            self._queues.note_ends()
-        except DeposedError:
-            pass  # everybody is told of it elsewhere
-        except (PaimonMagicsError, OSError) as error:  # the warehouse's store: the next time, then
-            _log.warning("What was acknowledged is not noted in the warehouse: %s", error)
+            self._on_failure()
 
     def _may_commit(self, transaction_id: str) -> bool:
         held = self._coordinator.state.held.get(transaction_id)
@@ -396,21 +297,10 @@ class GroupCommit:
         table = self.tables.get(location)
         return (table.queue.last_error if table is not None else "") or "it takes long"
 
-    def _tick(self) -> None:
-        self._thread.ready.wait()
-        self._loading.soon(self._tell_all_letters)
-        while self._thread.failure is None and not self._thread.stopping:
-            time.sleep(_TICK_SECONDS)
-            at_ms = self._clock()
-            self.places.tick()
-            for table in list(self.tables.values()):
-                if table.queue.batches or table.queue.holds:
-                    self._tell(table.location, Ticked(at_ms))
-            if at_ms - self._noted_at_ms > _NOTE_EVERY_MS:
-                self._noted_at_ms = at_ms
-                self._loading.soon(self._note_ends)
-            if at_ms - self._forgot_at_ms > _FORGET_EVERY_MS:
-                self._forgot_at_ms = at_ms
-                self._loading.soon(self._letters.tell_again)
-                with contextlib.suppress(PaimonMagicsError):
-                    self._log.forget(at_ms - self._label_retention_ms)
+    def _name_of(self, identity: str) -> str | None:
+        table = self.tables.get(identity)
+        return None if table is None else str(table.name)
+
+
+def _nothing() -> None:
+    """Of a warehouse that nobody contests, nothing is to be made sure."""

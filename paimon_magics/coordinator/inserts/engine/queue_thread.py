@@ -30,6 +30,7 @@ from paimon_magics.coordinator.inserts.queue.events import (
     Bury,
     Closed,
     Effect,
+    Event,
     FlushFailed,
     Published,
     Reply,
@@ -67,7 +68,7 @@ class Loader:
 
 
 class QueueThread:
-    """Any thread may `put` and `ask`; all else happens in one of its own.
+    """Any thread may `put`, `tell`, `ask` and have `work` done; all else happens in one of its own.
 
     `may_answer` raises when this coordinator may not acknowledge any more. `on_failure` is called
     once, with what ended the thread. `counts` is what was counted since the start.
@@ -107,6 +108,29 @@ class QueueThread:
     def put(self, item: Item) -> None:
         """Hand something over."""
         self._inbox.put(item)
+
+    def tell(self, location: str, event: Event) -> None:
+        """Give a table's queue an event that nobody waits for."""
+        self.put(Asked(location, lambda _: event))
+
+    def ask(
+        self, location: str, make: Callable[[int], Event], table_info: TableInfo | None = None
+    ) -> Future[Answer]:
+        """The answer of a table's queue to the event that `make` gives for a number."""
+        future: Future[Answer] = Future()
+        if self.failure is not None:
+            future.set_exception(self.gone())
+        else:
+            self.put(Asked(location, make, future, table_info))
+        return future
+
+    def work(self, do: Callable[[], object]) -> None:
+        """Do something in this thread, and wait for its end."""
+        if self.failure is not None:
+            raise self.gone()
+        done: Future[None] = Future()
+        self.put(Work(do, done))
+        done.result()
 
     def depose(self, error: DeposedError) -> None:
         """Answer nothing more: another coordinator owns the warehouse."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
 from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name, table_name
-from paimon_magics.coordinator.inserts.loading.flush import StuckError
-from paimon_magics.coordinator.inserts.log.interface import Log, LogTable
-from paimon_magics.coordinator.inserts.log.registry import LogRegistry
+from paimon_magics.coordinator.inserts.loading.flush import Flushing, StuckError
+from paimon_magics.coordinator.inserts.log.interface import LogTable
+from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
 from paimon_magics.coordinator.inserts.queue.events import Closed, Effect, Ticked
 from paimon_magics.coordinator.inserts.queue.step import step
 from paimon_magics.coordinator.inserts.queue.values import Mode, Queue, Thresholds
@@ -57,28 +57,24 @@ class TableQueue:
 class TableQueues:
     """`all` has them by their tables' identities.
 
-    `settle` finds out what became of a flush that was under way (`Flushing.settle`), `last_in`
-    which records a table has (`Flushing.last_in`), `identity_at` tells which table has a name
-    (None: none), `own` makes sure that the warehouse is ours, `on_open` is called at the first
-    insert of a table.
+    `flushing` finds out what became of a flush that was under way, and which records a table has;
+    `identity_at` tells which table has a name (None: none), `own` makes sure that the warehouse is
+    ours, `on_open` is called at the first insert of a table.
     """
 
     def __init__(
         self,
-        log: Log,
-        registry: LogRegistry,
-        settle: Callable[[LogTable, TableName], bool],
-        last_in: Callable[[TableName, str, int], int],
+        log: RegisteredLog,
+        flushing: Flushing,
         identity_at: Callable[[TableName], str | None],
         own: Callable[[], object],
         defaults: Thresholds,
         on_open: Callable[[], None],
     ) -> None:
         self.all: dict[str, TableQueue] = {}
-        self._log = log
-        self._registry = registry
-        self._settle = settle
-        self._last_in = last_in
+        self._log = log.log
+        self._registry = log.registry
+        self._flushing = flushing
         self._identity_at = identity_at
         self._own = own
         self._defaults = defaults
@@ -237,7 +233,7 @@ class TableQueues:
         found = self._registry.missing(table.location, acknowledged, self._log.damage)
         if found:
             return found
-        last = self._last_in(table.name, table.location, table.queue.snapshot_id or 0)
+        last = self._flushing.last_in(table.name, table.location, table.queue.snapshot_id or 0)
         if last > acknowledged:
             return (
                 f"The log {self._log.name} ends with record {acknowledged}, but the table has "
@@ -251,7 +247,7 @@ class TableQueues:
         stored = self._stored(table.location)
         if stored is None or stored.flush is not None:
             return False
-        last = self._last_in(table.name, table.location, stored.snapshot_id or 0)
+        last = self._flushing.last_in(table.name, table.location, stored.snapshot_id or 0)
         whole = recovered(self._log, replace(stored, closed=""), self._defaults, 0)
         return last <= stored.acknowledged and not whole.queue.closed
 
@@ -261,7 +257,7 @@ class TableQueues:
         above = max(
             table.queue.acknowledged,
             0 if note is None else note.first,
-            self._last_in(table.name, table.location, table.queue.snapshot_id or 0),
+            self._flushing.last_in(table.name, table.location, table.queue.snapshot_id or 0),
         )
         self._log.accept_loss(table.location, stored_name(table.name), above)
 
@@ -287,7 +283,7 @@ class TableQueues:
         if stored.flush is not None and not stored.closed:
             try:
                 self._own()
-                self._settle(stored, name)
+                self._flushing.settle(stored, name)
             except StuckError as error:
                 self._log.close_table(stored.location, str(error))
             stored = self._stored(stored.location) or stored

@@ -69,7 +69,7 @@ class DeadLetterTable:
 
     def __init__(self, catalog: Catalog, coordinator: Coordinator, settings: Settings) -> None:
         self._catalog = catalog
-        self._coordinator = coordinator
+        self._transactions = coordinator.transactions
         self._settings = settings
         self._turn = threading.Lock()
         self._untold: dict[tuple[str, int], Told] = {}
@@ -100,7 +100,7 @@ class DeadLetterTable:
 
         self._create()
         table = self._catalog.load(NAME)
-        id, transaction, _ = self._coordinator.begin(
+        id, transaction, _ = self._transactions.begin(
             NAME, None, "auto_batch_load", Origin(engine="auto_batch_load"), in_pause=True
         )
         try:
@@ -108,11 +108,10 @@ class DeadLetterTable:
             rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
             task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
             written = write_batches(task, rows.to_batches())
-            done = completed(table, task, written, transaction.base_snapshot_id)
-            request = CommitRequest(transaction, Append(), done.messages)
-            answer = self._coordinator.commit(id, request)
+            messages = completed(table, task, written, transaction.base_snapshot_id)
+            answer = self._transactions.commit(id, CommitRequest(transaction, Append(), messages))
         except BaseException:
-            self._coordinator.abort(id, "the dead letters could not be written")
+            self._transactions.abort(id, "the dead letters could not be written")
             raise
         if not isinstance(answer, Committed):
             raise SetupError(f"The commit was answered by {answer}.")

@@ -120,6 +120,7 @@ class Flushing:
     ) -> None:
         self._catalog = catalog
         self._coordinator = coordinator
+        self._transactions = coordinator.transactions
         self._log = log
         self._flusher = flusher
         self._settings = settings
@@ -149,7 +150,7 @@ class Flushing:
             found = self._loaded_before(table, location, batch)
             if found is not None:
                 return found
-            id, transaction, _ = self._coordinator.begin(
+            id, transaction, _ = self._transactions.begin(
                 name, None, ENGINE, Origin(engine=ENGINE), in_pause=True
             )
         except DeposedError:
@@ -265,7 +266,7 @@ class Flushing:
         job = FlushJob(
             task, self._definitions.of(table), table.schema, segments, batch.first, batch.last
         )
-        result = self._flusher.write(job, meanwhile=lambda: self._coordinator.heartbeat(id))
+        result = self._flusher.write(job, meanwhile=lambda: self._transactions.heartbeat(id))
         now_ms = _now_ms()
         dead = [DeadLetter(location, lsn, why, now_ms, body) for lsn, why, body in result.unfit]
         request = None
@@ -300,7 +301,7 @@ class Flushing:
     ) -> CommitReceipt:
         while True:
             try:
-                answer = self._coordinator.commit(id, request)
+                answer = self._transactions.commit(id, request)
             except DeposedError:
                 raise
             except PaimonMagicsError as error:  # asked again, until there is an answer
@@ -337,7 +338,7 @@ class Flushing:
         """The commit of a transaction that this process has not seen to its end, None when it
         certainly has none and never will."""
         while True:
-            held = self._coordinator.held(id)
+            held = self._coordinator.stored.state(id)
             if held is None:
                 try:
                     found = find_commit(self._catalog.load(name), transaction)
@@ -345,10 +346,10 @@ class Flushing:
                         return found
                     # Whoever had begun to publish it must not succeed any more.
                     document = transaction_document(transaction)
-                    self._coordinator.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
+                    self._transactions.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
                 except UnknownOutcomeError as error:
                     raise StuckError(str(error)) from error
-                held = self._coordinator.held(id)
+                held = self._coordinator.stored.state(id)
                 if held is None:
                     return None
             match held.phase:
@@ -361,7 +362,7 @@ class Flushing:
                 case Phase.UNDETERMINED:
                     raise StuckError(_unknown(name, 0, 0, held.reason))
                 case Phase.ACTIVE:
-                    answer = self._coordinator.abort(id, "its coordinator has died")
+                    answer = self._transactions.abort(id, "its coordinator has died")
                     if not isinstance(answer, Aborted | NotCommitted | Gone):
                         raise StuckError(_unknown(name, 0, 0, str(answer)))
                 case _:
@@ -369,7 +370,7 @@ class Flushing:
 
     def _give_up(self, id: str) -> None:
         try:
-            self._coordinator.abort(id, "its batch could not be written")
+            self._transactions.abort(id, "its batch could not be written")
         except PaimonMagicsError as error:  # it ends by its lease
             _log.warning("The transaction %s is left to its lease: %s", id, error)
 

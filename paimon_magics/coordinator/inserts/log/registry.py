@@ -18,10 +18,11 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
+from paimon_magics.coordinator.inserts.log.interface import Log
 from paimon_magics.errors import PaimonMagicsError
 from paimon_magics.tables.stores.store import Store
 
-__all__ = ["LogRegistry", "Note"]
+__all__ = ["LogRegistry", "Note", "RegisteredLog"]
 
 _FOLDER = ".paimon-magics/logs"
 
@@ -102,3 +103,11 @@ class LogRegistry:
 
     def _path(self, location: str) -> str:
         return f"{self._folder}/{hashlib.sha256(location.encode()).hexdigest()[:32]}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredLog:
+    """A log, and the notes in the warehouse of which tables' records it holds."""
+
+    log: Log
+    registry: LogRegistry

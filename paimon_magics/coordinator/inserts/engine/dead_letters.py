@@ -1,0 +1,61 @@
+"""Dead letters: kept in the log, and told to the table of them, which everybody can read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo
+from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLetterTable, State, Told
+from paimon_magics.coordinator.inserts.log.interface import DeadLetter, Log
+from paimon_magics.errors import PaimonMagicsError
+
+__all__ = ["DeadLetters"]
+
+
+class DeadLetters:
+    """The dead letters of one log. Safe for several threads.
+
+    `name_of` gives the present name of the table with an identity, None where it is not known.
+    """
+
+    def __init__(
+        self, log: Log, table: DeadLetterTable, name_of: Callable[[str], str | None]
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._name_of = name_of
+
+    def list(self, identity: str | None = None) -> list[DeadLetter]:
+        """The records that could not be loaded, of one table or of all, oldest first."""
+        return self._log.dead_letters(identity)
+
+    def settle(self, table_info: TableInfo, lsn: int, state: State) -> None:
+        """One of them was retried or discarded: it is no longer kept but in the table of them."""
+        identity = table_info.location
+        letters = [one for one in self._log.dead_letters(identity) if one.lsn == lsn]
+        self._table.tell([Told(letter, str(table_info.name), state) for letter in letters])
+        self._log.drop_dead_letter(identity, lsn)
+
+    def buried(self, identity: str, lsns: Sequence[int]) -> None:
+        """Tell the table of letters, of those that are new."""
+        wanted = set(lsns)
+        letters = [one for one in self._log.dead_letters(identity) if one.lsn in wanted]
+        self._tell(letters)
+
+    def tell_all(self) -> None:
+        """Tell the table of all: at the start, since somebody may have died before they were
+        told."""
+        with contextlib.suppress(PaimonMagicsError):
+            letters = self._log.dead_letters()
+            if letters:
+                self._tell(letters)
+
+    def tell_again(self) -> None:
+        """Tell the table what it could not be told before."""
+        self._table.tell_again()
+
+    def _tell(self, letters: Sequence[DeadLetter]) -> None:
+        self._table.tell(
+            [Told(letter, self._name_of(letter.location) or letter.location) for letter in letters]
+        )

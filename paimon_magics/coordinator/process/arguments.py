@@ -1,0 +1,70 @@
+"""The command line of a coordinator."""
+
+from __future__ import annotations
+
+import argparse
+
+from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.http.hub import HUB_CACHE_MS
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
+
+__all__ = ["parser"]
+
+_REQUEST_BYTES_MAX = 16 * 1024 * 1024
+# Long enough for a store that does not answer for a while, short enough to wait for.
+_OWNERSHIP_LEASE_MS = 30_000
+_IDLE_MS = 600_000
+_LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
+_LOG_RESERVE_BYTES = 256 * 1024 * 1024
+
+
+def parser() -> argparse.ArgumentParser:
+    """What may be given, with the defaults."""
+    defaults = Limits()
+    arguments = argparse.ArgumentParser(
+        prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."
+    )
+    arguments.add_argument("--warehouse", help="the warehouse's folder or URI")
+    arguments.add_argument(
+        "--catalog", help="a JSON file of catalog options, for what no command line should show"
+    )
+    arguments.add_argument(
+        "--catalog-option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one of Paimon's catalog options, as s3.endpoint; may be given many times",
+    )
+    arguments.add_argument(
+        "--state", required=True, help="a folder on a local disk for its database and token"
+    )
+    arguments.add_argument(
+        "--store", help="postgresql://… to keep its database there (default: in the state folder)"
+    )
+    arguments.add_argument(
+        "--log",
+        choices=("store", "warehouse"),
+        default="store",
+        help="where small inserts are kept until they are loaded: beside the database (default), "
+        "or in the warehouse's own store",
+    )
+    arguments.add_argument("--port", type=int, default=0, help="a port on 127.0.0.1 (default: any)")
+    arguments.add_argument("--lease-ms", type=int, default=defaults.lease_ms)
+    arguments.add_argument("--cleanup-grace-ms", type=int, default=defaults.cleanup_grace_ms)
+    arguments.add_argument(
+        "--receipt-retention-ms", type=int, default=defaults.receipt_retention_ms
+    )
+    arguments.add_argument("--watch-every-ms", type=int, default=defaults.watch_every_ms)
+    arguments.add_argument("--expire-every-ms", type=int, default=defaults.expire_every_ms)
+    arguments.add_argument("--hub", action="store_true", help="run as a service of a JupyterHub")
+    arguments.add_argument("--hub-cache-ms", type=int, default=HUB_CACHE_MS)
+    arguments.add_argument("--ownership-lease-ms", type=int, default=_OWNERSHIP_LEASE_MS)
+    arguments.add_argument(
+        "--embedded", action="store_true", help="own the warehouse when needed, end when idle"
+    )
+    arguments.add_argument("--idle-ms", type=int, default=_IDLE_MS)
+    arguments.add_argument("--request-bytes-max", type=int, default=_REQUEST_BYTES_MAX)
+    arguments.add_argument("--label-retention-ms", type=int, default=_LABEL_RETENTION_MS)
+    arguments.add_argument("--log-bytes-max", type=int, default=Thresholds().hard_bytes)
+    arguments.add_argument("--log-reserve-bytes", type=int, default=_LOG_RESERVE_BYTES)
+    return arguments

@@ -1,0 +1,273 @@
+"""The parts of a coordinator's process: each is made after those that it needs, and closed before
+them, also when a later one can't be made or begun.
+
+Ownership comes before all that writes to the warehouse, and is given back after that has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import getpass
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import ASGIApp
+
+from paimon_magics.coordinator.core import Limits
+from paimon_magics.coordinator.http.authorisation import TokenFile
+from paimon_magics.coordinator.http.hub import HubService, hub_service
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit, GroupCommitSettings
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.interface import Log
+from paimon_magics.coordinator.inserts.log.objects import ObjectLog
+from paimon_magics.coordinator.inserts.log.registry import LogRegistry, RegisteredLog
+from paimon_magics.coordinator.inserts.queue.values import Thresholds
+from paimon_magics.coordinator.ownership.catalog_options import ENVIRONMENT as CATALOG_OPTIONS
+from paimon_magics.coordinator.ownership.catalog_options import catalog_options
+from paimon_magics.coordinator.ownership.lease import Owner
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.ownership.redacted_log import keep_secrets_out_of_logs
+from paimon_magics.coordinator.ownership.state_folder import Running, StateFolder
+from paimon_magics.coordinator.process.server import Server, Shutdown, listen
+from paimon_magics.coordinator.routes.app import application
+from paimon_magics.coordinator.routes.catalog import catalog_routes
+from paimon_magics.coordinator.routes.insert_stream import InsertStream
+from paimon_magics.coordinator.routes.inserts import InsertRoutes
+from paimon_magics.coordinator.routes.store_options import StoreOptions
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.coordinator.service.idling import Idling
+from paimon_magics.coordinator.service.served import Context
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.store import Store, open_store, store_address
+from paimon_magics.errors import SetupError
+from paimon_magics.redaction import conceal_options
+from paimon_magics.settings import Settings
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.stores.s3 import ENVIRONMENT_KEYS, with_credentials
+from paimon_magics.version import __version__
+
+__all__ = ["Begun", "begin"]
+
+_OBJECTS_BEFORE_COLLECTION = 50_000
+_LAST_WORDS_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the process keeps its state and answers, and what it serves."""
+
+    folder: StateFolder
+    store: Store
+    catalog: Catalog
+    hub: HubService | None
+    listening: socket.socket
+
+    @property
+    def root(self) -> str:
+        """The path that all routes are below."""
+        return "" if self.hub is None else self.hub.root
+
+    @property
+    def address(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.listening.getsockname()[1]}{self.root}"
+
+    @property
+    def tokens(self) -> str:
+        """Where its tokens come from, for a person."""
+        return "tokens=hub" if self.hub else f"token-file={self.folder.token_file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A process at work, but for its web server. `tokens` tells a person where tokens come from;
+    `group` takes small inserts, where somebody does."""
+
+    coordinator: Coordinator
+    group: GroupCommit | None
+    server: Server
+    listening: socket.socket
+    address: str
+    tokens: str
+
+
+def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) -> Begun:
+    """Make the parts and begin them; `ending` ends and closes what was begun and opened.
+
+    Raises errors of ours for what it can't start with.
+    """
+    keep_secrets_out_of_logs()
+    place = _place(options, ending)
+    ownership = _ownership(options, place, ending)
+    coordinator = Coordinator(place.catalog, place.store, Settings(), _limits(options), ownership)
+    group = None
+    if ownership is not None:
+        log = _log(options, place, ending)
+        group = _group_commit(options, place, coordinator, log, ownership, shutdown)
+        ownership.when_lost(lambda _: shutdown.request_after(_LAST_WORDS_SECONDS))
+    app = _application(options, place, coordinator, group, ownership)
+    idling = None
+    if options.embedded:
+        app = idling = Idling(
+            app,
+            coordinator,
+            options.idle_ms,
+            shutdown.request,
+            has_work=lambda: group is not None and group.has_work,
+        )
+    server = Server(app, shutdown, options.request_bytes_max)
+    # Who waits to see its rows need not wait any more when the process ends.
+    shutdown.take_signals((lambda: None) if group is None else group.wind_up)
+    # One that is embedded takes the warehouse when somebody writes: readers hinder nobody.
+    if ownership is not None and not options.embedded:
+        ownership.acquire()
+    ending.callback(coordinator.stop)
+    coordinator.start()
+    if group is not None:
+        ending.callback(group.stop)
+        group.start()
+    _spare_garbage_collection()
+    ending.callback(place.folder.retract)
+    place.folder.announce(Running(place.address, os.getpid(), __version__))
+    if idling is not None:
+        idling.start()
+    return Begun(coordinator, group, server, place.listening, place.address, place.tokens)
+
+
+def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
+    if options.embedded and options.log == "warehouse":
+        raise SetupError(
+            "A coordinator that owns the warehouse only when needed can't keep its log there.",
+            hint="Leave --embedded or --log warehouse out.",
+        )
+    hub = hub_service(options.hub_cache_ms) if options.hub else None
+    folder = StateFolder(Path(options.state))
+    folder.hold()
+    store = open_store(folder.path, store_address(options.store))
+    ending.callback(store.close)
+    catalog = _catalog(options)
+    listening = ending.enter_context(listen(options.port if hub is None else hub.port))
+    return _Place(folder, store, catalog, hub, listening)
+
+
+def _ownership(options: argparse.Namespace, place: _Place, ending: ExitStack) -> Ownership | None:
+    if place.catalog.metastore == "rest":  # that catalog's own comparison decides between several
+        return None
+    files = place.catalog.stores.of(place.catalog.warehouse)
+    owner = Owner(place.folder.home(), place.address, getpass.getuser(), os.getpid())
+    ownership = Ownership(files, place.catalog.warehouse, owner, options.ownership_lease_ms)
+    ending.callback(ownership.release)
+    return ownership
+
+
+def _limits(options: argparse.Namespace) -> Limits:
+    return Limits(
+        lease_ms=options.lease_ms,
+        cleanup_grace_ms=options.cleanup_grace_ms,
+        receipt_retention_ms=options.receipt_retention_ms,
+        watch_every_ms=options.watch_every_ms,
+        expire_every_ms=options.expire_every_ms,
+    )
+
+
+def _log(options: argparse.Namespace, place: _Place, ending: ExitStack) -> RegisteredLog:
+    """The log of small inserts: beside the coordinator's store, or in the warehouse."""
+    who = f"{getpass.getuser()} on {socket.gethostname()}"
+    warehouse = place.catalog.warehouse
+    files = place.catalog.stores.of(warehouse)
+    log: Log
+    if options.log == "warehouse":
+        log = ObjectLog(files, warehouse, who)
+    elif isinstance(place.store.database, SqliteDatabase):
+        # A file of its own: transactions do not wait for inserts, nor inserts for them.
+        log = DatabaseLog(SqliteDatabase(place.folder.path / "log.sqlite"))
+    else:
+        log = DatabaseLog(place.store.database, owned=False)
+    ending.callback(log.close)
+    return RegisteredLog(log, LogRegistry(files, warehouse, log.id, log.name, who))
+
+
+def _group_commit(
+    options: argparse.Namespace,
+    place: _Place,
+    coordinator: Coordinator,
+    log: RegisteredLog,
+    ownership: Ownership,
+    shutdown: Shutdown,
+) -> GroupCommit:
+    thresholds = Thresholds(soft_bytes=options.log_bytes_max // 2, hard_bytes=options.log_bytes_max)
+    settings = GroupCommitSettings(thresholds, options.label_retention_ms)
+    return GroupCommit(
+        place.catalog, coordinator, log, settings, ownership, on_failure=shutdown.request
+    )
+
+
+def _application(
+    options: argparse.Namespace,
+    place: _Place,
+    coordinator: Coordinator,
+    group: GroupCommit | None,
+    ownership: Ownership | None,
+) -> ASGIApp:
+    catalog = place.catalog
+    served = Context(
+        catalog,
+        catalog.publish,
+        coordinator.turns,
+        fence=None if ownership is None else ownership.fence,
+        watch=coordinator.watching,
+        order=None if group is None else group.order,
+        properties=place.store,
+    )
+    routes: Sequence[BaseRoute] = catalog_routes(served)
+    inserts = None
+    if group is not None:
+        elsewhere = options.store or options.log == "warehouse"
+        room = Room(None if elsewhere else place.folder.path, options.log_reserve_bytes)
+        inserts = InsertRoutes(group, coordinator, room)
+        stream = InsertStream(inserts.entry)
+        path = "/v1/inserts/{database}/{table}/stream"
+        routes = [*inserts.routes(), WebSocketRoute(path, stream), *routes]
+    store_options = StoreOptions(catalog, ownership, takes_new=options.embedded)
+    return application(
+        coordinator,
+        TokenFile(place.folder.token()) if place.hub is None else place.hub.authoriser,
+        warehouse=catalog.warehouse,
+        request_bytes_max=options.request_bytes_max,
+        routes=[*store_options.routes(), *routes],
+        root=place.root,
+        inserts=inserts,
+    )
+
+
+def _catalog(options: argparse.Namespace) -> Catalog:
+    """The catalog. One that was started by a session has its credentials from there alone: what the
+    environment had then must not outlast what a later session brings."""
+    given = catalog_options(
+        warehouse=options.warehouse,
+        file=options.catalog,
+        environment=os.environ,
+        assignments=options.catalog_option,
+    )
+    os.environ.pop(CATALOG_OPTIONS, None)
+    if options.embedded:
+        given = with_credentials(given)
+        for name in ENVIRONMENT_KEYS:
+            os.environ.pop(name, None)
+    conceal_options(given)
+    return Catalog.open(given)
+
+
+def _spare_garbage_collection() -> None:
+    """Look for circles among objects seldom: inserts make many objects and no circles, and what was
+    loaded at the start stays anyway. That was a sixth of what an insert cost."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, 20, 20)

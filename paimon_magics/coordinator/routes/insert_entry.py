@@ -1,0 +1,123 @@
+"""What every endpoint of small inserts shares: the table that is named, whether anything is taken
+now, and handing an insert over."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
+
+from paimon_magics.coordinator.inserts.admission.items import Insert
+from paimon_magics.coordinator.inserts.admission.table_info import TableInfo, mode_of
+from paimon_magics.coordinator.inserts.admission.validator import ValidatedInsert
+from paimon_magics.coordinator.inserts.engine.group_commit import GroupCommit
+from paimon_magics.coordinator.inserts.loading.rows import conformed_stream
+from paimon_magics.coordinator.inserts.log.disk_reserve import Room
+from paimon_magics.coordinator.inserts.log.records import Format
+from paimon_magics.coordinator.inserts.queue.values import Answer
+from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError
+from paimon_magics.coordinator.routes.insert_requests import (
+    ARROW,
+    Named,
+    digest_of,
+)
+from paimon_magics.coordinator.service.coordinator import Coordinator
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    PaimonMagicsError,
+    SetupError,
+    StatementError,
+)
+
+__all__ = ["InsertEntry", "NoRoomError", "validated_stream"]
+
+
+class NoRoomError(SetupError):
+    """The disk of the log is almost full."""
+
+
+class InsertEntry:
+    """Where inserts come in. `room` is that of the log's disk."""
+
+    def __init__(self, group: GroupCommit, coordinator: Coordinator, room: Room) -> None:
+        self._group = group
+        self._coordinator = coordinator
+        self._room = room
+
+    def known(self, database: str, table: str) -> TableInfo | None:
+        """A table, if it was looked at just now."""
+        return self._group.known_tables.fresh(database, table)
+
+    async def facts_of(self, database: str, table: str) -> TableInfo:
+        """The table of that name, as it is."""
+        return await run_in_threadpool(self._group.known_tables.load, database, table)
+
+    async def facts(self, request: HTTPConnection) -> TableInfo:
+        """The table that a request names."""
+        names = request.path_params
+        database, table = str(names["database"]), str(names["table"])
+        facts = self._group.known_tables.fresh(database, table)
+        # A client that has just changed the table, or made it anew, says so.
+        seen = request.headers.get("paimon-table")
+        if facts is None or (seen is not None and seen != facts.version):
+            facts = await run_in_threadpool(self._group.known_tables.load, database, table)
+        return facts
+
+    def problem(self, facts: TableInfo) -> PaimonMagicsError | None:
+        """Why nothing is taken now: the coordinator is paused, the table stopped, the disk full."""
+        state = self._coordinator.state
+        if state.pause is not None:
+            return PausedError(state.pause)
+        stopped = state.stopped.get(facts.folder)
+        if stopped is not None:
+            return CommitConflictError(stopped.reason, hint=RESUME_HINT)
+        if not self._room.is_left():
+            return NoRoomError(
+                f"The disk of the log {self._group.log_name} is almost full.",
+                hint="Make room there, then send it again.",
+            )
+        return None
+
+    def send(self, insert: Insert) -> None:
+        """Hand an insert over; its answer comes in its future."""
+        self._group.submit(insert)
+
+    async def submit(
+        self, facts: TableInfo, validated: ValidatedInsert, mode: str | None, named: Named
+    ) -> Answer:
+        """Hand an insert over, and wait for its answer."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._group.submit(
+            Insert(
+                facts,
+                validated,
+                mode_of(mode, facts.mode),
+                future,
+                named.key,
+                named.offset,
+                digest_of(validated) if named.key else b"",
+            )
+        )
+        return await future
+
+    async def validated(self, facts: TableInfo, body: bytes, content_type: str) -> ValidatedInsert:
+        """The rows of a body, if they fit the table. Raises StatementErrors."""
+        if content_type.partition(";")[0].strip().lower() == ARROW:
+            return await run_in_threadpool(validated_stream, facts, body)
+        return facts.validator.json(body)
+
+
+def validated_stream(facts: TableInfo, body: bytes) -> ValidatedInsert:
+    """An Arrow stream that fits the table. Raises StatementErrors."""
+    try:
+        rows, payload = conformed_stream(facts.name, body, facts.schema)
+    except StatementError:
+        raise
+    except ValueError as error:  # Arrow's own are such
+        raise InvalidValueError(
+            f"The rows do not fit `{facts.name}`: {error}.",
+            hint="Nothing of the insert was taken. DESCRIBE shows the columns.",
+        ) from error
+    return ValidatedInsert(Format.ARROW, facts.schema.schema_id, rows, payload)

@@ -1,0 +1,34 @@
+"""Owning the warehouse before anything in it is changed."""
+
+from __future__ import annotations
+
+from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.service.commit_worker import Worker
+
+__all__ = ["Owning"]
+
+
+class Owning:
+    """Takes the warehouse when it is needed; `ownership` is None where nobody owns it.
+
+    In each epoch once, claims are given up that no client can ask about any more, after
+    `claims_kept_ms`. For any thread.
+    """
+
+    def __init__(self, ownership: Ownership | None, worker: Worker, claims_kept_ms: int) -> None:
+        self._ownership = ownership
+        self._worker = worker
+        self._claims_kept_ms = claims_kept_ms
+        self._epoch = 0
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch in which the warehouse is owned, 0 before it is; None where nobody owns it."""
+        return None if self._ownership is None else self._ownership.epoch
+
+    def own(self) -> None:
+        """Own the warehouse from now on. Raises what `Ownership.acquire` raises."""
+        if self._ownership is not None and self._ownership.acquire() != self._epoch:
+            self._epoch = self._ownership.epoch
+            self._worker.drop_claims(now_ms() - self._claims_kept_ms)

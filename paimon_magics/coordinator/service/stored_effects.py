@@ -1,0 +1,47 @@
+"""What the core's effects change in the store."""
+
+from __future__ import annotations
+
+from paimon_magics.coordinator.core import (
+    CutPublications,
+    DropPublication,
+    Effect,
+    ForgetFinished,
+    ForgetPublications,
+    LookUpCommit,
+    Republish,
+    RunCommit,
+    SavePause,
+    SavePublication,
+    SaveStopped,
+)
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.store.store import Store
+
+__all__ = ["store_effect"]
+
+
+def store_effect(store: Store, effect: Effect) -> None:
+    """Store what an effect says, if it says anything of that kind; `Save` is not among them, which
+    needs the event."""
+    match effect:
+        case RunCommit(id=id) | LookUpCommit(id=id):
+            store.begin_run(id)
+        case ForgetFinished(until_ms=until_ms):
+            store.forget_finished(until_ms)
+        case SavePublication(publication=publication, watched=watched):
+            store.save_publication(publication, watched)
+        case DropPublication(id=id):
+            store.drop_publication(id)
+        case ForgetPublications(table=table):
+            store.drop_all_publications(table)
+        case CutPublications(table=table, branch=branch, above=above):
+            store.drop_publications(table, branch, above)
+        case Republish(publication=publication):
+            store.begin_repetition(publication, now_ms())
+        case SaveStopped(table=table, stopped=stopped):
+            store.save_stopped(table, stopped)
+        case SavePause(pause=pause):
+            store.save_pause(pause)
+        case _:
+            pass

@@ -1,0 +1,284 @@
+"""Transactions as they are asked for: opened, renewed, committed, ended.
+
+What is asked goes to the thread that owns the state as an event, and is answered when that is
+saved. If the process dies: a transaction that was answered is stored; a commit that was under way
+is looked up in the table's snapshots at the next start, before anything else happens to its table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from paimon_magics.coordinator.core import (
+    NOWHERE,
+    AbortAsked,
+    Adopted,
+    Answer,
+    BeginAsked,
+    CommitAsked,
+    Committed,
+    Done,
+    Halted,
+    HeartbeatAsked,
+    Occupied,
+    Opened,
+    Origin,
+    Phase,
+    Suspended,
+    TransactionState,
+    TurnAsked,
+    Unknown,
+)
+from paimon_magics.coordinator.protocol.clock import now_ms
+from paimon_magics.coordinator.protocol.documents import digest_of
+from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
+from paimon_magics.coordinator.service.adopting import adopted_transaction, check_adopted_id
+from paimon_magics.coordinator.service.commit_worker import Worker
+from paimon_magics.coordinator.service.opening import open_transaction
+from paimon_magics.coordinator.service.owning import Owning
+from paimon_magics.coordinator.service.publication_watch import Watching
+from paimon_magics.coordinator.service.snapshot_leases import Leases
+from paimon_magics.coordinator.service.state_thread import Asked, StateThread
+from paimon_magics.coordinator.service.stored_transactions import StoredTransactions
+from paimon_magics.coordinator.store.database import StoreUnavailableError
+from paimon_magics.errors import (
+    CommitConflictError,
+    InvalidValueError,
+    OutdatedPlanError,
+    PaimonMagicsError,
+)
+from paimon_magics.planning.commits.requests import CommitRequest, Transaction
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.writes.inserts import takes_one_at_a_time
+from paimon_magics.statements.statement import TableName
+from paimon_magics.tables.catalog.catalog import Catalog
+from paimon_magics.tables.commits.commit import check_names, find_commit
+from paimon_magics.tables.snapshots.provenance import noted_files
+from paimon_magics.tables.table import Table
+from paimon_magics.tables.writing.cleanup import tidy_up
+
+__all__ = ["PlaceOf", "Transactions"]
+
+PlaceOf = Callable[[Table], Callable[[str | None], None]]
+"""Gives a transaction its place among the small inserts of a table that takes them: waits until
+those before it are visible, and returns a function that is told its id, or None where it was not
+opened."""
+
+
+class Transactions:
+    """Opens, commits and ends the transactions of one warehouse. For any thread."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        state_thread: StateThread,
+        stored: StoredTransactions,
+        owning: Owning,
+        worker: Worker,
+        watching: Watching,
+        leases: Leases,
+    ) -> None:
+        self._catalog = catalog
+        self._state_thread = state_thread
+        self._stored = stored
+        self._owning = owning
+        self._worker = worker
+        self._watching = watching
+        self._leases = leases
+
+    def begin(
+        self,
+        table: TableName,
+        base_snapshot_id: int | None,
+        owner: str,
+        origin: Origin = NOWHERE,
+        *,
+        in_pause: bool = False,
+        ticket: str = "",
+        place_of: PlaceOf | None = None,
+    ) -> tuple[str, Transaction, Opened]:
+        """Open a transaction; raises errors of ours for a table that can't be committed to, and
+        PausedError in a pause, unless it may begin `in_pause`.
+
+        `ticket` will be the transaction's id: who comes with it to a table that takes one
+        transaction at a time is in the line from then on, and keeps the place there by asking
+        again. Raises TableHeldError while it is not their turn. The base is read after that, and
+        after waiting for the place that `place_of` gives it among small inserts.
+        """
+        self._owning.own()
+        if self._state_thread.state.pause is not None and not in_pause:
+            raise PausedError(self._state_thread.state.pause)
+        if ticket:
+            self._check_turn(table, ticket)
+        loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+        if place_of is None or not loaded.schema.flag("auto_batch_load"):
+            return self._begin(loaded, transaction, owner, origin, in_pause, ticket)
+        tidy_up(loaded, transaction, frozenset())
+        taken_by = place_of(loaded)
+        try:
+            # Opened anew: its base has what was inserted before.
+            loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
+            begun = self._begin(loaded, transaction, owner, origin, in_pause, ticket)
+        except BaseException:
+            taken_by(None)
+            raise
+        taken_by(begun[0])
+        return begun
+
+    def heartbeat(self, id: str) -> Answer:
+        """Renew a transaction's lease."""
+        return self._state_thread.ask_event(lambda ask: HeartbeatAsked(id, now_ms(), ask))
+
+    def commit(self, id: str, request: CommitRequest) -> Answer:
+        """Commit a transaction, or learn what became of it."""
+        digest = digest_of(request)
+        files = noted_files(request.properties)
+        return self._state_thread.ask(
+            lambda ask: Asked(CommitAsked(id, digest, ask, files=files), request=request)
+        )
+
+    def adopt(
+        self,
+        id: str,
+        owner: str,
+        document: Any,
+        request_for: Callable[[Transaction], CommitRequest] | None,
+        origin: Origin = NOWHERE,
+    ) -> Answer:
+        """Commit what another coordinator has opened, or end it where `request_for` is None.
+
+        `document` is the client's, `request_for` makes of it what is to be committed. Raises
+        InvalidValueError for what no coordinator can have opened, UnknownOutcomeError when the
+        table no longer tells what became of it.
+        """
+        check_adopted_id(id)
+        self._owning.own()
+        table, transaction = adopted_transaction(self._catalog, document)
+        asked = None if request_for is None else request_for(transaction)
+        if asked is not None:
+            check_names(table, asked)
+        found = find_commit(table, transaction)
+        if found is not None and asked is not None:
+            return Committed(found)
+        epoch = self._owning.epoch
+        if epoch is None:
+            return Unknown()
+        digest = None if asked is None else digest_of(asked)
+        return self._state_thread.ask(
+            lambda ask: Asked(
+                Adopted(
+                    id,
+                    table.location,
+                    owner,
+                    digest,
+                    epoch,
+                    now_ms(),
+                    ask,
+                    takes_one_at_a_time(table.schema),
+                    origin,
+                    str(table.name),
+                    None if asked is None else noted_files(asked.properties),
+                ),
+                opened=transaction,
+                request=asked,
+            )
+        )
+
+    def abort(self, id: str, reason: str) -> Answer:
+        """End a transaction without a commit."""
+        return self._state_thread.ask_event(lambda ask: AbortAsked(id, reason, now_ms(), ask))
+
+    def sweep(self, id: str, request: CommitRequest) -> int | None:
+        """Remove what a committed transaction wrote and did not commit; how many files that were.
+
+        None when the transaction is not committed, or not with this request.
+        """
+        held = self._stored.state(id)
+        if held is None or held.phase is not Phase.COMMITTED or held.digest != digest_of(request):
+            return None
+        return self._worker.sweep(request)
+
+    def _check_turn(self, name: TableName, ticket: str) -> None:
+        if self._stored.opened(ticket) is not None:
+            raise InvalidValueError(f"There is a transaction {ticket} already.")
+        table = self._catalog.load(name)
+        if not takes_one_at_a_time(table.schema):
+            return
+        answer = self._state_thread.ask_event(
+            lambda ask: TurnAsked(ticket, table.location, now_ms(), ask)
+        )
+        if answer != Done():
+            raise _not_opened(name, answer)
+
+    def _begin(
+        self,
+        loaded: Table,
+        transaction: Transaction,
+        owner: str,
+        origin: Origin,
+        in_pause: bool,
+        ticket: str,
+    ) -> tuple[str, Transaction, Opened]:
+        table = loaded.name
+        self._watching.forget_predecessor(loaded)
+        id = ticket or uuid.uuid4().hex
+        try:
+            answer = self._state_thread.ask(
+                lambda ask: Asked(
+                    BeginAsked(
+                        id,
+                        loaded.location,
+                        owner,
+                        now_ms(),
+                        ask,
+                        takes_one_at_a_time(loaded.schema),
+                        origin,
+                        str(table),
+                        in_pause,
+                        bool(ticket),
+                    ),
+                    opened=transaction,
+                )
+            )
+        except StoreUnavailableError as error:
+            if not error.unclear:
+                tidy_up(loaded, transaction, frozenset())
+            raise
+        if not isinstance(answer, Opened):
+            tidy_up(loaded, transaction, frozenset())
+            raise _not_opened(table, answer)
+        base = transaction.base_snapshot_id
+        if base > 0 and not self._leases.stays(loaded, base):
+            self.abort(id, "the snapshot that it was planned on has expired")
+            raise OutdatedPlanError(
+                f"Snapshot {base} of `{table}`, which the statement was planned on, has expired.",
+                hint="Nothing was written. Run the statement again.",
+            )
+        return id, transaction, answer
+
+
+def _not_opened(table: TableName, answer: Answer) -> PaimonMagicsError:
+    match answer:
+        case Suspended(pause=pause):
+            return PausedError(pause)
+        case Halted(reason=reason):
+            return CommitConflictError(reason, hint=RESUME_HINT)
+        case Occupied(holder=None, ahead=ahead):
+            return TableHeldError(
+                f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
+                f"it, and {count_text(ahead, 'statement')} came before this one.",
+                ahead,
+                hint="Run it again: it waits for them.",
+            )
+        case Occupied(holder=TransactionState() as holder, ahead=ahead):
+            seconds = (now_ms() - holder.begun_at_ms) // 1000
+            return TableHeldError(
+                f"Table `{table}` has dynamic buckets, so that one transaction at a time may write "
+                f"it. The one of {holder.who}, begun {seconds:,} s ago, is open: {holder.id}.",
+                ahead + 1,
+                hint=f"Wait for it, or end it: `%paimon abort {holder.id}`.",
+            )
+        case _:
+            raise AssertionError(answer)
