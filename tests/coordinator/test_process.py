@@ -16,6 +16,7 @@ import pytest
 
 from paimon_magics.coordinator.client.finding import At
 from paimon_magics.coordinator.client.remote import RemoteCoordinator
+from paimon_magics.coordinator.ownership.ownership import current_lease
 from paimon_magics.errors import (
     CommitConflictError,
     InvalidValueError,
@@ -28,6 +29,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.commits.commit import commit
 from paimon_magics.tables.commits.decoded_request import decoded
 from paimon_magics.tables.commits.fencing import EPOCH
+from paimon_magics.tables.stores.store import LocalStore
 from tests.coordinator.forking import FORKING
 from tests.coordinator.process import TABLE, Process, create_table, data_files, read, write
 
@@ -97,6 +99,16 @@ def test_a_table_that_comes_with_a_higher_epoch_is_committed_to(process: Process
     assert latest.properties[EPOCH] == "42"
     leases = process.warehouse / ".paimon-magics"
     assert [path.name for path in leases.glob("owner-*")] == ["owner-42.json"]
+
+
+def test_a_coordinator_that_can_not_begin_gives_the_warehouse_back(tmp_path: Path) -> None:
+    warehouse, state = tmp_path / "warehouse", tmp_path / "state"
+    create_table(warehouse, APPEND_TABLE)
+    (state / "running.json").mkdir(parents=True)  # where it would say that it runs
+    with pytest.raises(AssertionError):
+        Process(warehouse, state).start()
+    lease = current_lease(LocalStore(), str(warehouse))
+    assert lease is not None and (lease.epoch, lease.released) == (1, True)
 
 
 def test_what_was_begun_before_a_restart_is_committed_after_it(process: Process) -> None:
