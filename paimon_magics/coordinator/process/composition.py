@@ -120,7 +120,7 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
             coordinator,
             options.idle_ms,
             shutdown.request,
-            has_work=lambda: group is not None and group.has_work,
+            has_work=lambda: group is not None and group.backlog.has_work,
         )
     server = Server(app, shutdown, options.request_bytes_max)
     # Who waits to see its rows need not wait any more when the process ends.

@@ -43,7 +43,7 @@ def administration_routes(
     """Routes that tell about the coordinator, pause it, and resume it."""
 
     async def show(_: Request) -> Response:
-        troubles = [] if group is None else group.troubles
+        troubles = [] if group is None else group.backlog.troubles
         waiting = [{"table": name, "rows": rows, "why": why} for name, rows, why in troubles]
         return JSONResponse({**about(coordinator, warehouse), "waiting": waiting})
 

@@ -122,7 +122,7 @@ class InsertRoutes:
         try:
             facts = await run_in_threadpool(self.group.known_tables.load, database, table)
         except SetupError:  # of the store: the queue is told by name, and tells what is wrong
-            known = self.group.location_of(name)
+            known = self.group.backlog.identity_of(name)
             if known is None:
                 raise
             location = known

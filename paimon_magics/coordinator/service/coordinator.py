@@ -46,7 +46,6 @@ from paimon_magics.coordinator.service.stored_transactions import StoredTransact
 from paimon_magics.coordinator.service.transactions import Transactions
 from paimon_magics.coordinator.store.store import Store
 from paimon_magics.coordinator.turns import Turns
-from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -242,23 +241,6 @@ class Coordinator:
         self._state_thread.opened.pop(held.id)
         return True
 
-    def _first_needed(self, location: str, branch: str | None) -> int:
-        """The first snapshot of a table's branch that a transaction, or the watch over what was
-        published, may still look at."""
-        state = self._state_thread.state
-        opened = [
-            self._state_thread.opened.get(id)
-            for id, one in state.held.items()
-            if one.table == location
-        ]
-        needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]
-        needed += [
-            publication.snapshot_id
-            for publication in state.watched.get(location, ())
-            if publication.table.branch == branch
-        ]
-        return min(needed, default=NO_FLOOR)
-
     # ---- what follows from an event ----
 
     def _happened(self, event: Event) -> None:
@@ -285,6 +267,8 @@ class Coordinator:
             watched=lambda: self.state.watched,
             check=check,
         )
-        gate = ExpiryGate(self._first_needed, check, waits=lambda: self.state.pause is not None)
+        gate = ExpiryGate(
+            self.stored.first_needed, check, waits=lambda: self.state.pause is not None
+        )
         every_ms = limits.expire_every_ms
         return Upkeep(self._catalog, self.turns, self.leases, overwritten, gate, every_ms)

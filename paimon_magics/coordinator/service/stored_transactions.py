@@ -8,6 +8,7 @@ from paimon_magics.coordinator.core import TransactionState
 from paimon_magics.coordinator.protocol.documents import request_of, transaction_of
 from paimon_magics.coordinator.service.state_thread import StateThread
 from paimon_magics.coordinator.store.store import Store
+from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 
 __all__ = ["StoredTransactions"]
@@ -42,3 +43,20 @@ class StoredTransactions:
         if body is None or transaction is None:
             return None
         return request_of(transaction, json.loads(body))
+
+    def first_needed(self, location: str, branch: str | None) -> int:
+        """The first snapshot of a table's branch that a transaction, or the watch over what was
+        published, may still look at."""
+        state = self._state_thread.state
+        opened = [
+            self._state_thread.opened.get(id)
+            for id, one in state.held.items()
+            if one.table == location
+        ]
+        needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]
+        needed += [
+            publication.snapshot_id
+            for publication in state.watched.get(location, ())
+            if publication.table.branch == branch
+        ]
+        return min(needed, default=NO_FLOOR)

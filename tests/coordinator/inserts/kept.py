@@ -76,7 +76,7 @@ class Kept:
         if self.running:
             self.running = False
             self.group._refusing = True
-            self.group._thread.stopping = True
+            self.group._thread.wind_down()
             self.group._ticker.join()
             self.group._loading.end()
             self.group._thread.end()

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from paimon_magics.coordinator.inserts.admission.futures import fail
 from paimon_magics.coordinator.inserts.admission.items import Asked, Insert
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
+from paimon_magics.coordinator.inserts.engine.backlog import Backlog
 from paimon_magics.coordinator.inserts.engine.dead_letters import DeadLetters
 from paimon_magics.coordinator.inserts.engine.holds import Places
 from paimon_magics.coordinator.inserts.engine.load_pool import Loading
-from paimon_magics.coordinator.inserts.engine.queue_thread import Loader, QueueThread
+from paimon_magics.coordinator.inserts.engine.queue_thread import QueueThread
+from paimon_magics.coordinator.inserts.engine.queue_work import Loader
 from paimon_magics.coordinator.inserts.engine.statement_order import StatementOrder
 from paimon_magics.coordinator.inserts.engine.table_queues import TableQueue, TableQueues
 from paimon_magics.coordinator.inserts.engine.ticker import Ticker
@@ -28,8 +30,8 @@ from paimon_magics.coordinator.inserts.loading.dead_letter_table import DeadLett
 from paimon_magics.coordinator.inserts.loading.flush import Flushing
 from paimon_magics.coordinator.inserts.loading.flusher_process import Flusher
 from paimon_magics.coordinator.inserts.log.registry import RegisteredLog
-from paimon_magics.coordinator.inserts.queue.events import Closed, Event, FlushAsked
-from paimon_magics.coordinator.inserts.queue.values import Answer, Thresholds, backlog
+from paimon_magics.coordinator.inserts.queue.events import Closed, FlushAsked
+from paimon_magics.coordinator.inserts.queue.values import Answer, Thresholds
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.protocol.clock import Clock, now_ms
 from paimon_magics.coordinator.service.coordinator import Coordinator
@@ -71,9 +73,9 @@ class GroupCommit:
     """Owns the queues of a warehouse's tables. Every method may be called from any thread.
 
     `tables` are those that have, or had, inserts. `places` are those of what is no insert, and
-    `order` gives them to statements; `letters` are what could not be loaded. `on_failure` is called
-    once when nothing can be taken any more before another start reads the log. `ownership` is None
-    where nobody contests the warehouse.
+    `order` gives them to statements; `letters` are what could not be loaded, `backlog` what waits.
+    `on_failure` is called once when nothing can be taken any more before another start reads the
+    log. `ownership` is None where nobody contests the warehouse.
     """
 
     def __init__(
@@ -103,18 +105,17 @@ class GroupCommit:
             settings.writing,
             lambda: self._thread.stopping,
         )
-        self._queues = TableQueues(
-            log,
-            flushing,
-            self._identity_at,
-            own,
-            settings.thresholds,
-            lambda: self._loading.soon(self._flusher.warm_up),
-        )
+        self._queues = self._table_queues(log, flushing, own, settings.thresholds)
+        self.backlog = Backlog(self._queues)
         dead_letter_table = DeadLetterTable(catalog, coordinator, settings.writing)
-        self.letters = DeadLetters(self._log, dead_letter_table, self._name_of)
+        self.letters = DeadLetters(self._log, dead_letter_table, self.backlog.name_of)
         self._loading = Loading(
-            flushing, self._log, self._tell, coordinator.depose, self.letters.buried, clock
+            flushing,
+            self._log,
+            lambda identity, event: self._thread.tell(identity, event),
+            coordinator.depose,
+            self.letters.buried,
+            clock,
         )
         self._thread = QueueThread(
             self._queues,
@@ -125,9 +126,8 @@ class GroupCommit:
             clock,
         )
         self.known_tables = KnownTables(catalog, settings.thresholds, own)
-        self.places = Places(
-            self._thread.ask, self._tell, self.known_tables, self._may_commit, self._why, clock
-        )
+        may_commit, why_not = self._may_commit, self.backlog.why_not_loaded
+        self.places = Places(self._thread, self.known_tables, may_commit, why_not, clock)
         self.order = StatementOrder(self.places, self._queues, self.known_tables, self._thread.work)
         self._ticker = Ticker(
             self._thread,
@@ -165,7 +165,7 @@ class GroupCommit:
         for future in self.wind_up():
             with contextlib.suppress(Exception):
                 future.result(max(0.0, deadline - time.monotonic()))
-        self._thread.stopping = True
+        self._thread.wind_down()
         self._ticker.join()
         self._loading.end()
         self._thread.end()
@@ -198,25 +198,6 @@ class GroupCommit:
         return self._thread.problem
 
     @property
-    def has_work(self) -> bool:
-        """Whether acknowledged rows are not in their tables yet, and can get there: not those of a
-        table that is closed, or whose rows could not be loaded the last time. They stay in the log,
-        and the next start loads them."""
-        return any(
-            one.queue.batches and not one.queue.closed and not one.queue.last_error
-            for one in list(self.tables.values())
-        )
-
-    @property
-    def troubles(self) -> list[tuple[str, int, str]]:
-        """The tables whose rows wait and can't be loaded, each with how many and why."""
-        return [
-            (str(one.name), backlog(one.queue)[0], one.queue.closed or one.queue.last_error)
-            for one in sorted(self.tables.values(), key=lambda one: str(one.name))
-            if one.queue.batches and (one.queue.closed or one.queue.last_error)
-        ]
-
-    @property
     def log_name(self) -> str:
         """Which log it is, for a person."""
         return self._log.name
@@ -243,12 +224,6 @@ class GroupCommit:
             self._thread.work(lambda: self._queues.known(facts))
         return self.tables.get(facts.location)
 
-    def location_of(self, name: TableName) -> str | None:
-        """The identity of the table that last had that name and has a queue, without a look at the
-        warehouse; None where none has."""
-        found = [one.location for one in list(self.tables.values()) if one.name == name]
-        return found[-1] if found else None
-
     def flush(self, location: str) -> Future[Answer]:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
         return self._thread.ask(location, lambda ask: FlushAsked(ask, self._clock()))
@@ -274,14 +249,23 @@ class GroupCommit:
 
     # ---- between the parts ----
 
+    def _table_queues(
+        self,
+        log: RegisteredLog,
+        flushing: Flushing,
+        own: Callable[[], object],
+        defaults: Thresholds,
+    ) -> TableQueues:
+        def on_open() -> None:
+            self._loading.soon(self._flusher.warm_up)
+
+        return TableQueues(log, flushing, self._identity_at, own, defaults, on_open)
+
     def _identity_at(self, name: TableName) -> str | None:
         try:
             return identity_of(self._catalog.load(name))
         except UnknownNameError:
             return None
-
-    def _tell(self, location: str, event: Event) -> None:
-        self._thread.tell(location, event)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DeposedError):
@@ -292,14 +276,6 @@ class GroupCommit:
     def _may_commit(self, transaction_id: str) -> bool:
         held = self._coordinator.state.held.get(transaction_id)
         return held is not None and held.phase.value in ("active", "committing", "unclear")
-
-    def _why(self, location: str) -> str:
-        table = self.tables.get(location)
-        return (table.queue.last_error if table is not None else "") or "it takes long"
-
-    def _name_of(self, identity: str) -> str | None:
-        table = self.tables.get(identity)
-        return None if table is None else str(table.name)
 
 
 def _nothing() -> None:

@@ -16,21 +16,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from paimon_magics.coordinator.inserts.admission.table_info import KnownTables, TableInfo
-from paimon_magics.coordinator.inserts.queue.events import Event, HoldAsked, HoldEnded
-from paimon_magics.coordinator.inserts.queue.values import Answer, Granted, Refused
+from paimon_magics.coordinator.inserts.engine.queue_thread import QueueThread
+from paimon_magics.coordinator.inserts.queue.events import HoldAsked, HoldEnded
+from paimon_magics.coordinator.inserts.queue.values import Granted, Refused
 from paimon_magics.coordinator.protocol.clock import Clock
 from paimon_magics.errors import CommitConflictError
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.table import Table
 
-__all__ = ["Ask", "Places"]
-
-Ask = Callable[[str, Callable[[int], Event], TableInfo | None], Future[Answer]]
-"""Has the queue of a location decide; the event is made with the number of who asks."""
+__all__ = ["Places"]
 
 _WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 10.0
@@ -52,22 +49,20 @@ class _Place:
 class Places:
     """The places of one coordinator. Safe for several threads.
 
-    `ask` reaches the queues, `tell` gives them an event that nobody waits for; `is_open` tells
-    whether a transaction may still be committed, `why_not` why a table's rows are not loaded.
+    `is_open` tells whether a transaction of an id may still be committed, `why_not` why the rows of
+    the table with an identity are not loaded.
     """
 
     def __init__(
         self,
-        ask: Ask,
-        tell: Callable[[str, Event], None],
+        queues: QueueThread,
         known_tables: KnownTables,
         is_open: Callable[[str], bool],
         why_not: Callable[[str], str],
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._ask = ask
-        self._tell = tell
+        self._queues = queues
         self._known_tables = known_tables
         self._is_open = is_open
         self._why_not = why_not
@@ -155,7 +150,7 @@ class Places:
         place = self._places.pop(id, None)
         if place is None:
             return False
-        self._tell(place.location, HoldEnded(id, self._clock()))
+        self._queues.tell(place.location, HoldEnded(id, self._clock()))
         return True
 
     def tick(self) -> None:
@@ -182,7 +177,7 @@ class Places:
         location = facts.location
         self._places[id] = _Place(location)
         try:
-            answer = self._ask(
+            answer = self._queues.ask(
                 location,
                 lambda ask: HoldAsked(
                     id, ask, self._clock(), _FOREVER_MS, drains=drains, refuses=refuses
