@@ -17,7 +17,7 @@ from paimon_magics.coordinator.http.guard import Guard, guarded
 from paimon_magics.coordinator.routes.catalog import catalog_routes
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.served import Context
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.local import publish_local_file
@@ -43,7 +43,7 @@ def served(
     publish: Publish = publish_local_file,
     authoriser: Authoriser | None = None,
     coordinator: Coordinator | None = None,
-    store: Store | None = None,
+    store: StateStore | None = None,
 ) -> Iterator[str]:
     """The URL of a server for the catalog of these options, until the end of the block.
 
@@ -56,7 +56,7 @@ def served(
             publish,
             Turns() if coordinator is None else coordinator.turns,
             watch=None if coordinator is None else coordinator.watching,
-            properties=store,
+            properties=None if store is None else store.database_properties,
         )
     )
     guard = Guard(

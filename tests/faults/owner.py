@@ -9,7 +9,7 @@ from typing import Any
 
 from paimon_magics.coordinator.core import Committed, Limits
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.coordinator.store.store import open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.requests import Append, Change, CommitReceipt, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog

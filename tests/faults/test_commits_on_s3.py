@@ -119,7 +119,7 @@ def test_a_coordinator_outlives_a_store_that_is_gone_for_a_while(
             begin = {"table": {"database": "default", "table": "t"}}
             assert http.post("/v1/transactions", json=begin, timeout=60).status_code == 503
             assert http.get("/health/live").json() == {"status": "live"}
-            id = client._ids[transaction.commit_user]
+            id = client.transactions.id_of(transaction)
             threading.Timer(3, server.start).start()
             answer = http.post(
                 f"/v1/transactions/{id}/commit", json=request_document(request), timeout=60
@@ -145,7 +145,7 @@ def test_a_coordinator_that_dies_in_a_commit_on_s3_has_made_it_once(
         client = process.client()
         transaction = client.begin(TABLE)
         request = written(catalog.load(TABLE), transaction, [(0, 1)])
-        id = client._ids[transaction.commit_user]
+        id = client.transactions.id_of(transaction)
         headers = {"Authorization": f"Bearer {process.token()}"}
         with pytest.raises(httpx.TransportError):
             httpx.post(

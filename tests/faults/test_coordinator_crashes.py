@@ -238,7 +238,7 @@ def test_a_commit_that_is_cut_off_happens_once_with_a_store_elsewhere(
 
     process.start(faults=f"{step}=kill")
     transaction, request = begun(client, catalog, Append())
-    ask_impatiently(process, client._ids[transaction.commit_user], request)
+    ask_impatiently(process, client.transactions.id_of(transaction), request)
     assert process.has_died()
 
     process.start()
@@ -280,7 +280,7 @@ def test_what_a_cut_off_commit_wrote_goes_when_it_is_refused_later(process: Proc
     catalog = create_table(process.warehouse, TABLES["overwrite"][0])
     client = process.client()
     transaction, request = begun(client, catalog, OverwritePartitions())
-    ask_impatiently(process, client._ids[transaction.commit_user], request)
+    ask_impatiently(process, client.transactions.id_of(transaction), request)
     assert process.has_died()
     committer = committer_of(catalog)
     other = committer.begin(TABLE)

@@ -26,7 +26,7 @@ from paimon_magics.coordinator.inserts.log.registry import LogRegistry
 from paimon_magics.coordinator.inserts.queue.values import Accepted, Answer, Mode
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.store import open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.settings import Settings
 from tests.coordinator.inserts.kept import group_commit
 from tests.coordinator.inserts.serving import TABLE

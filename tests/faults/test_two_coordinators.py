@@ -132,7 +132,8 @@ def test_a_commit_that_the_older_was_stopped_in_happens_once(
             assert other.commit(CommitRequest(begun, Append(), rows)).snapshot_id == 1
         elif meanwhile == "the same commit":
             impatient = two.newer.client()
-            impatient._ids = client._ids
+            id = client.transactions.id_of(request.transaction)
+            impatient.transactions.ended(request.transaction.commit_user, id)
             assert impatient.commit(request).snapshot_id == 1
         assert not asked.done()
         assert two.go_on() == DEPOSED
@@ -157,7 +158,8 @@ def test_the_older_does_not_remove_what_the_newer_commits(two: Two) -> None:
     two.stopped()
     two.newer.start()
     late = two.newer.client()
-    late._ids = client._ids
+    id = client.transactions.id_of(request.transaction)
+    late.transactions.ended(request.transaction.commit_user, id)
     with pytest.raises(CommitConflictError, match="being removed"):
         late.commit(request)
     assert two.go_on() == DEPOSED

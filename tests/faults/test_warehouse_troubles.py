@@ -94,7 +94,7 @@ def test_a_warehouse_that_can_not_be_written_is_told_and_nothing_is_lost(
     headers = {"Authorization": f"Bearer {process.token()}"}
     with httpx.Client(base_url=process.address, headers=headers, trust_env=False) as http:
         trouble(disk)
-        id = client._ids[second.commit_user]
+        id = client.transactions.id_of(second)
         refused = http.post(
             f"{TRANSACTIONS}/{id}/commit", json=request_document(request), timeout=60
         )

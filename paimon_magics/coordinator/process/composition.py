@@ -45,7 +45,7 @@ from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.idling import Idling
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.store import Store, open_store, store_address
+from paimon_magics.coordinator.store.state_store import StateStore, open_store, store_address
 from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.settings import Settings
@@ -64,7 +64,7 @@ class _Place:
     """Where the process keeps its state and answers, and what it serves."""
 
     folder: StateFolder
-    store: Store
+    store: StateStore
     catalog: Catalog
     hub: HubService | None
     listening: socket.socket
@@ -150,6 +150,7 @@ def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
     hub = hub_service(options.hub_cache_ms) if options.hub else None
     folder = StateFolder(Path(options.state))
     folder.hold()
+    ending.callback(folder.let_go)
     store = open_store(folder.path, store_address(options.store))
     ending.callback(store.close)
     catalog = _catalog(options)
@@ -224,7 +225,7 @@ def _application(
         fence=None if ownership is None else ownership.fence,
         watch=coordinator.watching,
         order=None if group is None else group.order,
-        properties=place.store,
+        properties=place.store.database_properties,
     )
     routes: Sequence[BaseRoute] = catalog_routes(served)
     inserts = None

@@ -26,7 +26,7 @@ from paimon_magics.coordinator.core import (
 from paimon_magics.coordinator.ownership.claims import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
     CommitConflictError,
@@ -72,7 +72,7 @@ class Worker:
     def __init__(
         self,
         catalog: Catalog,
-        store: Store,
+        store: StateStore,
         settings: Settings,
         turns: Turns,
         watching: Watching,
@@ -201,9 +201,8 @@ class Worker:
         stopped = self._stopped().get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
-        asked = decoded(table, request)
-        check_names(asked)
-        run = self._store.runs(id)
+        check_names(table, request)
+        run = self._store.transactions.runs(id)
         with self._turns(table.location):
             findings = self._watching.look(table.location, table)
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
@@ -226,7 +225,7 @@ class Worker:
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
         """Remove what runs that this process, or one before it, did not end left of metadata."""
-        for run in range(1, self._store.runs(id) + 1):
+        for run in range(1, self._store.transactions.runs(id) + 1):
             remove_run(table, transaction, _token(id, run, adopted))
 
     def _may_be_others(self, adopted: int) -> bool:

@@ -44,7 +44,7 @@ from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.service.state_thread import Asked, StateThread
 from paimon_magics.coordinator.service.stored_transactions import StoredTransactions
 from paimon_magics.coordinator.service.transactions import Transactions
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.planning.commits.publications import Publication, PublicationFinding, Verdict
 from paimon_magics.settings import Settings
@@ -70,7 +70,7 @@ class Coordinator:
     def __init__(
         self,
         catalog: Catalog,
-        store: Store,
+        store: StateStore,
         settings: Settings,
         limits: Limits | None = None,
         ownership: Ownership | None = None,
@@ -129,7 +129,7 @@ class Coordinator:
 
         Raises SetupError when something is stored and another coordinator owns the warehouse.
         """
-        stored = self._store.unfinished()
+        stored = self._store.transactions.unfinished()
         for held, opened in stored:
             self._state_thread.opened[held.id] = transaction_of(opened)
         if stored:
@@ -141,9 +141,9 @@ class Coordinator:
                 Restored(
                     tuple(held for held, _ in stored),
                     now_ms(),
-                    tuple(self._store.watched()),
-                    tuple(self._store.stopped()),
-                    self._store.pause(),
+                    tuple(self._store.publications.watched()),
+                    tuple(self._store.halts.stopped()),
+                    self._store.halts.pause(),
                 )
             )
         )
@@ -203,7 +203,7 @@ class Coordinator:
 
     def recent_publications(self, count: int) -> list[Publication]:
         """What was published last, within and outside transactions, the newest first."""
-        return self._store.recent_publications(count)
+        return self._store.publications.recent(count)
 
     def location_of(self, table: TableName) -> str:
         """Where a table lies, by which the state knows it. Raises UnknownNameError."""
@@ -235,7 +235,7 @@ class Coordinator:
         if found is None:
             return False
         until_ms = now_ms() + self._state_thread.state.limits.receipt_retention_ms
-        self._store.save(
+        self._store.transactions.save(
             replace(held, phase=Phase.COMMITTED, receipt=found, expires_at_ms=until_ms)
         )
         self._state_thread.opened.pop(held.id)

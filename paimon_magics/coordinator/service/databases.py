@@ -21,12 +21,12 @@ _LOCATION = "location"
 
 
 class PropertyStore(Protocol):
-    """Where properties of databases are kept; see `Store`, which is one."""
+    """Where properties of databases are kept; see `DatabasePropertyTable`, which is one."""
 
-    def database_properties(self, id: str) -> dict[str, str]:
+    def of(self, id: str) -> dict[str, str]:
         """What is kept under an id, nothing for an unknown one."""
 
-    def save_database_properties(self, id: str, properties: Mapping[str, str]) -> None:
+    def save(self, id: str, properties: Mapping[str, str]) -> None:
         """Keep properties under an id; none at all forgets it."""
 
 
@@ -69,7 +69,7 @@ class Databases:
         if self._store is None or not self._keeps_here:
             return found
         mark = database_mark(self._catalog, name)
-        return found if mark is None else self._store.database_properties(mark) | found
+        return found if mark is None else self._store.of(mark) | found
 
     def alter(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Altered:
         """Change properties; raises what `create` does."""
@@ -90,7 +90,7 @@ class Databases:
         mark = database_mark(self._catalog, name) if self._keeps_here else None
         self._catalog.drop_database(name, if_exists=True)
         if self._store is not None and mark is not None:
-            self._store.save_database_properties(mark, {})
+            self._store.save(mark, {})
 
     @property
     def _keeps_here(self) -> bool:
@@ -106,7 +106,7 @@ class Databases:
 
     def _keep(self, name: str, properties: Mapping[str, str]) -> None:
         assert self._store is not None
-        self._store.save_database_properties(mark_database(self._catalog, name), properties)
+        self._store.save(mark_database(self._catalog, name), properties)
 
     def _without_location(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
         """The properties but a location, which may only say where the database lies anyway."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import UnknownNameError
 from paimon_magics.planning.commits.publications import Publication
@@ -31,7 +31,7 @@ class Overwritten:
     def __init__(
         self,
         catalog: Catalog,
-        store: Store,
+        store: StateStore,
         turns: Turns,
         grace_ms: int,
         watched: Callable[[], Mapping[str, Sequence[Publication]]],
@@ -46,13 +46,13 @@ class Overwritten:
 
     def due_ms(self) -> int | None:
         """When there is something to remove, None when there is nothing."""
-        begun = [begun_ms for _, _, begun_ms in self._store.repetitions()]
+        begun = [begun_ms for _, _, begun_ms in self._store.publications.repetitions()]
         return min(begun) + self._grace_ms if begun else None
 
     def clear(self, now_ms: int) -> int:
         """Remove what is due; return how many are left for later. Raises what stores raise."""
         later = 0
-        for p, runs, begun_ms in self._store.repetitions():
+        for p, runs, begun_ms in self._store.publications.repetitions():
             with self._turns(p.location):
                 if begun_ms + self._grace_ms > now_ms or self._is_awaited(p):
                     later += 1
@@ -62,7 +62,7 @@ class Overwritten:
                     removed = remove_overwritten(self._catalog, p, runs)
                 except UnknownNameError:  # the table itself is gone
                     removed = 0
-                self._store.drop_repetition(p)
+                self._store.publications.drop_repetition(p)
             if removed:
                 _log.info("%d files of an overwritten snapshot of %s removed", removed, p.table)
         return later

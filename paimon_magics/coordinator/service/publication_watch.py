@@ -30,7 +30,7 @@ from paimon_magics.coordinator.core import (
     TableMoved,
     TransactionState,
 )
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
     PaimonMagicsError,
@@ -91,7 +91,7 @@ class Watching:
     def __init__(
         self,
         catalog: Catalog,
-        store: Store,
+        store: StateStore,
         turns: Turns,
         state: Callable[[], State],
         request: Callable[[str], CommitRequest | None],
@@ -205,7 +205,7 @@ class Watching:
 
     def published_by(self, location: str, commit_user: str) -> list[Publication]:
         """What a commit user published to a table, as far as that is kept."""
-        return self._store.publications_of(location, commit_user)
+        return self._store.publications.by(location, commit_user)
 
     # ---- what they are made of ----
 
@@ -237,8 +237,8 @@ class Watching:
         table = self._catalog.load(publication.table)
         request = repetition(table, publication, self._request_of(publication))
         fence = None if self._fence is None else self._fence()
-        token = repetition_token(publication, self._store.repetition_runs(publication))
-        receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
+        token = repetition_token(publication, self._store.publications.repetition_runs(publication))
+        receipt = commit_fenced(table, request, self._catalog.publish, fence, token=token)
         return moved(publication, receipt, _now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:
@@ -247,7 +247,7 @@ class Watching:
     def _finished(self, findings: Sequence[PublicationFinding]) -> tuple[TransactionState, ...]:
         """The transactions whose publications are not as they were."""
         held = (
-            self._store.finished(finding.id)
+            self._store.transactions.finished(finding.id)
             for finding in findings
             if finding.verdict in (Verdict.REPUBLISHED, Verdict.LOST)
         )

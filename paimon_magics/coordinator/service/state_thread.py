@@ -44,7 +44,7 @@ from paimon_magics.coordinator.protocol.errors import StoppedError
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
 from paimon_magics.coordinator.service.stored_effects import store_effect
 from paimon_magics.coordinator.store.database import StoreUnavailableError
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.errors import SetupError
 from paimon_magics.faults import reach
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
@@ -78,7 +78,7 @@ class StateThread:
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         state: State,
         *,
         happened: Callable[[Event], None],
@@ -255,18 +255,18 @@ class StateThread:
         match event:
             case HeartbeatAsked(id=id) | CommitAsked(id=id) | AbortAsked(id=id):
                 if id not in self.state.held:
-                    return replace(event, finished=self._store.finished(id))
+                    return replace(event, finished=self._store.transactions.finished(id))
         return event
 
     def _save(self, held: TransactionState, asked: Asked) -> None:
         if asked.opened is not None:
-            self._store.open(held, transaction_document(asked.opened))
+            self._store.transactions.open(held, transaction_document(asked.opened))
             if asked.request is None:
                 return
         request = None
         if asked.request is not None:
             request = json.dumps(request_document(asked.request)).encode()
-        self._store.save(held, request)
+        self._store.transactions.save(held, request)
 
     def _tick(self) -> None:
         while self._failure is None and not self._stopping:

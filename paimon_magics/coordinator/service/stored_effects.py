@@ -16,32 +16,32 @@ from paimon_magics.coordinator.core import (
     SaveStopped,
 )
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 
 __all__ = ["store_effect"]
 
 
-def store_effect(store: Store, effect: Effect) -> None:
+def store_effect(store: StateStore, effect: Effect) -> None:
     """Store what an effect says, if it says anything of that kind; `Save` is not among them, which
     needs the event."""
     match effect:
         case RunCommit(id=id) | LookUpCommit(id=id):
-            store.begin_run(id)
+            store.transactions.begin_run(id)
         case ForgetFinished(until_ms=until_ms):
             store.forget_finished(until_ms)
         case SavePublication(publication=publication, watched=watched):
-            store.save_publication(publication, watched)
+            store.publications.save(publication, watched)
         case DropPublication(id=id):
-            store.drop_publication(id)
+            store.publications.drop(id)
         case ForgetPublications(table=table):
-            store.drop_all_publications(table)
+            store.publications.drop_all(table)
         case CutPublications(table=table, branch=branch, above=above):
-            store.drop_publications(table, branch, above)
+            store.publications.drop_above(table, branch, above)
         case Republish(publication=publication):
-            store.begin_repetition(publication, now_ms())
+            store.publications.begin_repetition(publication, now_ms())
         case SaveStopped(table=table, stopped=stopped):
-            store.save_stopped(table, stopped)
+            store.halts.save_stopped(table, stopped)
         case SavePause(pause=pause):
-            store.save_pause(pause)
+            store.halts.save_pause(pause)
         case _:
             pass

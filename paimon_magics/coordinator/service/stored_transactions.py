@@ -7,7 +7,7 @@ import json
 from paimon_magics.coordinator.core import TransactionState
 from paimon_magics.coordinator.protocol.documents import request_of, transaction_of
 from paimon_magics.coordinator.service.state_thread import StateThread
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.planning.commits.expiry import NO_FLOOR
 from paimon_magics.planning.commits.requests import CommitRequest, Transaction
 
@@ -17,29 +17,29 @@ __all__ = ["StoredTransactions"]
 class StoredTransactions:
     """Looks transactions up. For any thread."""
 
-    def __init__(self, store: Store, state_thread: StateThread) -> None:
+    def __init__(self, store: StateStore, state_thread: StateThread) -> None:
         self._store = store
         self._state_thread = state_thread
 
     def state(self, id: str) -> TransactionState | None:
         """A transaction, finished or not, while an answer about it is kept."""
-        return self._state_thread.state.held.get(id) or self._store.finished(id)
+        return self._state_thread.state.held.get(id) or self._store.transactions.finished(id)
 
     def recently_finished(self, count: int) -> list[TransactionState]:
         """The transactions that were finished last, the newest first."""
-        return self._store.recently_finished(count)
+        return self._store.transactions.recently_finished(count)
 
     def opened(self, id: str) -> Transaction | None:
         """What was agreed when a transaction was opened."""
         opened = self._state_thread.opened.get(id)
         if opened is not None:
             return opened
-        stored = self._store.opened(id)
+        stored = self._store.transactions.opened(id)
         return None if stored is None else transaction_of(stored)
 
     def request(self, id: str) -> CommitRequest | None:
         """What a transaction asked to commit."""
-        body, transaction = self._store.request(id), self.opened(id)
+        body, transaction = self._store.transactions.request(id), self.opened(id)
         if body is None or transaction is None:
             return None
         return request_of(transaction, json.loads(body))

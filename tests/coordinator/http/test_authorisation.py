@@ -39,7 +39,7 @@ from paimon_magics.coordinator.routes.store_options import StoreOptions
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.store import open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings

@@ -18,7 +18,7 @@ from paimon_magics.coordinator.inserts.queue.values import (
 )
 from paimon_magics.coordinator.routes.insert_requests import digest_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
-from paimon_magics.coordinator.store.store import open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.store import LocalStore

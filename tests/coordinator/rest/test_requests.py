@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from paimon_magics.coordinator.store.store import open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from tests.coordinator.rest_server import TOKEN, served
 
 FIELDS = [{"id": 0, "name": "k", "type": "BIGINT NOT NULL"}, {"id": 1, "name": "v", "type": "INT"}]

@@ -18,7 +18,7 @@ from paimon_magics.coordinator.routes.metrics import Metrics
 from paimon_magics.coordinator.routes.status_page import status_page
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.service.recent_errors import RecentErrors
-from paimon_magics.coordinator.store.store import open_store
+from paimon_magics.coordinator.store.state_store import open_store
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
@@ -157,7 +157,7 @@ def test_commits_of_engines_are_told_beside_those_of_sessions(coordinator: Coord
 
 def test_a_pause_and_stopped_tables_stand_out(catalog: Catalog, tmp_path: Path) -> None:
     store = open_store(tmp_path / "state")
-    store.save_stopped("/w/shop.db/orders", Stopped("snapshot 3 was overwritten", 1))
+    store.halts.save_stopped("/w/shop.db/orders", Stopped("snapshot 3 was overwritten", 1))
     coordinator = Coordinator(catalog, store, Settings())
     coordinator.start()
     coordinator.pause("ada")

@@ -11,7 +11,7 @@ import pytest
 from paimon_magics.coordinator.core import Phase, TransactionState
 from paimon_magics.coordinator.store.database import Change, StoreLostError, StoreUnavailableError
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
-from paimon_magics.coordinator.store.store import Store, open_store, store_address
+from paimon_magics.coordinator.store.state_store import StateStore, open_store, store_address
 from paimon_magics.errors import SetupError
 from tests.coordinator.postgres import Line, PostgresServer
 
@@ -33,34 +33,34 @@ def database(address: str) -> Iterator[PostgresDatabase]:
 
 
 @pytest.fixture
-def store(database: PostgresDatabase) -> Store:
-    return Store(database)
+def store(database: PostgresDatabase) -> StateStore:
+    return StateStore(database)
 
 
 def test_a_server_that_was_killed_and_is_back_has_everything(
-    store: Store, postgres: PostgresServer
+    store: StateStore, postgres: PostgresServer
 ) -> None:
-    store.open(HELD, {})
+    store.transactions.open(HELD, {})
     postgres.kill()
     with pytest.raises(StoreUnavailableError, match="does not work") as raised:
-        store.open(replace(HELD, id="b"), {})
+        store.transactions.open(replace(HELD, id="b"), {})
     assert not raised.value.unclear
     with pytest.raises(StoreUnavailableError):
-        store.unfinished()
+        store.transactions.unfinished()
     postgres.start()
-    assert [held.id for held, _ in store.unfinished()] == ["a"]
-    store.open(replace(HELD, id="c"), {})
-    assert [held.id for held, _ in store.unfinished()] == ["a", "c"]
+    assert [held.id for held, _ in store.transactions.unfinished()] == ["a"]
+    store.transactions.open(replace(HELD, id="c"), {})
+    assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "c"]
 
 
 def test_a_session_that_ends_is_opened_again_unnoticed(
-    store: Store, postgres: PostgresServer, address: str
+    store: StateStore, postgres: PostgresServer, address: str
 ) -> None:
     for id in "abc":
         postgres.end_sessions()
-        store.open(replace(HELD, id=id), {})
+        store.transactions.open(replace(HELD, id=id), {})
     postgres.end_sessions()
-    assert [held.id for held, _ in store.unfinished()] == ["a", "b", "c"]
+    assert [held.id for held, _ in store.transactions.unfinished()] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -82,38 +82,38 @@ def test_a_commit_without_an_answer_is_unclear_while_the_server_is_out_of_reach(
     postgres: PostgresServer, address: str, when: str
 ) -> None:
     with Line(postgres) as line:
-        store = Store(PostgresDatabase(line.address))
+        store = StateStore(PostgresDatabase(line.address))
         line.cut_commit(when, for_good=True)
         with pytest.raises(StoreUnavailableError) as raised:
-            store.open(HELD, {})
+            store.transactions.open(HELD, {})
         assert raised.value.unclear
         with pytest.raises(StoreUnavailableError) as raised:
             store.check()
         assert raised.value.unclear
         line.mend()
-        store.open(HELD, {})
-        assert store.unfinished() == [(HELD, {})]
+        store.transactions.open(HELD, {})
+        assert store.transactions.unfinished() == [(HELD, {})]
         store.close()
 
 
 def test_rows_that_another_session_has_locked_are_waited_for_and_then_refused(
-    store: Store, postgres: PostgresServer, address: str
+    store: StateStore, postgres: PostgresServer, address: str
 ) -> None:
-    store.open(HELD, {})
+    store.transactions.open(HELD, {})
     with postgres.administer() as other, other.transaction():
         other.execute("LOCK TABLE paimon_coordinator.transactions")
         with pytest.raises(StoreUnavailableError, match="lock timeout") as raised:
-            store.save(replace(HELD, phase=Phase.COMMITTING))
+            store.transactions.save(replace(HELD, phase=Phase.COMMITTING))
         assert not raised.value.unclear
-    store.save(replace(HELD, phase=Phase.ABORTING))
-    assert [held.phase for held, _ in store.unfinished()] == [Phase.ABORTING]
+    store.transactions.save(replace(HELD, phase=Phase.ABORTING))
+    assert [held.phase for held, _ in store.transactions.unfinished()] == [Phase.ABORTING]
 
 
 @pytest.mark.parametrize(
     ("state", "message"), [("53100", "could not extend file"), ("25006", "read-only transaction")]
 )
 def test_what_the_server_refuses_is_not_stored(
-    store: Store, postgres: PostgresServer, address: str, state: str, message: str
+    store: StateStore, postgres: PostgresServer, address: str, state: str, message: str
 ) -> None:
     with postgres.administer() as other:
         # The server's own error, raised where it would come up by itself.
@@ -126,11 +126,11 @@ def test_what_the_server_refuses_is_not_stored(
         )
         with pytest.raises(StoreUnavailableError, match=message) as raised, store.together():
             store.forget_finished(0)
-            store.open(HELD, {})
+            store.transactions.open(HELD, {})
         assert not raised.value.unclear
         other.execute("DROP TRIGGER refuse ON paimon_coordinator.transactions")
-    store.open(HELD, {})
-    assert [held.id for held, _ in store.unfinished()] == ["a"]
+    store.transactions.open(HELD, {})
+    assert [held.id for held, _ in store.transactions.unfinished()] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -143,20 +143,20 @@ def test_what_the_server_refuses_is_not_stored(
 )
 @pytest.mark.parametrize("reconnect", [False, True])
 def test_a_database_that_is_not_what_it_was_ends_it(
-    store: Store,
+    store: StateStore,
     postgres: PostgresServer,
     address: str,
     changed: str,
     says: str,
     reconnect: bool,
 ) -> None:
-    store.open(HELD, {})
+    store.transactions.open(HELD, {})
     with postgres.administer() as other:
         other.execute(f"UPDATE paimon_coordinator.owner SET {changed}".encode())
     if reconnect:
         postgres.end_sessions()
     with pytest.raises(StoreLostError, match=says):
-        store.open(replace(HELD, id="b"), {})
+        store.transactions.open(replace(HELD, id="b"), {})
     with postgres.administer() as other:
         rows = other.execute("SELECT id FROM paimon_coordinator.transactions").fetchall()
     assert rows == [("a",)]

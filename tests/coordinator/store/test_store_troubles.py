@@ -23,7 +23,7 @@ from paimon_magics.coordinator.service.served import Context
 from paimon_magics.coordinator.store.database import StoreUnavailableError
 from paimon_magics.coordinator.store.postgres import PostgresDatabase
 from paimon_magics.coordinator.store.sqlite import SqliteDatabase
-from paimon_magics.coordinator.store.store import Store
+from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.planning.commits.requests import Append, CommitRequest
 from paimon_magics.settings import Settings
 from paimon_magics.statements.statement import TableName
@@ -38,7 +38,7 @@ class SmallDisk:
 
     def __init__(self, path: Path) -> None:
         self.database = SqliteDatabase(path)
-        self.store = Store(self.database)
+        self.store = StateStore(self.database)
 
     def fill(self) -> None:
         free = self.database._connection.pragma("freelist_count")
@@ -139,7 +139,7 @@ def test_what_was_asked_when_the_answer_was_lost_is_done_once(
         monkeypatch.setenv(name, value)
     postgres.empty_database()
     with Line(postgres) as line:
-        store = Store(PostgresDatabase(line.address))
+        store = StateStore(PostgresDatabase(line.address))
         coordinator = Coordinator(catalog, store, Settings())
         coordinator.start()
         id, transaction, _ = coordinator.transactions.begin(TABLE, None, "ada")
@@ -153,7 +153,7 @@ def test_what_was_asked_when_the_answer_was_lost_is_done_once(
         wait_for(lambda: read(catalog) == [{"k": 1}])
         answer = coordinator.transactions.commit(id, request)
         assert isinstance(answer, Committed) and answer.receipt.snapshot_id == 1
-        assert coordinator.stored.state(id) == store.finished(id)
+        assert coordinator.stored.state(id) == store.transactions.finished(id)
         coordinator.stop()
 
 

@@ -1,0 +1,52 @@
+"""SQL as a store speaks it: one statement at a time, or several that become durable together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from paimon_magics.coordinator.store.database import Change, Database
+
+__all__ = ["Sql"]
+
+
+class Sql:
+    """Reads and writes one database, for any thread.
+
+    What a statement does twice must be as if done once: it is repeated when it is unclear whether
+    it was done.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._turn = threading.RLock()
+        self._together: list[Change] | None = None
+
+    def read(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        return self._database.read(statement, *values)
+
+    def write(self, statement: str, *values: object) -> None:
+        """Change something, durably; at the end of `together` within that."""
+        with self._turn:
+            change = Change(statement, values)
+            if self._together is None:
+                self._database.write([change])
+            else:
+                self._together.append(change)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All that is saved in the body becomes durable at once, at its end; nothing when it
+        raises."""
+        with self._turn:
+            changes: list[Change] = []
+            self._together = changes
+            try:
+                yield
+            finally:
+                self._together = None
+            if changes:
+                self._database.write(changes)

@@ -1,0 +1,158 @@
+"""What a coordinator remembers over its own death: transactions, and what they asked to commit.
+
+One text of every table and statement, for whichever database stands behind it: when `save` returns,
+the state is durable there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from paimon_magics.coordinator.store.database import Change, Database
+from paimon_magics.coordinator.store.database_properties import DatabasePropertyTable
+from paimon_magics.coordinator.store.halts import HaltTable
+from paimon_magics.coordinator.store.publications import PublicationTable
+from paimon_magics.coordinator.store.sql import Sql
+from paimon_magics.coordinator.store.sqlite import SqliteDatabase
+from paimon_magics.coordinator.store.transactions import TransactionTable
+from paimon_magics.errors import SetupError
+
+__all__ = ["StateStore", "open_store", "store_address"]
+
+_FORMAT = 4
+_SCHEMES = ("postgresql://", "postgres://")
+
+# `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
+# is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
+# which never change; `request` what was asked to be committed, once it was; `runs` how often that
+# was begun, with files named by the number of the run. `watched` is 1 while something can be lost
+# by writing over a publication. `repetitions` are publications as they were when somebody wrote
+# over them, `runs` and `begun_at_ms` how often publishing them again was begun, and when last.
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS transactions ("
+    "id TEXT PRIMARY KEY, finished {integer} NOT NULL, expires_at_ms {integer} NOT NULL, "
+    "body TEXT NOT NULL, opened TEXT NOT NULL, request {bytes}, "
+    "runs {integer} NOT NULL DEFAULT 0){table_end}",
+    "CREATE INDEX IF NOT EXISTS transactions_by_end ON transactions (finished, expires_at_ms)",
+    "CREATE TABLE IF NOT EXISTS publications ("
+    "id TEXT PRIMARY KEY, location TEXT NOT NULL, branch TEXT NOT NULL, "
+    "snapshot_id {integer} NOT NULL, commit_user TEXT NOT NULL, "
+    "watched {integer} NOT NULL, kept_until_ms {integer} NOT NULL, body TEXT NOT NULL){table_end}",
+    "CREATE INDEX IF NOT EXISTS publications_by_user ON publications (location, commit_user)",
+    "CREATE INDEX IF NOT EXISTS publications_by_end ON publications (watched, kept_until_ms)",
+    "CREATE TABLE IF NOT EXISTS repetitions ("
+    "id TEXT NOT NULL, snapshot_id {integer} NOT NULL, runs {integer} NOT NULL, "
+    "begun_at_ms {integer} NOT NULL, body TEXT NOT NULL, PRIMARY KEY (id, snapshot_id)){table_end}",
+    "CREATE TABLE IF NOT EXISTS stopped ("
+    "location TEXT PRIMARY KEY, reason TEXT NOT NULL, since_ms {integer} NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS databases (id TEXT PRIMARY KEY, body TEXT NOT NULL){table_end}",
+    "CREATE TABLE IF NOT EXISTS pause (by_whom TEXT NOT NULL, since_ms {integer} NOT NULL)"
+    "{table_end}",
+)
+
+
+def open_store(state: Path, address: str | None = None) -> StateStore:
+    """The store of the coordinator whose state folder this is; it is made when there is none.
+
+    `address` is that of a PostgreSQL database; without one it is an SQLite file in the folder.
+    Raises SetupError for a store that can't be used, or that another coordinator uses.
+    """
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise SetupError(
+            f"The coordinator's state folder {state} can't be made: {error.strerror}.",
+            hint="Name a folder on a local disk that you may write to.",
+        ) from error
+    if address is None:
+        return StateStore(SqliteDatabase(state / "coordinator.sqlite"))
+    if not address.startswith(_SCHEMES):
+        raise SetupError(
+            "The address of the coordinator's store names no database that is known.",
+            hint="Write it as postgresql://USER@HOST:PORT/DATABASE.",
+        )
+    try:
+        from paimon_magics.coordinator.store.postgres import PostgresDatabase
+    except ImportError as error:
+        raise SetupError(
+            f"A store in PostgreSQL needs the psycopg package: {error}.",
+            hint="Install it with: pip install 'paimon-magics[postgres]'",
+        ) from error
+    return StateStore(PostgresDatabase(address))
+
+
+def store_address(option: str | None) -> str | None:
+    """The store's address: the command line's `option`, else what PAIMON_COORDINATOR_STORE says.
+
+    Raises SetupError for an option with a password, which every user of the machine could read.
+    """
+    if option is None:
+        return os.environ.get("PAIMON_COORDINATOR_STORE") or None
+    parts = urlsplit(option)
+    if parts.password is not None or "password" in parse_qs(parts.query):
+        raise SetupError(
+            "The command line holds the password of the coordinator's store.",
+            hint="Put it into ~/.pgpass or PGPASSWORD, or the whole address into "
+            "PAIMON_COORDINATOR_STORE.",
+        )
+    return option
+
+
+class StateStore:
+    """What one coordinator has stored, for any thread. Owns the database.
+
+    Raises StoreUnavailableError and StoreLostError: see `Database`. `transactions`, `publications`,
+    `halts` and `database_properties` are its tables.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        dialect = asdict(database.dialect)
+        database.write([Change(statement.format(**dialect)) for statement in _TABLES])
+        self._sql = Sql(database)
+        self._check_format()
+        self.transactions = TransactionTable(self._sql)
+        self.publications = PublicationTable(self._sql)
+        self.halts = HaltTable(self._sql)
+        self.database_properties = DatabasePropertyTable(self._sql)
+
+    @property
+    def database(self) -> Database:
+        """Where it is kept."""
+        return self._database
+
+    def together(self) -> AbstractContextManager[None]:
+        """All that is saved in the body becomes durable at once, at its end; nothing when it
+        raises."""
+        return self._sql.together()
+
+    def forget_finished(self, until_ms: int) -> None:
+        """Delete the finished transactions, and the publications that nobody watches, that need not
+        be kept longer than `until_ms`."""
+        self.transactions.forget_finished(until_ms)
+        self.publications.forget_unwatched(until_ms)
+
+    def check(self) -> None:
+        """Write something; raises an error when that does not work."""
+        self._sql.write("UPDATE meta SET format = format")
+
+    def close(self) -> None:
+        """Give the database up."""
+        self._database.close()
+
+    def _check_format(self) -> None:
+        found = [row[0] for row in self._database.read("SELECT format FROM meta")]
+        if not found:
+            self._sql.write("INSERT INTO meta VALUES (?)", _FORMAT)
+        elif found != [_FORMAT]:
+            self.close()
+            raise SetupError(
+                f"{self._database.name} was written by another version (format {found[0]}, "
+                f"this one is {_FORMAT}).",
+                hint="Use the version that wrote it, or drain it there and start anew.",
+            )
