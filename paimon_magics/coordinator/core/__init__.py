@@ -69,11 +69,8 @@ from paimon_magics.coordinator.core.state import (
     pending_commits,
     pending_transactions,
 )
-from paimon_magics.coordinator.core.step import (
-    FORGET_EVERY_MS,
-    STALL_MS,
-    step,
-)
+from paimon_magics.coordinator.core.step import step
+from paimon_magics.coordinator.core.ticks import FORGET_EVERY_MS, STALL_MS
 from paimon_magics.coordinator.core.values import (
     FINISHED,
     NOWHERE,

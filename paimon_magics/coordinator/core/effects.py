@@ -90,14 +90,14 @@ class DropPublication:
 class ForgetPublications:
     """Delete what is stored of the publications of a table and its branches."""
 
-    table: str
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
 class CutPublications:
     """Delete what is stored of a branch's publications with ids above `above`."""
 
-    table: str
+    location: str
     branch: str | None
     above: int
 
@@ -106,7 +106,7 @@ class CutPublications:
 class SaveStopped:
     """Store that the table is stopped, or (None) that it is not."""
 
-    table: str
+    location: str
     stopped: Stopped | None
 
 
@@ -121,7 +121,7 @@ class SavePause:
 class CheckTable:
     """Look at the table's watched publications; CheckFinished or CheckFailed comes back."""
 
-    table: str
+    location: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,13 @@ class BeginAsked:
     was acknowledged before, and may begin in a pause."""
 
     id: str
-    table: str
+    location: str
     owner: str
     now_ms: int
     ask: int
     exclusive: bool = False
     origin: Origin = NOWHERE
-    name: str = ""
+    table: str = ""
     in_pause: bool = False
     waits: bool = False
 
@@ -75,7 +75,7 @@ class TurnAsked:
     at a time."""
 
     id: str
-    table: str
+    location: str
     now_ms: int
     ask: int
 
@@ -108,7 +108,7 @@ class Adopted:
     with the digest as in CommitAsked, or (None) to end it. `epoch` is that of this coordinator."""
 
     id: str
-    table: str
+    location: str
     owner: str
     digest: str | None
     epoch: int
@@ -116,7 +116,7 @@ class Adopted:
     ask: int
     exclusive: bool = False
     origin: Origin = NOWHERE
-    name: str = ""
+    table: str = ""
     files: int | None = None
 
 
@@ -184,7 +184,7 @@ class FilesRemoved:
 class CheckAsked:
     """Somebody outside transactions is about to change the table: are its publications there?"""
 
-    table: str
+    location: str
     ask: int
 
 
@@ -196,7 +196,7 @@ class CheckFinished:
     were. `before` is the commit that this was done for, which has not been tried then.
     """
 
-    table: str
+    location: str
     findings: tuple[PublicationFinding, ...]
     now_ms: int
     finished: tuple[TransactionState, ...] = ()
@@ -207,7 +207,7 @@ class CheckFinished:
 class CheckFailed:
     """A table's publications could not be looked at, for now."""
 
-    table: str
+    location: str
     reason: str
     now_ms: int
 
@@ -216,7 +216,7 @@ class CheckFailed:
 class Republished:
     """An overwritten commit is in the table again, or can't be: the finding tells."""
 
-    table: str
+    location: str
     finding: PublicationFinding
     now_ms: int
     finished: TransactionState | None = None
@@ -226,7 +226,7 @@ class Republished:
 class RepublishUnclear:
     """Whether an overwritten commit was published again is not known."""
 
-    table: str
+    location: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class NotPublished:
 class ChainCut:
     """Somebody removed the snapshots above an id from a table's branch, on purpose."""
 
-    table: str
+    location: str
     branch: str | None
     above: int
     ask: int
@@ -260,7 +260,7 @@ class ChainCut:
 class TableDropped:
     """A table is no more."""
 
-    table: str
+    location: str
     ask: int
 
 
@@ -268,8 +268,8 @@ class TableDropped:
 class TableMoved:
     """A table has another name and place, or one of its branches (`branch`) another name."""
 
-    table: str
-    to_table: str
+    location: str
+    to_location: str
     to: TableName
     ask: int
     branch: str | None = None
@@ -279,7 +279,7 @@ class TableMoved:
 class ResumeAsked:
     """An administrator has looked at a stopped table, and lets it go on as it is."""
 
-    table: str
+    location: str
     ask: int
 
 

@@ -79,109 +79,109 @@ _Step = tuple[State, tuple[Effect, ...]]
 
 def published(
     state: State,
-    table: str,
+    location: str,
     publication: Publication | None,
     findings: tuple[PublicationFinding, ...],
     now_ms: int,
 ) -> _Step:
     """After a commit: watch it, and no longer what nothing can be lost of any more."""
-    state, effects = _settle(state, table, findings)
+    state, effects = _settle(state, location, findings)
     if publication is None:
         return state, effects
     kept = replace(publication, kept_until_ms=now_ms + state.limits.receipt_retention_ms)
-    state = _watch(state, (*state.watched.get(table, ()), kept), table)
-    state = replace(state, checked_at_ms={**state.checked_at_ms, table: now_ms})
+    state = _watch(state, (*state.watched.get(location, ()), kept), location)
+    state = replace(state, checked_at_ms={**state.checked_at_ms, location: now_ms})
     return state, (*effects, SavePublication(kept, watched=True))
 
 
 def ask_check(state: State, event: CheckAsked) -> _Step:
     """Have the table looked at, for who is about to commit to it outside transactions."""
-    stopped = state.stopped.get(event.table)
+    stopped = state.stopped.get(event.location)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
-    if not state.watched.get(event.table):
+    if not state.watched.get(event.location):
         return state, (Reply(event.ask, Done()),)
-    asks = (*state.check_asks.get(event.table, ()), event.ask)
-    state = replace(state, check_asks={**state.check_asks, event.table: asks})
-    return (state, ()) if event.table in state.running else _check(state, event.table)
+    asks = (*state.check_asks.get(event.location, ()), event.ask)
+    state = replace(state, check_asks={**state.check_asks, event.location: asks})
+    return (state, ()) if event.location in state.running else _check(state, event.location)
 
 
 def due_checks(state: State, now_ms: int) -> _Step:
     """Look at the tables where nobody has for a while, and nobody is at work."""
     effects: list[Effect] = []
-    for table, watched in state.watched.items():
-        if table in state.running or table in state.stopped:
+    for location, watched in state.watched.items():
+        if location in state.running or location in state.stopped:
             continue
         old = {p.id for p in watched if p.kept_until_ms <= now_ms}
-        state, settled = _unwatch(state, table, old)
+        state, settled = _unwatch(state, location, old)
         effects += settled
-        due_ms = state.checked_at_ms.get(table, 0) + state.limits.watch_every_ms
-        if now_ms >= due_ms and table in state.watched:
-            state, checks = _check(state, table)
+        due_ms = state.checked_at_ms.get(location, 0) + state.limits.watch_every_ms
+        if now_ms >= due_ms and location in state.watched:
+            state, checks = _check(state, location)
             effects += checks
     return state, tuple(effects)
 
 
 def check_finished(state: State, event: CheckFinished) -> _Step:
     """Go on after a look at the table: with what waits, or first with what was overwritten."""
-    table = event.table
-    state = replace(state, checked_at_ms={**state.checked_at_ms, table: event.now_ms})
+    location = event.location
+    state = replace(state, checked_at_ms={**state.checked_at_ms, location: event.now_ms})
     if event.before:
-        queue = (event.before, *state.queues.get(table, ()))
-        state = replace(state, queues={**state.queues, table: queue})
+        queue = (event.before, *state.queues.get(location, ()))
+        state = replace(state, queues={**state.queues, location: queue})
     finished = {held.id: held for held in event.finished}
-    findings = _still_watched(state, table, event.findings)
-    state, effects = _settle(state, table, findings)
+    findings = _still_watched(state, location, event.findings)
+    state, effects = _settle(state, location, findings)
     for finding in findings:
         if finding.verdict is Verdict.REPUBLISHED:
-            state, moved = _moved(state, table, finding, finished.get(finding.id))
+            state, moved = _moved(state, location, finding, finished.get(finding.id))
             effects = (*effects, *moved)
     if any(finding.verdict is Verdict.LOST for finding in findings):
-        state, stopping = _stop(state, table, findings, finished, event.now_ms)
+        state, stopping = _stop(state, location, findings, finished, event.now_ms)
         return state, (*effects, *stopping)
     again = tuple(f.id for f in findings if f.verdict is Verdict.OVERWRITTEN)
     if again:
         state = replace(
             state,
-            running={**state.running, table: CHECKING},
-            overwritten={**state.overwritten, table: again},
+            running={**state.running, location: CHECKING},
+            overwritten={**state.overwritten, location: again},
         )
-        return state, (*effects, Republish(_publication(state, table, again[0])))
-    state, following = _go_on(state, table, Done())
+        return state, (*effects, Republish(_publication(state, location, again[0])))
+    state, following = _go_on(state, location, Done())
     return state, (*effects, *following)
 
 
 def check_failed(state: State, event: CheckFailed) -> _Step:
     """Go on; the table is looked at again after a while, or before its next commit."""
-    state = replace(state, checked_at_ms={**state.checked_at_ms, event.table: event.now_ms})
-    return _go_on(state, event.table, Unchecked(event.reason))
+    state = replace(state, checked_at_ms={**state.checked_at_ms, event.location: event.now_ms})
+    return _go_on(state, event.location, Unchecked(event.reason))
 
 
 def republished(state: State, event: Republished) -> _Step:
     """Remember the new snapshot, and go on with the next one; or stop the table."""
-    table, finding = event.table, event.finding
+    location, finding = event.location, event.finding
     if finding.verdict is Verdict.LOST:
-        state = replace(state, overwritten=without(state.overwritten, table))
+        state = replace(state, overwritten=without(state.overwritten, location))
         finished = {} if event.finished is None else {event.finished.id: event.finished}
-        return _stop(state, table, (finding,), finished, event.now_ms)
+        return _stop(state, location, (finding,), finished, event.now_ms)
     if finding.publication is None:  # there is nothing to be published again, after all
-        state, effects = _unwatch(state, table, {finding.id})
+        state, effects = _unwatch(state, location, {finding.id})
     else:
-        state, effects = _moved(state, table, finding, event.finished)
-    watched = {p.id for p in state.watched.get(table, ())} - {finding.id}
-    rest = tuple(id for id in state.overwritten.get(table, ()) if id in watched)
+        state, effects = _moved(state, location, finding, event.finished)
+    watched = {p.id for p in state.watched.get(location, ())} - {finding.id}
+    rest = tuple(id for id in state.overwritten.get(location, ()) if id in watched)
     if rest:
-        state = replace(state, overwritten={**state.overwritten, table: rest})
-        return state, (*effects, Republish(_publication(state, table, rest[0])))
-    state = replace(state, overwritten=without(state.overwritten, table))
-    state, following = _go_on(state, table, Done())
+        state = replace(state, overwritten={**state.overwritten, location: rest})
+        return state, (*effects, Republish(_publication(state, location, rest[0])))
+    state = replace(state, overwritten=without(state.overwritten, location))
+    state, following = _go_on(state, location, Done())
     return state, (*effects, *following)
 
 
 def republish_unclear(state: State, event: RepublishUnclear) -> _Step:
     """Look again: nothing may be published before it is known what there is."""
-    state = replace(state, overwritten=without(state.overwritten, event.table))
-    return state, (CheckTable(event.table),)
+    state = replace(state, overwritten=without(state.overwritten, event.location))
+    return state, (CheckTable(event.location),)
 
 
 def note(state: State, event: Noted) -> _Step:
@@ -191,10 +191,10 @@ def note(state: State, event: Noted) -> _Step:
     """
     if state.pause is not None and not event.publication.certain:
         return state, (Reply(event.ask, Suspended(state.pause)),)
-    table, id = event.publication.location, event.publication.id
-    others = tuple(p for p in state.watched.get(table, ()) if p.id != id)
-    state = _watch(state, others, table)
-    state, effects = published(state, table, event.publication, (), event.now_ms)
+    location, id = event.publication.location, event.publication.id
+    others = tuple(p for p in state.watched.get(location, ()) if p.id != id)
+    state = _watch(state, others, location)
+    state, effects = published(state, location, event.publication, (), event.now_ms)
     return state, (*effects, Reply(event.ask, Done()))
 
 
@@ -208,22 +208,22 @@ def cut_chain(state: State, event: ChainCut) -> _Step:
     """A roll-back that was asked for: what it removed is not to come back."""
     kept = tuple(
         p
-        for p in state.watched.get(event.table, ())
+        for p in state.watched.get(event.location, ())
         if p.table.branch != event.branch or p.snapshot_id <= event.above
     )
-    cut = CutPublications(event.table, event.branch, event.above)
-    return _watch(state, kept, event.table), (cut, Reply(event.ask, Done()))
+    cut = CutPublications(event.location, event.branch, event.above)
+    return _watch(state, kept, event.location), (cut, Reply(event.ask, Done()))
 
 
 def drop_table(state: State, event: TableDropped) -> _Step:
     """A table that is dropped takes along what is known of it."""
-    effects: list[Effect] = [ForgetPublications(event.table)]
-    if event.table in state.stopped:
-        effects.append(SaveStopped(event.table, None))
+    effects: list[Effect] = [ForgetPublications(event.location)]
+    if event.location in state.stopped:
+        effects.append(SaveStopped(event.location, None))
     state = replace(
-        _watch(state, (), event.table),
-        stopped=without(state.stopped, event.table),
-        checked_at_ms=without(state.checked_at_ms, event.table),
+        _watch(state, (), event.location),
+        stopped=without(state.stopped, event.location),
+        checked_at_ms=without(state.checked_at_ms, event.location),
     )
     return state, (*effects, Reply(event.ask, Done()))
 
@@ -232,99 +232,99 @@ def move_table(state: State, event: TableMoved) -> _Step:
     """A table, or a branch of it, goes on under another name."""
     effects: list[Effect] = []
     kept, moved = [], []
-    for p in state.watched.get(event.table, ()):
+    for p in state.watched.get(event.location, ()):
         if event.branch is not None and p.table.branch != event.branch:
             kept.append(p)
             continue
         branch = event.to.branch if event.branch is not None else p.table.branch
         name = TableName(event.to.table, event.to.database, branch=branch)
-        moved.append(replace(p, table=name, location=event.to_table))
+        moved.append(replace(p, table=name, location=event.to_location))
         effects.append(SavePublication(moved[-1], watched=True))
-    state = _watch(state, tuple(kept), event.table)
-    there = state.watched.get(event.to_table, ())
-    state = _watch(state, (*there, *moved), event.to_table)
-    stopped = state.stopped.get(event.table)
-    if stopped is not None and event.to_table != event.table:
-        others = without(state.stopped, event.table)
-        state = replace(state, stopped={**others, event.to_table: stopped})
-        effects += [SaveStopped(event.table, None), SaveStopped(event.to_table, stopped)]
+    state = _watch(state, tuple(kept), event.location)
+    there = state.watched.get(event.to_location, ())
+    state = _watch(state, (*there, *moved), event.to_location)
+    stopped = state.stopped.get(event.location)
+    if stopped is not None and event.to_location != event.location:
+        others = without(state.stopped, event.location)
+        state = replace(state, stopped={**others, event.to_location: stopped})
+        effects += [SaveStopped(event.location, None), SaveStopped(event.to_location, stopped)]
     return state, (*effects, Reply(event.ask, Done()))
 
 
 def resume(state: State, event: ResumeAsked) -> _Step:
     """Let a stopped table go on as it is."""
-    if event.table not in state.stopped:
+    if event.location not in state.stopped:
         return state, (Reply(event.ask, Done()),)
-    state = replace(state, stopped=without(state.stopped, event.table))
-    return state, (SaveStopped(event.table, None), Reply(event.ask, Done()))
+    state = replace(state, stopped=without(state.stopped, event.location))
+    return state, (SaveStopped(event.location, None), Reply(event.ask, Done()))
 
 
 # ---- what they are made of ----
 
 
-def _check(state: State, table: str) -> _Step:
-    return replace(state, running={**state.running, table: CHECKING}), (CheckTable(table),)
+def _check(state: State, location: str) -> _Step:
+    return replace(state, running={**state.running, location: CHECKING}), (CheckTable(location),)
 
 
-def _go_on(state: State, table: str, answer: Answer) -> _Step:
-    asks = state.check_asks.get(table, ())
-    state = replace(state, check_asks=without(state.check_asks, table))
-    state, following = next_job(state, table)
+def _go_on(state: State, location: str, answer: Answer) -> _Step:
+    asks = state.check_asks.get(location, ())
+    state = replace(state, check_asks=without(state.check_asks, location))
+    state, following = next_job(state, location)
     return state, (*(Reply(ask, answer) for ask in asks), *following)
 
 
-def _settle(state: State, table: str, findings: tuple[PublicationFinding, ...]) -> _Step:
+def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...]) -> _Step:
     """No longer watch what nothing can be lost of, and be certain of what is there."""
     verdicts = {finding.id: finding.verdict for finding in findings}
     settled = {id for id, verdict in verdicts.items() if verdict is Verdict.SETTLED}
-    state, effects = _unwatch(state, table, settled)
-    for p in state.watched.get(table, ()):
+    state, effects = _unwatch(state, location, settled)
+    for p in state.watched.get(location, ()):
         if verdicts.get(p.id) is Verdict.INTACT and not p.certain:
             certain = replace(p, certain=True)
-            watched = tuple(certain if q.id == p.id else q for q in state.watched[table])
-            state = _watch(state, watched, table)
+            watched = tuple(certain if q.id == p.id else q for q in state.watched[location])
+            state = _watch(state, watched, location)
             effects = (*effects, SavePublication(certain, watched=True))
     return state, effects
 
 
-def _unwatch(state: State, table: str, ids: set[str], *, lost: bool = False) -> _Step:
+def _unwatch(state: State, location: str, ids: set[str], *, lost: bool = False) -> _Step:
     """No longer watch some publications; what was never certain, or is lost, is forgotten."""
-    watched = state.watched.get(table, ())
+    watched = state.watched.get(location, ())
     effects = tuple(
         DropPublication(p.id) if lost or not p.certain else SavePublication(p, watched=False)
         for p in watched
         if p.id in ids
     )
-    return _watch(state, tuple(p for p in watched if p.id not in ids), table), effects
+    return _watch(state, tuple(p for p in watched if p.id not in ids), location), effects
 
 
-def _watch(state: State, watched: tuple[Publication, ...], table: str) -> State:
-    others = without(state.watched, table)
-    return replace(state, watched={**others, table: watched} if watched else others)
+def _watch(state: State, watched: tuple[Publication, ...], location: str) -> State:
+    others = without(state.watched, location)
+    return replace(state, watched={**others, location: watched} if watched else others)
 
 
 def _still_watched(
-    state: State, table: str, findings: tuple[PublicationFinding, ...]
+    state: State, location: str, findings: tuple[PublicationFinding, ...]
 ) -> tuple[PublicationFinding, ...]:
-    watched = {p.id for p in state.watched.get(table, ())}
+    watched = {p.id for p in state.watched.get(location, ())}
     return tuple(finding for finding in findings if finding.id in watched)
 
 
-def _publication(state: State, table: str, id: str) -> Publication:
-    return next(p for p in state.watched[table] if p.id == id)
+def _publication(state: State, location: str, id: str) -> Publication:
+    return next(p for p in state.watched[location] if p.id == id)
 
 
 def _moved(
-    state: State, table: str, finding: PublicationFinding, finished: TransactionState | None
+    state: State, location: str, finding: PublicationFinding, finished: TransactionState | None
 ) -> _Step:
     """A commit that was overwritten is in the table again, as another snapshot."""
-    if all(p.id != finding.id for p in state.watched.get(table, ())):
+    if all(p.id != finding.id for p in state.watched.get(location, ())):
         return state, ()  # it was cut off meanwhile, or its table dropped
-    before = _publication(state, table, finding.id)
+    before = _publication(state, location, finding.id)
     assert finding.publication is not None
     publication = replace(finding.publication, kept_until_ms=before.kept_until_ms)
-    watched = tuple(p for p in state.watched[table] if p.id != finding.id)
-    state = _watch(state, (*watched, publication), table)
+    watched = tuple(p for p in state.watched[location] if p.id != finding.id)
+    state = _watch(state, (*watched, publication), location)
     effects: list[Effect] = [SavePublication(publication, watched=True)]
     if finished is not None:
         effects.append(Save(replace(finished, receipt=finding.receipt, reason=finding.account)))
@@ -333,7 +333,7 @@ def _moved(
 
 def _stop(
     state: State,
-    table: str,
+    location: str,
     findings: tuple[PublicationFinding, ...],
     finished: dict[str, TransactionState],
     now_ms: int,
@@ -342,22 +342,22 @@ def _stop(
     lost = tuple(finding for finding in findings if finding.verdict is Verdict.LOST)
     stopped = Stopped(" ".join(finding.account for finding in lost), now_ms)
     ids = {finding.id for finding in lost}
-    state, effects = _unwatch(state, table, ids, lost=True)
-    state = replace(state, stopped={**state.stopped, table: stopped})
-    out: list[Effect] = [*effects, SaveStopped(table, stopped)]
+    state, effects = _unwatch(state, location, ids, lost=True)
+    state = replace(state, stopped={**state.stopped, location: stopped})
+    out: list[Effect] = [*effects, SaveStopped(location, stopped)]
     for finding in lost:
         held = finished.get(finding.id)
         if held is not None:
             out.append(Save(replace(held, phase=Phase.LOST, reason=finding.account)))
     refused = tuple(
-        id for id in state.queues.get(table, ()) if state.held[id].phase is Phase.COMMITTING
+        id for id in state.queues.get(location, ()) if state.held[id].phase is Phase.COMMITTING
     )
     for id in refused:
         ended = aborting(state.held[id], stopped.reason, now_ms)
         state, replies = answered(with_held(state, ended), id, Refusal(stopped.reason))
         out += [Save(ended), *replies, RemoveFiles(id)]
-    rest = tuple(id for id in state.queues.get(table, ()) if id not in refused)
-    queues = without(state.queues, table)
-    state = replace(state, queues={**queues, table: rest} if rest else queues)
-    state, following = _go_on(state, table, Halted(stopped.reason))
+    rest = tuple(id for id in state.queues.get(location, ()) if id not in refused)
+    queues = without(state.queues, location)
+    state = replace(state, queues={**queues, location: rest} if rest else queues)
+    state, following = _go_on(state, location, Halted(stopped.reason))
     return state, (*out, *following)

@@ -98,19 +98,19 @@ def aborting(
     )
 
 
-def next_job(state: State, table: str) -> tuple[State, tuple[Effect, ...]]:
+def next_job(state: State, location: str) -> tuple[State, tuple[Effect, ...]]:
     """Start what comes next for a table that has nothing under way any more."""
-    running = without(state.running, table)
-    if table in state.check_asks:
-        return replace(state, running={**running, table: CHECKING}), (CheckTable(table),)
-    queue = state.queues.get(table, ())
-    queues = without(state.queues, table)
+    running = without(state.running, location)
+    if location in state.check_asks:
+        return replace(state, running={**running, location: CHECKING}), (CheckTable(location),)
+    queue = state.queues.get(location, ())
+    queues = without(state.queues, location)
     if not queue:
         return replace(state, running=running, queues=queues), ()
     first, *rest = queue
     if rest:
-        queues[table] = tuple(rest)
-    state = replace(state, running={**running, table: first}, queues=queues)
+        queues[location] = tuple(rest)
+    state = replace(state, running={**running, location: first}, queues=queues)
     # One that was waiting when the coordinator stopped may have been published before that.
     if state.held[first].phase is Phase.UNCLEAR:
         return state, (LookUpCommit(first),)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from paimon_magics.coordinator.core import publications as watching
 from paimon_magics.coordinator.core.effects import (
     Effect,
-    ForgetFinished,
     LookUpCommit,
     RemoveFiles,
     Reply,
@@ -45,6 +44,7 @@ from paimon_magics.coordinator.core.events import (
     UnpauseAsked,
 )
 from paimon_magics.coordinator.core.lines import in_turn, leave, waits
+from paimon_magics.coordinator.core.restoring import restored
 from paimon_magics.coordinator.core.state import (
     State,
     aborting,
@@ -54,6 +54,7 @@ from paimon_magics.coordinator.core.state import (
     with_held,
     without_held,
 )
+from paimon_magics.coordinator.core.ticks import ticked
 from paimon_magics.coordinator.core.values import (
     Aborted,
     Answer,
@@ -74,13 +75,7 @@ from paimon_magics.coordinator.core.values import (
     Unknown,
 )
 
-__all__ = ["FORGET_EVERY_MS", "step"]
-
-STALL_MS = 5_000
-"""Between two ticks, so much time does not pass: the process stood still, or the clock was set."""
-
-FORGET_EVERY_MS = 60_000
-"""How often finished transactions are looked through for those that need not be kept longer."""
+__all__ = ["step"]
 
 _BY_OWNER = "its owner ended it"
 
@@ -137,9 +132,9 @@ def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
         case UnpauseAsked(ask=ask):
             return replace(state, pause=None), (SavePause(None), Reply(ask, Done()))
         case Restored():
-            return _restored(state, event)
+            return restored(state, event)
         case Ticked(now_ms=now_ms):
-            return _ticked(state, now_ms)
+            return ticked(state, now_ms)
 
 
 def _begin(state: State, event: BeginAsked) -> tuple[State, tuple[Effect, ...]]:
@@ -147,32 +142,32 @@ def _begin(state: State, event: BeginAsked) -> tuple[State, tuple[Effect, ...]]:
         return state, (Reply(event.ask, _answer_about(state.held[event.id])),)
     if state.pause is not None and not event.in_pause:
         return state, (Reply(event.ask, Suspended(state.pause)),)
-    stopped = state.stopped.get(event.table)
+    stopped = state.stopped.get(event.location)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
     if event.exclusive:
         waiter = event.id if event.waits else ""
-        state, occupied = in_turn(state, event.table, waiter, event.now_ms)
+        state, occupied = in_turn(state, event.location, waiter, event.now_ms)
         if occupied is not None:
             return state, (Reply(event.ask, occupied),)
         state = leave(state, event.id)
     opened = TransactionState(
         id=event.id,
-        table=event.table,
+        location=event.location,
         phase=Phase.ACTIVE,
         owner=event.owner,
         expires_at_ms=event.now_ms + state.limits.lease_ms,
         exclusive=event.exclusive,
         begun_at_ms=event.now_ms,
         origin=event.origin,
-        name=event.name,
+        table=event.table,
     )
     return with_held(state, opened), (Save(opened), Reply(event.ask, Opened(opened.expires_at_ms)))
 
 
 def _ask_turn(state: State, event: TurnAsked) -> tuple[State, tuple[Effect, ...]]:
     """Granted, nobody else who waits comes before: the transaction is opened on what is there."""
-    state, occupied = in_turn(state, event.table, event.id, event.now_ms)
+    state, occupied = in_turn(state, event.location, event.id, event.now_ms)
     return state, (Reply(event.ask, Done() if occupied is None else occupied),)
 
 
@@ -208,27 +203,27 @@ def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, 
             return waiting(state, event.id, event.ask), ()
         case _:
             return state, (Reply(event.ask, _answer_about(held)),)
-    stopped = state.stopped.get(held.table)
+    stopped = state.stopped.get(held.location)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
     committing = replace(held, phase=Phase.COMMITTING, digest=event.digest, files=event.files)
     state = waiting(with_held(state, committing), event.id, event.ask)
-    if held.table in state.running:
-        queue = (*state.queues.get(held.table, ()), event.id)
-        return replace(state, queues={**state.queues, held.table: queue}), (Save(committing),)
-    state = replace(state, running={**state.running, held.table: event.id})
+    if held.location in state.running:
+        queue = (*state.queues.get(held.location, ()), event.id)
+        return replace(state, queues={**state.queues, held.location: queue}), (Save(committing),)
+    state = replace(state, running={**state.running, held.location: event.id})
     return state, (Save(committing), RunCommit(event.id))
 
 
 def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
     """Whoever opened it may have published it, or still do: it is looked up before it is run."""
-    id, table, now_ms, ask = event.id, event.table, event.now_ms, event.ask
+    id, location, now_ms, ask = event.id, event.location, event.now_ms, event.ask
     if event.digest is None:
         if id in state.held:
             return _ask_abort(state, AbortAsked(id, _BY_OWNER, now_ms, ask))
         ended = TransactionState(
             id,
-            table,
+            location,
             Phase.ABORTING,
             now_ms,
             event.owner,
@@ -236,19 +231,19 @@ def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
             begun_at_ms=now_ms,
             adopted=event.epoch,
             origin=event.origin,
-            name=event.name,
+            table=event.table,
             ended_at_ms=now_ms,
         )
         state = with_held(state, ended)
         return state, (Save(ended), Reply(ask, Aborted()), RemoveFiles(id))
     if id in state.held:
         return _ask_commit(state, CommitAsked(id, event.digest, ask, files=event.files))
-    stopped = state.stopped.get(table)
+    stopped = state.stopped.get(location)
     if stopped is not None:
         return state, (Reply(ask, Halted(stopped.reason)),)
     unclear = TransactionState(
         id,
-        table,
+        location,
         Phase.UNCLEAR,
         now_ms,
         event.owner,
@@ -257,14 +252,14 @@ def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
         begun_at_ms=now_ms,
         adopted=event.epoch,
         origin=event.origin,
-        name=event.name,
+        table=event.table,
         files=event.files,
     )
     state = waiting(with_held(state, unclear), id, ask)
-    if table in state.running:
-        queue = (*state.queues.get(table, ()), id)
-        return replace(state, queues={**state.queues, table: queue}), (Save(unclear),)
-    state = replace(state, running={**state.running, table: id})
+    if location in state.running:
+        queue = (*state.queues.get(location, ()), id)
+        return replace(state, queues={**state.queues, location: queue}), (Save(unclear),)
+    state = replace(state, running={**state.running, location: id})
     return state, (Save(unclear), LookUpCommit(id))
 
 
@@ -278,13 +273,13 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
         ended_at_ms=event.now_ms,
     )
     state, watched = watching.published(
-        state, held.table, event.publication, event.findings, event.now_ms
+        state, held.location, event.publication, event.findings, event.now_ms
     )
     state, replies = answered(without_held(state, event.id), event.id, Committed(event.receipt))
-    if state.running.get(held.table) != event.id:
+    if state.running.get(held.location) != event.id:
         # Found in the table when its files were to be removed: another coordinator published it.
         return state, (Save(committed), *watched, *replies)
-    state, following = next_job(state, held.table)
+    state, following = next_job(state, held.location)
     return state, (Save(committed), *watched, *replies, *following)
 
 
@@ -292,7 +287,7 @@ def _refused(state: State, event: CommitRefused) -> tuple[State, tuple[Effect, .
     held = state.held[event.id]
     ended = aborting(held, event.reason, event.now_ms)
     state, replies = answered(with_held(state, ended), event.id, Refusal(event.reason, event.cause))
-    state, following = next_job(state, held.table)
+    state, following = next_job(state, held.location)
     return state, (Save(ended), *replies, RemoveFiles(event.id), *following)
 
 
@@ -312,7 +307,7 @@ def _undetermined(state: State, event: CommitUndetermined) -> tuple[State, tuple
     )
     answer = Undetermined(event.reason)
     state, replies = answered(without_held(state, event.id), event.id, answer)
-    state, following = next_job(state, held.table)
+    state, following = next_job(state, held.location)
     return state, (Save(held), *replies, *following)
 
 
@@ -344,77 +339,6 @@ def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effe
         expires_at_ms=event.now_ms + state.limits.receipt_retention_ms,
     )
     return without_held(state, event.id), (Save(aborted),)
-
-
-def _restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
-    effects: list[Effect] = []
-    state = replace(
-        state, stopped=dict(event.stopped), pause=event.pause, ticked_at_ms=event.now_ms
-    )
-    for p in event.watched:
-        watched = (*state.watched.get(p.location, ()), p)
-        state = replace(state, watched={**state.watched, p.location: watched})
-    for held in event.held:
-        match held.phase:
-            case Phase.ACTIVE:
-                # Its owner could not renew it while nobody was there to ask.
-                lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
-                state = with_held(state, lease)
-            case Phase.COMMITTING | Phase.UNCLEAR:
-                unclear = replace(held, phase=Phase.UNCLEAR)
-                state = with_held(state, unclear)
-                if held.table in state.running:
-                    queue = (*state.queues.get(held.table, ()), held.id)
-                    state = replace(state, queues={**state.queues, held.table: queue})
-                else:
-                    state = replace(state, running={**state.running, held.table: held.id})
-                    effects.append(LookUpCommit(held.id))
-            case Phase.ABORTING:
-                state = with_held(state, held)
-            case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
-                raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
-    return state, tuple(effects)
-
-
-def _ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
-    effects: list[Effect] = []
-    state = _without_stall(state, now_ms)
-    for held in tuple(state.held.values()):
-        if held.expires_at_ms > now_ms:
-            continue
-        match held.phase:
-            case Phase.ACTIVE:
-                grace_ms = state.limits.cleanup_grace_ms
-                expired = aborting(held, "its lease expired", now_ms, grace_ms)
-                state = with_held(state, expired)
-                effects.append(Save(expired))
-            case Phase.ABORTING:
-                # Again and again until it succeeds, once in a grace period.
-                later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
-                state = with_held(state, later)
-                effects.append(RemoveFiles(held.id))
-            case _:
-                pass
-    state, checks = watching.due_checks(state, now_ms)
-    effects += checks
-    if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:
-        state = replace(state, forgot_at_ms=now_ms)
-        effects.append(ForgetFinished(now_ms))
-    return state, tuple(effects)
-
-
-def _without_stall(state: State, now_ms: int) -> State:
-    """Nobody could renew a lease while the coordinator stood still: that time does not count. Nor
-    does what the clock was set forward or back by."""
-    passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
-    state = replace(state, ticked_at_ms=now_ms)
-    if abs(passed_ms) < STALL_MS:
-        return state
-    for held in tuple(state.held.values()):
-        if held.phase is Phase.ACTIVE:
-            later = replace(held, expires_at_ms=held.expires_at_ms + passed_ms)
-            state = with_held(state, later)
-    return state
 
 
 def _answer_about(held: TransactionState) -> Answer:

@@ -99,18 +99,18 @@ NOWHERE = Origin()
 class TransactionState:
     """A transaction as the coordinator holds it; the whole of it is stored.
 
-    `digest` tells a repeated commit request from another one. Of `exclusive` ones, which write
-    dynamic buckets, a table has one at a time (`lines` has who waits). `expires_at_ms` is the end
-    of the lease while ACTIVE, the time of removing files while ABORTING, and the end of retention
-    after.
-    `adopted`: the epoch in which it was taken on from another coordinator, which opened it and may
-    have been cut off while publishing it; 0 for this one's own. `table` is where the table lies,
-    `name` what it was called when the transaction began. `ended_at_ms`: when its outcome was
-    decided, 0 before. `files`: how many files it commits, where its client says so.
+    `digest` tells a repeated commit request from another one. An `exclusive` transaction writes
+    dynamic buckets; a table has one such transaction at a time (`lines` has who waits).
+    `expires_at_ms` is the end of the lease while ACTIVE, the time of removing files while ABORTING,
+    and the end of retention after. `adopted`: the epoch in which it was taken on from another
+    coordinator, which opened it and may have been cut off while publishing it; 0 for this one's
+    own. `location` is where the table lies, `table` what it was called when the transaction began.
+    `ended_at_ms`: when its outcome was decided, 0 before. `files`: how many files it commits, where
+    its client says so.
     """
 
     id: str
-    table: str
+    location: str
     phase: Phase
     expires_at_ms: int
     owner: str = ""
@@ -120,7 +120,7 @@ class TransactionState:
     exclusive: bool = False
     begun_at_ms: int = 0
     adopted: int = 0
-    name: str = ""
+    table: str = ""
     origin: Origin = NOWHERE
     ended_at_ms: int = 0
     files: int | None = None

@@ -133,7 +133,7 @@ def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
     last = {commit.location: commit for commit in reversed(commits)}
     opened = pending_transactions(state)
     names = {commit.location: commit.table for commit in last.values()}
-    names |= {held.table: held.name or held.table for held in opened}
+    names |= {held.location: held.table or held.location for held in opened}
     rows: list[_Cells] = []
     for location in sorted({*names, *state.stopped}, key=lambda one: names.get(one, one)):
         commit, stopped = last.get(location), state.stopped.get(location)
@@ -142,7 +142,7 @@ def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
                 names.get(location, location),
                 None if commit is None else commit.snapshot_id,
                 None if commit is None else _when(commit.at_ms),
-                sum(held.table == location for held in opened),
+                sum(held.location == location for held in opened),
                 "takes commits"
                 if stopped is None
                 else f"stopped since {_when(stopped.since_ms)}: {stopped.reason}",
@@ -155,7 +155,7 @@ def _open(state: State, now_ms: int) -> list[_Cells]:
     return [
         (
             held.id,
-            held.name or held.table,
+            held.table or held.location,
             held.phase.value,
             held.owner,
             held.origin.notebook,
@@ -174,8 +174,8 @@ def _commits(
     commits = [
         _Commit(
             at_ms=held.ended_at_ms,
-            table=held.name or held.table,
-            location=held.table,
+            table=held.table or held.location,
+            location=held.location,
             snapshot_id=held.receipt.snapshot_id,
             kind=held.receipt.commit_kind or "",
             user=held.owner,
@@ -212,7 +212,7 @@ def _ended(finished: Iterable[TransactionState]) -> list[_Cells]:
     rows: list[_Cells] = [
         (
             _when(held.ended_at_ms),
-            held.name or held.table,
+            held.table or held.location,
             held.phase.value,
             held.who,
             held.reason,

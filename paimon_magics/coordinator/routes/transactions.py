@@ -196,8 +196,8 @@ def shown_transaction(held: TransactionState) -> dict[str, Any]:
     """What everybody who may read is told of a transaction."""
     return {
         "id": held.id,
-        "table": held.table,
-        "name": held.name,
+        "table": held.location,
+        "name": held.table,
         "phase": held.phase.value,
         "owner": held.owner,
         "origin": origin_document(held.origin),

@@ -59,8 +59,8 @@ class CommitPool:
                 self._run(self._look_up, id)
             case RemoveFiles(id=id):
                 self._run(self._remove, id)
-            case CheckTable(table=table):
-                self._run(self._watching.check, table)
+            case CheckTable(location=location):
+                self._run(self._watching.check, location)
             case Republish(publication=publication):
                 self._run(self._watching.republish, publication)
             case _:

@@ -33,14 +33,14 @@ def store_effect(store: StateStore, effect: Effect) -> None:
             store.publications.save(publication, watched)
         case DropPublication(id=id):
             store.publications.drop(id)
-        case ForgetPublications(table=table):
-            store.publications.drop_all(table)
-        case CutPublications(table=table, branch=branch, above=above):
-            store.publications.drop_above(table, branch, above)
+        case ForgetPublications(location=location):
+            store.publications.drop_all(location)
+        case CutPublications(location=location, branch=branch, above=above):
+            store.publications.drop_above(location, branch, above)
         case Republish(publication=publication):
             store.publications.begin_repetition(publication, now_ms())
-        case SaveStopped(table=table, stopped=stopped):
-            store.halts.save_stopped(table, stopped)
+        case SaveStopped(location=location, stopped=stopped):
+            store.halts.save_stopped(location, stopped)
         case SavePause(pause=pause):
             store.halts.save_pause(pause)
         case _:

@@ -51,7 +51,7 @@ class StoredTransactions:
         opened = [
             self._state_thread.opened.get(id)
             for id, one in state.held.items()
-            if one.table == location
+            if one.location == location
         ]
         needed = [one.base_snapshot_id for one in opened if one and one.table.branch == branch]
         needed += [

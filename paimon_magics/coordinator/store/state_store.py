@@ -23,7 +23,8 @@ from paimon_magics.errors import SetupError
 
 __all__ = ["StateStore", "open_store", "store_address"]
 
-_FORMAT = 4
+_FORMAT = 5
+_FORMATS_READ = (4, 5)  # 4 has other names in the bodies of transactions
 _SCHEMES = ("postgresql://", "postgres://")
 
 # `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
@@ -149,7 +150,10 @@ class StateStore:
         found = [row[0] for row in self._database.read("SELECT format FROM meta")]
         if not found:
             self._sql.write("INSERT INTO meta VALUES (?)", _FORMAT)
-        elif found != [_FORMAT]:
+        elif len(found) == 1 and found[0] in _FORMATS_READ:
+            if found[0] != _FORMAT:  # so that an older version, which can't read it, says so
+                self._sql.write("UPDATE meta SET format = ?", _FORMAT)
+        else:
             self.close()
             raise SetupError(
                 f"{self._database.name} was written by another version (format {found[0]}, "

@@ -91,6 +91,8 @@ def _held(text: str) -> TransactionState:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
     origin = body.pop("origin", None)  # which older versions did not store
+    if "location" not in body:  # as format 4 has it
+        body["location"], body["table"] = body.pop("table"), body.pop("name", "")
     return TransactionState(
         **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]
         receipt=CommitReceipt(**receipt) if isinstance(receipt, dict) else None,

@@ -132,9 +132,9 @@ class Interleavings(RuleBasedStateMachine):
                     self.publications[publication.id] = (publication, watched)
                 case DropPublication(id=id):
                     self.publications.pop(id, None)
-                case SaveStopped(table=table, stopped=None):
+                case SaveStopped(location=table, stopped=None):
                     del self.stopped[table]
-                case SaveStopped(table=table, stopped=stopped):
+                case SaveStopped(location=table, stopped=stopped):
                     assert stopped is not None
                     self.stopped[table] = stopped
                 case SavePause(pause=pause):
@@ -266,9 +266,9 @@ class Interleavings(RuleBasedStateMachine):
         match job:
             case RunCommit(id=id) | LookUpCommit(id=id):
                 self.finish_commit(id, outcome)
-            case CheckTable(table=table) if outcome == "silent":
+            case CheckTable(location=table) if outcome == "silent":
                 self.apply(CheckFailed(table, "the disk", self.now_ms))
-            case CheckTable(table=table):
+            case CheckTable(location=table):
                 self.apply(self.checked(table, ""))
             case Republish(publication=publication):
                 self.finish_republishing(publication, outcome)
@@ -461,7 +461,7 @@ def job_table(job: Effect) -> str | None:
     match job:
         case RunCommit(id=id) | LookUpCommit(id=id):
             return table_of(id)
-        case CheckTable(table=table):
+        case CheckTable(location=table):
             return table
         case Republish(publication=publication):
             return publication.location

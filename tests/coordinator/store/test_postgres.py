@@ -15,7 +15,7 @@ from paimon_magics.coordinator.store.state_store import StateStore, open_store, 
 from paimon_magics.errors import SetupError
 from tests.coordinator.postgres import Line, PostgresServer
 
-HELD = TransactionState(id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10)
+HELD = TransactionState(id="a", location="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10)
 
 
 @pytest.fixture

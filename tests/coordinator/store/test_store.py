@@ -19,7 +19,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.planning.commits.requests import CommitReceipt
 
 ACTIVE = TransactionState(
-    id="a", table="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10, owner="ada"
+    id="a", location="/w/default.db/t", phase=Phase.ACTIVE, expires_at_ms=10, owner="ada"
 )
 OPENED: dict[str, object] = {"commit_user": "u", "base_snapshot_id": 3}
 COMMITTED = replace(
@@ -86,13 +86,21 @@ def test_a_pause_outlives_the_coordinator(
     again.close()
 
 
-def test_what_an_older_version_stored_is_read(store: StateStore) -> None:
-    store.transactions.open(ACTIVE, OPENED)
+def test_what_an_older_version_stored_is_read(
+    store: StateStore, state: Path, store_address: str | None
+) -> None:
+    store.transactions.open(replace(ACTIVE, table="default.t"), OPENED)
     body = json.loads(store._sql.read("SELECT body FROM transactions")[0][0])
-    for name in ("origin", "name", "ended_at_ms", "files"):
-        del body[name]
-    store._sql.write("UPDATE transactions SET body = ?", json.dumps(body))
-    assert store.transactions.unfinished() == [(ACTIVE, OPENED)]
+    older = {**body, "table": body["location"], "name": body["table"]}
+    for name in ("location", "origin", "ended_at_ms", "files"):
+        del older[name]
+    store._sql.write("UPDATE transactions SET body = ?", json.dumps(older))
+    store._sql.write("UPDATE meta SET format = 4")
+    store.close()
+    again = open_store(state, store_address)
+    assert again.transactions.unfinished() == [(replace(ACTIVE, table="default.t"), OPENED)]
+    assert again._sql.read("SELECT format FROM meta") == [(5,)]
+    again.close()
 
 
 def test_finished_transactions_are_listed_newest_first_and_forgotten_by_age(

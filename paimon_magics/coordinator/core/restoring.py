@@ -1,0 +1,43 @@
+"""The state of a coordinator that starts again, made of what was stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_magics.coordinator.core.effects import Effect, LookUpCommit
+from paimon_magics.coordinator.core.events import Restored
+from paimon_magics.coordinator.core.state import State, with_held
+from paimon_magics.coordinator.core.values import Phase
+
+__all__ = ["restored"]
+
+
+def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
+    """What was under way goes on: commits are looked up, leases are whole again."""
+    effects: list[Effect] = []
+    state = replace(
+        state, stopped=dict(event.stopped), pause=event.pause, ticked_at_ms=event.now_ms
+    )
+    for p in event.watched:
+        watched = (*state.watched.get(p.location, ()), p)
+        state = replace(state, watched={**state.watched, p.location: watched})
+    for held in event.held:
+        match held.phase:
+            case Phase.ACTIVE:
+                # Its owner could not renew it while nobody was there to ask.
+                lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
+                state = with_held(state, lease)
+            case Phase.COMMITTING | Phase.UNCLEAR:
+                unclear = replace(held, phase=Phase.UNCLEAR)
+                state = with_held(state, unclear)
+                if held.location in state.running:
+                    queue = (*state.queues.get(held.location, ()), held.id)
+                    state = replace(state, queues={**state.queues, held.location: queue})
+                else:
+                    state = replace(state, running={**state.running, held.location: held.id})
+                    effects.append(LookUpCommit(held.id))
+            case Phase.ABORTING:
+                state = with_held(state, held)
+            case Phase.COMMITTED | Phase.LOST | Phase.ABORTED | Phase.UNDETERMINED:
+                raise ValueError(f"transaction {held.id} is finished: nothing is to be restored")
+    return state, tuple(effects)

@@ -1,0 +1,60 @@
+"""What follows from the time alone: leases end, files are removed again, receipts are forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paimon_magics.coordinator.core import publications as watching
+from paimon_magics.coordinator.core.effects import Effect, ForgetFinished, RemoveFiles, Save
+from paimon_magics.coordinator.core.state import State, aborting, with_held
+from paimon_magics.coordinator.core.values import Phase
+
+__all__ = ["FORGET_EVERY_MS", "STALL_MS", "ticked"]
+
+STALL_MS = 5_000
+"""Between two ticks, so much time does not pass: the process stood still, or the clock was set."""
+
+FORGET_EVERY_MS = 60_000
+"""How often finished transactions are looked through for those that need not be kept longer."""
+
+
+def ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
+    """The state when it is `now_ms`."""
+    effects: list[Effect] = []
+    state = _without_stall(state, now_ms)
+    for held in tuple(state.held.values()):
+        if held.expires_at_ms > now_ms:
+            continue
+        match held.phase:
+            case Phase.ACTIVE:
+                grace_ms = state.limits.cleanup_grace_ms
+                expired = aborting(held, "its lease expired", now_ms, grace_ms)
+                state = with_held(state, expired)
+                effects.append(Save(expired))
+            case Phase.ABORTING:
+                # Again and again until it succeeds, once in a grace period.
+                later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
+                state = with_held(state, later)
+                effects.append(RemoveFiles(held.id))
+            case _:
+                pass
+    state, checks = watching.due_checks(state, now_ms)
+    effects += checks
+    if now_ms - state.forgot_at_ms >= FORGET_EVERY_MS:
+        state = replace(state, forgot_at_ms=now_ms)
+        effects.append(ForgetFinished(now_ms))
+    return state, tuple(effects)
+
+
+def _without_stall(state: State, now_ms: int) -> State:
+    """Nobody could renew a lease while the coordinator stood still: that time does not count. Nor
+    does what the clock was set forward or back by."""
+    passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
+    state = replace(state, ticked_at_ms=now_ms)
+    if abs(passed_ms) < STALL_MS:
+        return state
+    for held in tuple(state.held.values()):
+        if held.phase is Phase.ACTIVE:
+            later = replace(held, expires_at_ms=held.expires_at_ms + passed_ms)
+            state = with_held(state, later)
+    return state
