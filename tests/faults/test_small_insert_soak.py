@@ -68,18 +68,20 @@ class Simulated:
 
     def second(self, rate: int) -> None:
         """One second of inserts of one row each, and what they have begun carried out."""
-        facts = self.group.known_tables.load("default", "t")
+        table_info = self.group.known_tables.load("default", "t")
         waiting: list[Future[Answer]] = []
         for _ in range(rate):
             part = f"p{self.rows // 3 % PARTITIONS}"
             body = json.dumps({"rows": [[self.rows, part]]}).encode()
             answer: Future[Answer] = Future()
-            self.group.submit(Insert(facts, facts.validator.json(body), Mode.ASYNC, answer))
+            self.group.submit(
+                Insert(table_info, table_info.validator.json(body), Mode.ASYNC, answer)
+            )
             waiting.append(answer)
             self.rows += 1
         for answer in waiting:
             assert isinstance(answer.result(60), Accepted)
-        table = self.group.tables[facts.location]
+        table = self.group.tables[table_info.identity]
         deadline = time.monotonic() + 60
         while table.queue.flushing is not None:
             assert time.monotonic() < deadline, table.queue.last_error

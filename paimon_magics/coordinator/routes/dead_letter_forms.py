@@ -88,11 +88,11 @@ class DeadLetterForms:
         return notice(answer.status_code, told["message"], told["hint"])
 
     async def _do(self, action: str, fields: dict[str, str]) -> Response:
-        facts = await self._letters.table(fields["database"], fields["table"])
+        table_info = await self._letters.table(fields["database"], fields["table"])
         lsn = int(fields["record"])
         if action == "retry":
-            return await self._letters.retry_letter(facts, lsn)
-        return await self._letters.discard_letter(facts, lsn)
+            return await self._letters.retry_letter(table_info, lsn)
+        return await self._letters.discard_letter(table_info, lsn)
 
     def _form(self, who: str, database: str, table: str, lsn: int) -> Markup:
         what = [who, database, table, str(lsn), str(int(time.time()) + _GOOD_SECONDS)]

@@ -45,8 +45,8 @@ class DeadLetterRoutes:
 
     async def dead_letters(self, request: Request) -> Response:
         """The records of a table that could not be loaded."""
-        facts = await self._entry.facts(request)
-        letters = await run_in_threadpool(self._group.letters.list, facts.location)
+        table_info = await self._entry.table_info(request)
+        letters = await run_in_threadpool(self._group.letters.list, table_info.identity)
         documents = []
         for letter in letters:
             (record,), _ = read_segment(letter.body, letter.lsn, None)
@@ -67,47 +67,49 @@ class DeadLetterRoutes:
     async def discard(self, request: Request) -> Response:
         """Forget a dead letter."""
         return await self.discard_letter(
-            await self._entry.facts(request), request.path_params["lsn"]
+            await self._entry.table_info(request), request.path_params["lsn"]
         )
 
     async def retry(self, request: Request) -> Response:
         """Insert a dead letter's rows anew; only once, however often it is asked."""
-        return await self.retry_letter(await self._entry.facts(request), request.path_params["lsn"])
+        return await self.retry_letter(
+            await self._entry.table_info(request), request.path_params["lsn"]
+        )
 
     async def table(self, database: str, table: str) -> TableInfo:
         """The table of that name, as it is."""
-        return await self._entry.facts_of(database, table)
+        return await self._entry.load(database, table)
 
-    async def discard_letter(self, facts: TableInfo, number: int | str) -> Response:
+    async def discard_letter(self, table_info: TableInfo, number: int | str) -> Response:
         """Forget the dead letter of that number."""
-        letter = await self._letter(facts, number)
-        await run_in_threadpool(self._group.letters.settle, facts, letter["lsn"], "discarded")
+        letter = await self._letter(table_info, number)
+        await run_in_threadpool(self._group.letters.settle, table_info, letter["lsn"], "discarded")
         return JSONResponse({"status": "discarded"})
 
-    async def retry_letter(self, facts: TableInfo, number: int | str) -> Response:
+    async def retry_letter(self, table_info: TableInfo, number: int | str) -> Response:
         """Insert the rows of the dead letter of that number anew."""
-        letter = await self._letter(facts, number)
+        letter = await self._letter(table_info, number)
         # Somebody has probably just changed the schema for it.
-        names = facts.name.database or "", facts.name.table
-        facts = await run_in_threadpool(self._group.known_tables.load, *names)
+        names = table_info.name.database or "", table_info.name.table
+        table_info = await run_in_threadpool(self._group.known_tables.load, *names)
         lsn = letter["lsn"]
         if letter["format"] is Format.ARROW:
-            validated = await run_in_threadpool(validated_stream, facts, letter["payload"])
+            validated = await run_in_threadpool(validated_stream, table_info, letter["payload"])
         else:
-            validated = facts.validator.json(letter["payload"])
+            validated = table_info.validator.json(letter["payload"])
         named = named_by(f"dead-letter-{lsn}", None, None)
-        answer = await self._entry.submit(facts, validated, None, named)
+        answer = await self._entry.submit(table_info, validated, None, named)
         if isinstance(answer, Accepted):
-            await run_in_threadpool(self._group.letters.settle, facts, lsn, "retried")
+            await run_in_threadpool(self._group.letters.settle, table_info, lsn, "retried")
         return answer_of(answer, named.label)
 
-    async def _letter(self, facts: TableInfo, number: int | str) -> dict[str, Any]:
+    async def _letter(self, table_info: TableInfo, number: int | str) -> dict[str, Any]:
         text = str(number)
-        letters = await run_in_threadpool(self._group.letters.list, facts.location)
+        letters = await run_in_threadpool(self._group.letters.list, table_info.identity)
         for letter in letters:
             if str(letter.lsn) == text:
                 (record,), _ = read_segment(letter.body, letter.lsn, None)
                 return {"lsn": letter.lsn, "format": record.format, "payload": record.payload}
         raise UnknownNameError(
-            f"`{facts.name}` has no dead letter {text}.", hint="`%paimon queue` lists them."
+            f"`{table_info.name}` has no dead letter {text}.", hint="`%paimon queue` lists them."
         )

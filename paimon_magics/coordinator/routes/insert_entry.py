@@ -50,27 +50,27 @@ class InsertEntry:
         """A table, if it was looked at just now."""
         return self._group.known_tables.fresh(database, table)
 
-    async def facts_of(self, database: str, table: str) -> TableInfo:
+    async def load(self, database: str, table: str) -> TableInfo:
         """The table of that name, as it is."""
         return await run_in_threadpool(self._group.known_tables.load, database, table)
 
-    async def facts(self, request: HTTPConnection) -> TableInfo:
+    async def table_info(self, request: HTTPConnection) -> TableInfo:
         """The table that a request names."""
         names = request.path_params
         database, table = str(names["database"]), str(names["table"])
-        facts = self._group.known_tables.fresh(database, table)
+        table_info = self._group.known_tables.fresh(database, table)
         # A client that has just changed the table, or made it anew, says so.
         seen = request.headers.get("paimon-table")
-        if facts is None or (seen is not None and seen != facts.version):
-            facts = await run_in_threadpool(self._group.known_tables.load, database, table)
-        return facts
+        if table_info is None or (seen is not None and seen != table_info.version):
+            table_info = await run_in_threadpool(self._group.known_tables.load, database, table)
+        return table_info
 
-    def problem(self, facts: TableInfo) -> PaimonMagicsError | None:
+    def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
         """Why nothing is taken now: the coordinator is paused, the table stopped, the disk full."""
         state = self._coordinator.state
         if state.pause is not None:
             return PausedError(state.pause)
-        stopped = state.stopped.get(facts.folder)
+        stopped = state.stopped.get(table_info.location)
         if stopped is not None:
             return CommitConflictError(stopped.reason, hint=RESUME_HINT)
         if not self._room.is_left():
@@ -85,15 +85,15 @@ class InsertEntry:
         self._group.submit(insert)
 
     async def submit(
-        self, facts: TableInfo, validated: ValidatedInsert, mode: str | None, named: Named
+        self, table_info: TableInfo, validated: ValidatedInsert, mode: str | None, named: Named
     ) -> Answer:
         """Hand an insert over, and wait for its answer."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._group.submit(
             Insert(
-                facts,
+                table_info,
                 validated,
-                mode_of(mode, facts.mode),
+                mode_of(mode, table_info.mode),
                 future,
                 named.key,
                 named.offset,
@@ -102,22 +102,24 @@ class InsertEntry:
         )
         return await future
 
-    async def validated(self, facts: TableInfo, body: bytes, content_type: str) -> ValidatedInsert:
+    async def validated(
+        self, table_info: TableInfo, body: bytes, content_type: str
+    ) -> ValidatedInsert:
         """The rows of a body, if they fit the table. Raises StatementErrors."""
         if content_type.partition(";")[0].strip().lower() == ARROW:
-            return await run_in_threadpool(validated_stream, facts, body)
-        return facts.validator.json(body)
+            return await run_in_threadpool(validated_stream, table_info, body)
+        return table_info.validator.json(body)
 
 
-def validated_stream(facts: TableInfo, body: bytes) -> ValidatedInsert:
+def validated_stream(table_info: TableInfo, body: bytes) -> ValidatedInsert:
     """An Arrow stream that fits the table. Raises StatementErrors."""
     try:
-        rows, payload = conformed_stream(facts.name, body, facts.schema)
+        rows, payload = conformed_stream(table_info.name, body, table_info.schema)
     except StatementError:
         raise
     except ValueError as error:  # Arrow's own are such
         raise InvalidValueError(
-            f"The rows do not fit `{facts.name}`: {error}.",
+            f"The rows do not fit `{table_info.name}`: {error}.",
             hint="Nothing of the insert was taken. DESCRIBE shows the columns.",
         ) from error
-    return ValidatedInsert(Format.ARROW, facts.schema.schema_id, rows, payload)
+    return ValidatedInsert(Format.ARROW, table_info.schema.schema_id, rows, payload)

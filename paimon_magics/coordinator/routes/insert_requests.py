@@ -159,11 +159,11 @@ def named_table(document: Any) -> TableName:
             )
 
 
-def digest_of(admitted: ValidatedInsert) -> bytes:
+def digest_of(validated: ValidatedInsert) -> bytes:
     """What tells an insert from another one under the same name: whoever repeats it may write the
     same JSON with other spaces, or its members in another order."""
-    payload = admitted.payload
-    if admitted.format is Format.JSON:
+    payload = validated.payload
+    if validated.format is Format.JSON:
         payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
     return hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).digest()
 

@@ -93,7 +93,7 @@ class _Stream:
                 await task
 
     async def _read(self) -> None:
-        facts: TableInfo | None = None
+        table_info: TableInfo | None = None
         loop = asyncio.get_running_loop()
         while True:
             message = await self._receive()
@@ -106,29 +106,29 @@ class _Stream:
             self._more.set()
             try:
                 known = self._entry.known(*self._names)
-                facts = known or await self._entry.facts(self._socket)
-                problem = self._entry.problem(facts)
+                table_info = known or await self._entry.table_info(self._socket)
+                problem = self._entry.problem(table_info)
                 if problem is not None:
                     raise problem
-                self._entry.send(self._insert(facts, message, offset, future))
+                self._entry.send(self._insert(table_info, message, offset, future))
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
                 return
 
     def _insert(
-        self, facts: TableInfo, message: Any, offset: int, future: asyncio.Future[Answer]
+        self, table_info: TableInfo, message: Any, offset: int, future: asyncio.Future[Answer]
     ) -> Insert:
         text, content = message.get("text"), message.get("bytes")
-        admitted: ValidatedInsert
+        validated: ValidatedInsert
         if text is not None:
-            admitted = facts.validator.json(text.encode())
+            validated = table_info.validator.json(text.encode())
         else:
-            admitted = validated_stream(facts, content)
+            validated = validated_stream(table_info, content)
         named = named_by(None, self._channel, None if self._channel is None else offset)
-        digest = digest_of(admitted) if named.key else b""
-        mode = mode_of(self._mode, facts.mode)
-        return Insert(facts, admitted, mode, future, named.key, named.offset, digest)
+        digest = digest_of(validated) if named.key else b""
+        mode = mode_of(self._mode, table_info.mode)
+        return Insert(table_info, validated, mode, future, named.key, named.offset, digest)
 
     async def _answer(self) -> None:
         """Send the answers, all that are there at once."""

@@ -68,21 +68,23 @@ class InsertRoutes:
 
     async def insert(self, request: Request) -> Response:
         """One insert; answered as its mode says."""
-        facts = await self.entry.facts(request)
+        table_info = await self.entry.table_info(request)
         named = named_by(
             header_of(request, "idempotency-key"),
             header_of(request, "paimon-channel"),
             request.headers.get("paimon-offset"),
         )
-        problem = self.entry.problem(facts)
+        problem = self.entry.problem(table_info)
         if isinstance(problem, NoRoomError):
             return error_answer(507, "NoRoom", problem.message, problem.hint)
         if problem is not None:
             raise problem
         body = await request.body()
-        validated = await self.entry.validated(facts, body, request.headers.get("content-type", ""))
+        validated = await self.entry.validated(
+            table_info, body, request.headers.get("content-type", "")
+        )
         answer = await self.entry.submit(
-            facts, validated, request.headers.get("group_commit"), named
+            table_info, validated, request.headers.get("group_commit"), named
         )
         return answer_of(answer, named.label)
 
@@ -90,12 +92,12 @@ class InsertRoutes:
 
     async def look(self, request: Request) -> Response:
         """A table's queue."""
-        facts = await self.entry.facts(request)
-        table = await run_in_threadpool(self.group.queue_of, facts)
+        table_info = await self.entry.table_info(request)
+        table = await run_in_threadpool(self.group.queue_of, table_info)
         if table is None:
-            table = TableQueue.empty(facts.location, facts.name)
-        letters = await run_in_threadpool(self.group.letters.list, facts.location)
-        return JSONResponse(queue_document(table, facts.mode, len(letters)))
+            table = TableQueue.empty(table_info.identity, table_info.name)
+        letters = await run_in_threadpool(self.group.letters.list, table_info.identity)
+        return JSONResponse(queue_document(table, table_info.mode, len(letters)))
 
     async def look_at_all(self, _: Request) -> Response:
         """All queues."""
@@ -120,15 +122,15 @@ class InsertRoutes:
         database, table = (str(request.path_params[name]) for name in ("database", "table"))
         name = TableName(table, database)
         try:
-            facts = await run_in_threadpool(self.group.known_tables.load, database, table)
+            table_info = await run_in_threadpool(self.group.known_tables.load, database, table)
         except SetupError:  # of the store: the queue is told by name, and tells what is wrong
             known = self.group.backlog.identity_of(name)
             if known is None:
                 raise
             location = known
         else:
-            location = facts.location
-            if await run_in_threadpool(self.group.queue_of, facts) is None:
+            location = table_info.identity
+            if await run_in_threadpool(self.group.queue_of, table_info) is None:
                 return JSONResponse({"lsn": 0, "snapshot_id": None})
         body = await json_body(request) if await request.body() else {}
         wait_ms = body.get("wait_ms", _WAIT_MS)
@@ -150,16 +152,16 @@ class InsertRoutes:
 
     async def buffer(self, request: Request) -> Response:
         """What is acknowledged and not visible yet, as it is in the log."""
-        facts = await self.entry.facts(request)
-        table = self.group.tables.get(facts.location)
+        table_info = await self.entry.table_info(request)
+        table = self.group.tables.get(table_info.identity)
         waiting = 0 if table is None else backlog(table.queue)[1]
         if waiting > _BUFFER_BYTES_MAX:
             raise InvalidValueError(
-                f"{waiting:,} bytes of `{facts.name}` wait, which is more than is read together "
-                "with the table.",
-                hint=f"Load them first: `%paimon flush {facts.name}`.",
+                f"{waiting:,} bytes of `{table_info.name}` wait, which is more than is read "
+                "together with the table.",
+                hint=f"Load them first: `%paimon flush {table_info.name}`.",
             )
-        found = await run_in_threadpool(self.group.buffered, facts)
+        found = await run_in_threadpool(self.group.buffered, table_info)
         return JSONResponse(
             {
                 "snapshot_id": found.snapshot_id,
@@ -175,14 +177,14 @@ class InsertRoutes:
 
     async def begin_change(self, request: Request) -> Response:
         """A statement of a session is going to change the table, or to take it away."""
-        facts = await self.entry.facts(request)
+        table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         takes_away = body.get("takes_away", False) is True
         to = body.get("renamed_to")
         renamed_to = None if to is None else named_table(to)
         id = await run_in_threadpool(
             lambda: self.group.order.begin_change(
-                facts, takes_away=takes_away, renamed_to=renamed_to
+                table_info, takes_away=takes_away, renamed_to=renamed_to
             )
         )
         return JSONResponse({"id": id})
@@ -198,10 +200,10 @@ class InsertRoutes:
 
     async def reopen(self, request: Request) -> Response:
         """Let a closed table go on, with `accept_loss` without what is missing."""
-        facts = await self.entry.facts(request)
+        table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         accept_loss = body.get("accept_loss", False) is True
-        await run_in_threadpool(self.group.reopen, facts, accept_loss=accept_loss)
+        await run_in_threadpool(self.group.reopen, table_info, accept_loss=accept_loss)
         return JSONResponse({"status": "open"})
 
 

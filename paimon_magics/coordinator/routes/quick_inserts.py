@@ -50,13 +50,13 @@ class QuickInserts:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        facts = self._entry.known(parts[3], parts[4])
+        table_info = self._entry.known(parts[3], parts[4])
         if (
-            facts is None
+            table_info is None
             or b"paimon-table" in headers
             or headers.get(b"content-type", b"").startswith(ARROW.encode())
             or not principal_in(scope).may(Needed.WRITE)
-            or self._entry.problem(facts) is not None
+            or self._entry.problem(table_info) is not None
         ):
             await self._app(scope, receive, send)
             return
@@ -66,8 +66,8 @@ class QuickInserts:
         response: Response
         try:
             named = named_by(label, channel, offset)
-            admitted = facts.validator.json(await _body(receive))
-            answer = await self._entry.submit(facts, admitted, mode, named)
+            validated = table_info.validator.json(await _body(receive))
+            answer = await self._entry.submit(table_info, validated, mode, named)
         except PaimonMagicsError as error:
             response = await on_error(None, error)
         except TooLargeError as error:

@@ -85,28 +85,28 @@ class Kept:
             self.coordinator.stop()
 
     def insert(self, id: int, label: str = "") -> Answer:
-        facts = self.group.known_tables.load("default", "t")
-        admitted = facts.validator.json(json.dumps({"rows": [[id, "a"]]}).encode())
+        table_info = self.group.known_tables.load("default", "t")
+        validated = table_info.validator.json(json.dumps({"rows": [[id, "a"]]}).encode())
         answer: Future[Answer] = Future()
         key = f"l:{label}" if label else ""
-        digest = digest_of(admitted) if label else b""
-        self.group.submit(Insert(facts, admitted, Mode.ASYNC, answer, key, -1, digest))
+        digest = digest_of(validated) if label else b""
+        self.group.submit(Insert(table_info, validated, Mode.ASYNC, answer, key, -1, digest))
         return answer.result(30)
 
     def flush(self) -> Answer:
-        facts = self.group.known_tables.load("default", "t")
-        return self.group.flush(facts.location).result(30)
+        table_info = self.group.known_tables.load("default", "t")
+        return self.group.flush(table_info.identity).result(30)
 
     def note(self) -> None:
         """Let the time come at which the warehouse is told what was acknowledged."""
-        facts = self.group.known_tables.load("default", "t")
+        table_info = self.group.known_tables.load("default", "t")
         self.now_ms += 10_000
-        table = self.group.tables[facts.location]
+        table = self.group.tables[table_info.identity]
         wait_until(lambda: table.noted == table.queue.acknowledged)
 
     def reopen(self, *, accept_loss: bool) -> None:
-        facts = self.group.known_tables.load("default", "t")
-        self.group.reopen(facts, accept_loss=accept_loss)
+        table_info = self.group.known_tables.load("default", "t")
+        self.group.reopen(table_info, accept_loss=accept_loss)
 
     def ids(self) -> list[object]:
         return [row["id"] for row in read(self.catalog, TABLE)]

@@ -36,17 +36,17 @@ def of_type(text: str) -> TableSchema:
     return TableSchema((Column(0, "v", from_paimon(text)),))
 
 
-def record(admitted: ValidatedInsert, lsn: int = 1) -> Record:
-    return Record(lsn, admitted.format, admitted.schema_id, admitted.rows, 0, admitted.payload)
+def record(validated: ValidatedInsert, lsn: int = 1) -> Record:
+    return Record(lsn, validated.format, validated.schema_id, validated.rows, 0, validated.payload)
 
 
 def let_in(table: TableSchema, document: Any) -> list[dict[str, object]]:
     """The rows of a request as they would be written."""
-    admitted = InsertValidator(NAME, table).json(json.dumps(document).encode())
-    batches, unfit = batches_of([record(admitted)], {0: table}, table)
+    validated = InsertValidator(NAME, table).json(json.dumps(document).encode())
+    batches, unfit = batches_of([record(validated)], {0: table}, table)
     assert unfit == []
     rows: list[dict[str, object]] = pa.Table.from_batches(batches).to_pylist() if batches else []
-    assert len(rows) == admitted.rows
+    assert len(rows) == validated.rows
     return rows
 
 
@@ -307,8 +307,8 @@ class TestArrowStreams:
             ),
             self.TABLE,
         )
-        admitted = ValidatedInsert(Format.ARROW, 0, rows, payload)
-        batches, unfit = batches_of([record(admitted)], {0: self.TABLE}, self.TABLE)
+        validated = ValidatedInsert(Format.ARROW, 0, rows, payload)
+        batches, unfit = batches_of([record(validated)], {0: self.TABLE}, self.TABLE)
         day = datetime.date(2026, 1, 1)
         assert (unfit, pa.Table.from_batches(batches).to_pylist()) == (
             [],
@@ -354,8 +354,8 @@ class TestSchemaChanges:
         records = []
         for lsn, row in enumerate(rows, 1):
             document = {"rows": [row]} | ({"columns": columns} if columns else {})
-            admitted = InsertValidator(NAME, self.OLD).json(json.dumps(document).encode())
-            records.append(record(admitted, lsn))
+            validated = InsertValidator(NAME, self.OLD).json(json.dumps(document).encode())
+            records.append(record(validated, lsn))
         batches, unfit = batches_of(records, {0: self.OLD, 1: target}, target)
         table = pa.Table.from_batches(batches) if batches else pa.table({})
         return table.to_pylist(), [one.lsn for one in unfit]

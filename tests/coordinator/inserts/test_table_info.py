@@ -24,9 +24,9 @@ def test_a_table_that_is_asked_for_all_the_time_is_looked_at_again_before_anybod
     looked = {first.loaded}
     ends = time.monotonic() + 1.5
     while time.monotonic() < ends:
-        facts = known.fresh("default", "t")
-        assert facts is not None
-        looked.add(facts.loaded)
+        table_info = known.fresh("default", "t")
+        assert table_info is not None
+        looked.add(table_info.loaded)
         time.sleep(0.02)
     assert len(looked) >= 2
     time.sleep(1.1)

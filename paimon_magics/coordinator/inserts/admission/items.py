@@ -22,8 +22,8 @@ __all__ = ["Asked", "Insert", "Item", "Work"]
 class Insert:
     """An insert that the validator has let in, and who waits for its answer."""
 
-    facts: TableInfo
-    admitted: ValidatedInsert
+    table_info: TableInfo
+    validated: ValidatedInsert
     mode: Mode
     answer: Answered
     key: str = ""
@@ -33,13 +33,13 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Something but inserts, for one table; of `make` what is asked is numbered. `facts` where the
-    table may have no queue yet, `accept_loss` for opening one."""
+    """Something but inserts, for one table. `make` gives the event for the number of who asks.
+    `table_info` is given where the table may have no queue yet, `accept_loss` for opening one."""
 
     location: str
     make: Callable[[int], Event]
     answer: Answered | None = None
-    facts: TableInfo | None = None
+    table_info: TableInfo | None = None
     accept_loss: bool = False
 
 

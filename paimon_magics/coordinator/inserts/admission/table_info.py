@@ -35,14 +35,14 @@ _MODES = ", ".join(Mode)
 class TableInfo:
     """A table as it was `loaded` (a time of this process).
 
-    `location` is its identity (`schema_history.identity_of`), by which queues and the log know it,
-    `folder` where it lies; `validator` and `thresholds` are for its newest schema, `mode` is
+    `identity` is that of `schema.identity.identity_of`, by which queues and the log know it,
+    `location` where it lies; `validator` and `thresholds` are for its newest schema, `mode` is
     that of inserts that name none.
     """
 
     name: TableName
+    identity: str
     location: str
-    folder: str
     schema: TableSchema
     validator: InsertValidator
     thresholds: Thresholds
@@ -52,7 +52,7 @@ class TableInfo:
     @property
     def version(self) -> str:
         """Which table in which schema it is, as clients name it who have seen it."""
-        return version_of(self.location, self.schema)
+        return version_of(self.identity, self.schema)
 
 
 class KnownTables:
@@ -70,16 +70,16 @@ class KnownTables:
     def fresh(self, database: str, table: str) -> TableInfo | None:
         """The table, if it was looked at just now; one that is asked for all the time is looked at
         again before that is over, so that nobody waits for it."""
-        facts = self._known.get((database, table))
-        if facts is None:
+        table_info = self._known.get((database, table))
+        if table_info is None:
             return None
-        age = time.monotonic() - facts.loaded
+        age = time.monotonic() - table_info.loaded
         if age > _FRESH_SECONDS:
             return None
         if age > _FRESH_SECONDS / 2 and (database, table) not in self._looking:
             self._looking.add((database, table))
             self._looker.submit(self._look, database, table)
-        return facts
+        return table_info
 
     def _look(self, database: str, table: str) -> None:
         try:
@@ -97,15 +97,15 @@ class KnownTables:
         found = self._catalog.load(name)
         before = self._known.get((database, table))
         identity = identity_of(found)
-        if before is not None and (before.location, before.schema) == (
+        if before is not None and (before.identity, before.schema) == (
             identity,
             found.schema,
         ):
-            facts = replace(before, loaded=loaded)
+            table_info = replace(before, loaded=loaded)
         else:
             schema = found.schema
             _check(name, schema)
-            facts = TableInfo(
+            table_info = TableInfo(
                 name,
                 identity,
                 found.location,
@@ -118,8 +118,8 @@ class KnownTables:
         with self._turn:
             if len(self._known) >= _TABLES_MAX:
                 self._known.clear()
-            self._known[database, table] = facts
-        return facts
+            self._known[database, table] = table_info
+        return table_info
 
     def find(self, name: TableName) -> TableInfo | None:
         """The same; None for a table that takes no small inserts."""

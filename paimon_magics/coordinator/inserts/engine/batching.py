@@ -68,11 +68,11 @@ def _arrival(ask: int, insert: Insert, remembered: Mapping[str, Remembered]) -> 
     """An insert as its queue sees it, with what is remembered of its label or channel."""
     found = remembered.get(insert.key) if insert.key else None
     same = None if found is None else found.inserts.get(insert.offset)
-    admitted = insert.admitted
+    validated = insert.validated
     return Arrival(
         ask,
-        admitted.rows,
-        len(admitted.payload),
+        validated.rows,
+        len(validated.payload),
         insert.mode,
         insert.key,
         insert.offset,
@@ -88,15 +88,15 @@ def _group(
     records = []
     keys = []
     for lsn, arrival in append.inserts:
-        admitted = by_ask[arrival.ask].admitted
+        validated = by_ask[arrival.ask].validated
         records.append(
             Record(
                 lsn,
-                admitted.format,
-                admitted.schema_id,
-                admitted.rows,
+                validated.format,
+                validated.schema_id,
+                validated.rows,
                 now_ms,
-                admitted.payload,
+                validated.payload,
                 arrival.key,
                 arrival.offset,
                 arrival.digest,

@@ -32,7 +32,7 @@ class DeadLetters:
 
     def settle(self, table_info: TableInfo, lsn: int, state: State) -> None:
         """One of them was retried or discarded: it is no longer kept but in the table of them."""
-        identity = table_info.location
+        identity = table_info.identity
         letters = [one for one in self._log.dead_letters(identity) if one.lsn == lsn]
         self._table.tell([Told(letter, str(table_info.name), state) for letter in letters])
         self._log.drop_dead_letter(identity, lsn)

@@ -216,35 +216,37 @@ class GroupCommit:
             return
         self._thread.put(insert)
 
-    def queue_of(self, facts: TableInfo) -> TableQueue | None:
+    def queue_of(self, table_info: TableInfo) -> TableQueue | None:
         """The table's queue, None where nothing was ever inserted; may wait for a look at it."""
-        if facts.location not in self.tables:
-            if all(one.moving != facts.name for one in list(self.tables.values())):
+        if table_info.identity not in self.tables:
+            if all(one.moving != table_info.name for one in list(self.tables.values())):
                 return None
-            self._thread.work(lambda: self._queues.known(facts))
-        return self.tables.get(facts.location)
+            self._thread.work(lambda: self._queues.known(table_info))
+        return self.tables.get(table_info.identity)
 
     def flush(self, location: str) -> Future[Answer]:
         """Have what was acknowledged until now loaded; Flushed when it is visible."""
         return self._thread.ask(location, lambda ask: FlushAsked(ask, self._clock()))
 
-    def buffered(self, facts: TableInfo) -> Buffered:
+    def buffered(self, table_info: TableInfo) -> Buffered:
         """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
         loaded while both are looked at. Raises CommitConflictError where that is unknown."""
-        if self.queue_of(facts) is None:
-            return Buffered(latest_snapshot_id(self._catalog.load(facts.name)), 0, 0)
-        with self.places.of_look(facts) as published:
-            acknowledged = self.tables[facts.location].queue.acknowledged
-            snapshot_id = latest_snapshot_id(self._catalog.load(facts.name))
-            segments = self._log.read(facts.location, published + 1, acknowledged)
+        if self.queue_of(table_info) is None:
+            return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)
+        with self.places.of_look(table_info) as published:
+            acknowledged = self.tables[table_info.identity].queue.acknowledged
+            snapshot_id = latest_snapshot_id(self._catalog.load(table_info.name))
+            segments = self._log.read(table_info.identity, published + 1, acknowledged)
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
 
-    def reopen(self, facts: TableInfo, *, accept_loss: bool) -> None:
+    def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> None:
         """Let a closed table go on; with `accept_loss` without the records that are missing or
         damaged, otherwise only if nothing is missing any more. Raises SetupError if it is."""
         done: Future[Answer] = Future()
         opened = Closed("", self._clock())
-        self._thread.put(Asked(facts.location, lambda _: opened, done, facts, accept_loss))
+        self._thread.put(
+            Asked(table_info.identity, lambda _: opened, done, table_info, accept_loss)
+        )
         done.result()
 
     # ---- between the parts ----

@@ -76,10 +76,10 @@ class Places:
 
         Raises CommitConflictError when the place does not come in time.
         """
-        facts = self._known_tables.find(table.name)
-        if facts is None:
+        table_info = self._known_tables.find(table.name)
+        if table_info is None:
             return lambda _: None
-        id, _ = self._take(facts)
+        id, _ = self._take(table_info)
 
         def taken_by(transaction_id: str | None) -> None:
             if transaction_id is None:
@@ -96,18 +96,18 @@ class Places:
 
         Raises CommitConflictError when the place does not come in time.
         """
-        facts = self._known_tables.find(name)
-        if facts is None:
+        table_info = self._known_tables.find(name)
+        if table_info is None:
             yield lambda: None
             return
-        key = facts.location, who
+        key = table_info.identity, who
         with self._turn:
             id = self._kept.pop(key, "")
             kept = self._places.get(id)
             if kept is not None:
                 kept.until = None
         if kept is None:
-            id, _ = self._take(facts)
+            id, _ = self._take(table_info)
         published = False
 
         def is_published() -> None:
@@ -126,20 +126,20 @@ class Places:
                     self._kept[key] = id
                     self._places[id].until = time.monotonic() + _KEPT_SECONDS
 
-    def of_statement(self, facts: TableInfo, *, refuses: bool) -> str:
+    def of_statement(self, table_info: TableInfo, *, refuses: bool) -> str:
         """The place of a statement that says itself when it has ended (`end`), for two minutes at
         most; with `refuses` no inserts are taken meanwhile."""
-        id, _ = self._take(facts, refuses=refuses)
+        id, _ = self._take(table_info, refuses=refuses)
         self._places[id].until = time.monotonic() + _STATEMENT_SECONDS
         return id
 
     @contextlib.contextmanager
-    def of_look(self, facts: TableInfo) -> Iterator[int]:
+    def of_look(self, table_info: TableInfo) -> Iterator[int]:
         """Nothing is loaded in the `with` block; gives the last record that is visible.
 
         Raises CommitConflictError while a batch takes too long whose outcome is not known.
         """
-        id, lsn = self._take(facts, drains=False, wait_seconds=_LOOK_SECONDS)
+        id, lsn = self._take(table_info, drains=False, wait_seconds=_LOOK_SECONDS)
         try:
             yield lsn
         finally:
@@ -166,7 +166,7 @@ class Places:
 
     def _take(
         self,
-        facts: TableInfo,
+        table_info: TableInfo,
         *,
         drains: bool = True,
         refuses: bool = False,
@@ -174,7 +174,7 @@ class Places:
     ) -> tuple[str, int]:
         """A place, by its id, and the last record before it."""
         id = uuid.uuid4().hex
-        location = facts.location
+        location = table_info.identity
         self._places[id] = _Place(location)
         try:
             answer = self._queues.ask(
@@ -182,7 +182,7 @@ class Places:
                 lambda ask: HoldAsked(
                     id, ask, self._clock(), _FOREVER_MS, drains=drains, refuses=refuses
                 ),
-                facts,
+                table_info,
             ).result(wait_seconds)
         except TimeoutError:
             answer = None
@@ -194,7 +194,7 @@ class Places:
         self.end(id)
         why = answer.message if isinstance(answer, Refused) else self._why_not(location)
         raise CommitConflictError(
-            f"Rows of `{facts.name}` were acknowledged before this statement, and could not be "
-            f"loaded in time: {why}.",
+            f"Rows of `{table_info.name}` were acknowledged before this statement, and could not "
+            f"be loaded in time: {why}.",
             hint="Nothing was written. `%paimon queue` shows what waits.",
         )

@@ -106,7 +106,7 @@ class QueueWork:
         turn = Turn()
         inserts: dict[str, list[Insert]] = {}
         for item in items:
-            inserts.setdefault(item.facts.location, []).append(item)
+            inserts.setdefault(item.table_info.identity, []).append(item)
         try:
             for some in inserts.values():
                 self._take_inserts(turn, some)
@@ -120,7 +120,7 @@ class QueueWork:
         """Have one table's queue decide about inserts; nothing is done yet."""
         now_ms = self._clock()
         try:
-            table = self._table(inserts[0].facts, now_ms)
+            table = self._table(inserts[0].table_info, now_ms)
         except StoreLostError:
             raise
         except (PaimonMagicsError, OSError) as error:  # the warehouse's store, not the log
@@ -196,8 +196,8 @@ class QueueWork:
         now_ms = self._clock()
         table = self._tables.all.get(item.location)
         try:
-            if table is None and item.facts is not None:
-                table = self._table(item.facts, now_ms)
+            if table is None and item.table_info is not None:
+                table = self._table(item.table_info, now_ms)
         except StoreLostError:
             raise
         except (PaimonMagicsError, OSError) as error:
@@ -251,7 +251,7 @@ class QueueWork:
         if item.answer is not None:
             deliver([(item.answer, Accepted(queue.acknowledged, Mode.ASYNC))])
 
-    def _table(self, facts: TableInfo, now_ms: int) -> TableQueue:
-        table, effects = self._tables.of(facts, now_ms)
+    def _table(self, table_info: TableInfo, now_ms: int) -> TableQueue:
+        table, effects = self._tables.of(table_info, now_ms)
         self._do([(table, effect) for effect in effects])
         return table

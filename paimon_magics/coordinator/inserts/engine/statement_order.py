@@ -76,7 +76,7 @@ class StatementOrder:
         if renamed_to is not None:
             try:
                 self._in_queue_thread(
-                    lambda: self._queues.begin_move(table_info.location, renamed_to)
+                    lambda: self._queues.begin_move(table_info.identity, renamed_to)
                 )
             except BaseException:
                 self._places.end(id)
@@ -90,7 +90,7 @@ class StatementOrder:
         """The statement has ended, and has done it or has failed; whether its place was kept."""
         taken = self._taken_away.pop(id, None)
         if taken is not None:
-            identity = taken.table_info.location
+            identity = taken.table_info.identity
             self._known_tables.forget(taken.table_info.name)
             with contextlib.suppress(PaimonMagicsError, OSError):
                 if taken.renamed_to is not None:

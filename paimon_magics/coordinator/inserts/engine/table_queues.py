@@ -96,26 +96,29 @@ class TableQueues:
         for stored in self._log.tables():
             self.all[stored.location] = self._recovered(stored, now_ms)
 
-    def of(self, facts: TableInfo, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
+    def of(self, table_info: TableInfo, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
         """The table's queue, at its first insert too; the warehouse knows of its log then. Effects
         are of changed options.
 
-        Raises UnknownNameError for a table that was dropped since the facts were found, and what
-        the warehouse's store raises.
+        Raises UnknownNameError for a table that was dropped since it was loaded, and what the
+        warehouse's store raises.
         """
-        if facts.location in self._gone:
+        if table_info.identity in self._gone:
             raise UnknownNameError(
-                f"`{facts.name}` was dropped or renamed.", hint="SHOW TABLES lists what is there."
+                f"`{table_info.name}` was dropped or renamed.",
+                hint="SHOW TABLES lists what is there.",
             )
-        table = self.known(facts)
+        table = self.known(table_info)
         if table is None:
-            table = TableQueue(facts.location, facts.name, Queue(facts.thresholds), 0)
-            self.all[facts.location] = table
-        table.name = facts.name
-        table.mode = facts.mode
+            table = TableQueue(
+                table_info.identity, table_info.name, Queue(table_info.thresholds), 0
+            )
+            self.all[table_info.identity] = table
+        table.name = table_info.name
+        table.mode = table_info.mode
         effects: tuple[Effect, ...] = ()
-        if table.queue.thresholds != facts.thresholds:
-            table.queue, effects = step(table.queue, Ticked(now_ms, facts.thresholds))
+        if table.queue.thresholds != table_info.thresholds:
+            table.queue, effects = step(table.queue, Ticked(now_ms, table_info.thresholds))
         if not table.is_open and not table.queue.closed:
             missing = self._missing(table)
             if missing:
@@ -125,13 +128,15 @@ class TableQueues:
                 self._on_open()
         return table, effects
 
-    def known(self, facts: TableInfo) -> TableQueue | None:
+    def known(self, table_info: TableInfo) -> TableQueue | None:
         """The table's queue, if it has or had inserts: maybe under the name before this one."""
-        if facts.location not in self.all:
+        if table_info.identity not in self.all:
             for one in list(self.all.values()):
-                if one.moving == facts.name and _made(one.location) == _made(facts.location):
+                if one.moving == table_info.name and _made(one.location) == _made(
+                    table_info.identity
+                ):
                     self.settle_move(one)
-        return self.all.get(facts.location)
+        return self.all.get(table_info.identity)
 
     def forget(self, location: str) -> None:
         """The table was dropped, with nothing waiting: no insert of it is taken any more, whoever
