@@ -20,15 +20,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from paimon_magics.coordinator.ownership.lease import (
-    FOLDER,
-    Lease,
-    Owner,
-    Watched,
-    epoch_in,
-    lease_name,
-    lease_of,
-)
+from paimon_magics.coordinator.ownership.lease import Lease, Owner, Watched, lease_of
+from paimon_magics.coordinator.ownership.lease_folder import LeaseFolder
 from paimon_magics.errors import PaimonMagicsError, SetupError
 from paimon_magics.tables.commits.fencing import DeposedError, Fence, NotOwnerError
 from paimon_magics.tables.stores.store import Store
@@ -44,10 +37,9 @@ _MARGIN = 0.1
 
 def current_lease(store: Store, warehouse: str) -> Lease | None:
     """Who owns the warehouse's commits, as far as its lease says; it may have run out."""
-    folder = _folder(warehouse)
-    epoch = epoch_in(store.names(folder, "owner-"))
-    content = store.read(f"{folder}/{lease_name(epoch)}") if epoch else None
-    return None if content is None else lease_of(content, epoch)
+    leases = LeaseFolder(store, warehouse)
+    epoch = leases.highest()
+    return leases.read(epoch) if epoch else None
 
 
 class Ownership:
@@ -61,8 +53,7 @@ class Ownership:
         lease_ms: int,
         now_ms: Callable[[], float] | None = None,
     ) -> None:
-        self._store = store
-        self._folder = _folder(warehouse)
+        self._leases = LeaseFolder(store, warehouse)
         self._mine = owner.lease(uuid.uuid4().hex, lease_ms)
         self._when_lost: list[Callable[[DeposedError], None]] = []
         self._now_ms = now_ms or _steady_ms
@@ -97,7 +88,7 @@ class Ownership:
             if self._lost is not None:
                 raise self._lost
             if self.epoch == 0:
-                self._store.check()
+                self._leases.check()
                 self._take()
                 self._renewer = threading.Thread(target=self._renew, name="owner", daemon=True)
                 self._renewer.start()
@@ -124,9 +115,9 @@ class Ownership:
         Looks at the store; one that can't be reached raises SetupError.
         """
         self.check_time()
-        if self._highest() > self.epoch:
+        if self._leases.highest() > self.epoch:
             with self._turn:  # this one may have gone on to the next epoch between the two
-                highest = self._highest()
+                highest = self._leases.highest()
                 if highest > self.epoch:
                     self._lose(highest)
 
@@ -149,8 +140,8 @@ class Ownership:
         if self._renewer is not None:
             self._renewer.join()
         with self._turn, contextlib.suppress(PaimonMagicsError, OSError):
-            if self._lost is None and self.epoch and self._highest() == self.epoch:
-                self._write(replace(self._mine, released=True))
+            if self._lost is None and self.epoch and self._leases.highest() == self.epoch:
+                self._leases.write(replace(self._mine, released=True))
             self._lost = self._lost or DeposedError("The coordinator has stopped.")
 
     # ---- taking ----
@@ -158,18 +149,18 @@ class Ownership:
     def _take(self) -> None:
         """Create the lease of the next epoch, once the present one may be succeeded."""
         while True:
-            highest = self._highest()
-            before = self._read(highest) if highest else None
+            highest = self._leases.highest()
+            before = self._leases.read(highest) if highest else None
             if highest and not self._may_succeed(before):
                 before = self._wait_for(highest)
             started_ms = self._now_ms()
             wanted = replace(self._mine, epoch=highest + 1, expires_at_ms=self._end_ms())
-            if self._create(wanted):
+            if self._leases.create(wanted):
                 break
         self._mine = wanted
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
         self.succeeded_another = bool(highest) and not self._is_own(before)
-        self._remove_older()
+        self._leases.remove_older(self.epoch)
 
     def _take_again(self) -> None:
         """The lease ran out while this process was held up: go on with the next epoch if nobody
@@ -178,7 +169,7 @@ class Ownership:
             raise self._lost
         if self._now_ms() < self._until_ms:
             return
-        highest = self._highest()
+        highest = self._leases.highest()
         if highest > self.epoch:
             self._lose(highest)
         self._advance(self.epoch + 1)
@@ -187,20 +178,11 @@ class Ownership:
         """Go on with a higher epoch, or find that another coordinator has."""
         started_ms = self._now_ms()
         wanted = replace(self._mine, epoch=epoch, expires_at_ms=self._end_ms())
-        if not self._create(wanted):
-            self._lose(self._highest())
+        if not self._leases.create(wanted):
+            self._lose(self._leases.highest())
         self._mine = wanted
         self._until_ms = started_ms + wanted.lease_ms * (1 - _MARGIN)
-        self._remove_older()
-
-    def _create(self, wanted: Lease) -> bool:
-        try:
-            if self._store.create(self._path(wanted.epoch), wanted.document()):
-                return True
-        except OSError:
-            pass  # the object tells whether it was created
-        found = self._read(wanted.epoch)
-        return found is not None and found.instance == wanted.instance
+        self._leases.remove_older(self.epoch)
 
     def _may_succeed(self, lease: Lease | None) -> bool:
         return lease is not None and (lease.released or self._is_own(lease))
@@ -211,16 +193,16 @@ class Ownership:
     def _wait_for(self, epoch: int) -> Lease | None:
         """Watch another's lease until it has run out or was released; the lease, or SetupError as
         soon as it is renewed."""
-        content = self._content(epoch)
+        content = self._leases.content(epoch)
         watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
         lease_ms = watched.lease.lease_ms if watched.lease else self._mine.lease_ms
         pause = min(lease_ms / _LOOKS_PER_LEASE, _LOOK_MS_MAX) / 1000
         while not watched.has_run_out(self._now_ms(), time.time() * 1000, lease_ms):
             if self._closing.wait(pause):
                 raise SetupError("The coordinator is stopping.")
-            if self._highest() != epoch:
+            if self._leases.highest() != epoch:
                 return watched.lease  # another was faster; whoever comes next is looked at anew
-            seen = self._content(epoch)
+            seen = self._leases.content(epoch)
             if seen != content:
                 lease = lease_of(seen, epoch) if seen else None
                 if self._may_succeed(lease):
@@ -246,17 +228,14 @@ class Ownership:
     def _renew_once(self) -> None:
         self.check_time()
         started_ms = self._now_ms()
-        self._write(replace(self._mine, expires_at_ms=self._end_ms()))
-        highest = self._highest()
+        self._leases.write(replace(self._mine, expires_at_ms=self._end_ms()))
+        highest = self._leases.highest()
         if highest > self.epoch:
             self._lose(highest)
         self._until_ms = started_ms + self._mine.lease_ms * (1 - _MARGIN)
 
-    def _write(self, lease: Lease) -> None:
-        self._store.write(self._path(lease.epoch), lease.document())
-
     def _lose(self, epoch: int) -> None:
-        owner = self._read(epoch)
+        owner = self._leases.read(epoch)
         self._lost = DeposedError(
             "This coordinator no longer owns the warehouse's commits: they were taken over by "
             + (owner.who if owner else "another one")
@@ -269,33 +248,8 @@ class Ownership:
             tell(self._lost)
         raise self._lost
 
-    # ---- the store ----
-
-    def _highest(self) -> int:
-        return epoch_in(self._store.names(self._folder, "owner-"))
-
-    def _read(self, epoch: int) -> Lease | None:
-        content = self._content(epoch)
-        return None if content is None else lease_of(content, epoch)
-
-    def _content(self, epoch: int) -> bytes | None:
-        return self._store.read(self._path(epoch))
-
-    def _remove_older(self) -> None:
-        names = self._store.names(self._folder, "owner-")
-        older = [name for name in names if 0 < epoch_in([name]) < self.epoch]
-        with contextlib.suppress(PaimonMagicsError, OSError):
-            self._store.delete(f"{self._folder}/{name}" for name in older)
-
-    def _path(self, epoch: int) -> str:
-        return f"{self._folder}/{lease_name(epoch)}"
-
     def _end_ms(self) -> int:
         return int(time.time() * 1000) + self._mine.lease_ms
-
-
-def _folder(warehouse: str) -> str:
-    return f"{warehouse.rstrip('/')}/{FOLDER}"
 
 
 def owned_elsewhere(lease: Lease | None) -> NotOwnerError:

@@ -1,0 +1,62 @@
+"""The objects in a warehouse that say who owns its commits, one for each epoch."""
+
+from __future__ import annotations
+
+import contextlib
+
+from paimon_magics.coordinator.ownership.lease import FOLDER, Lease, epoch_in, lease_name, lease_of
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.tables.stores.store import Store
+
+__all__ = ["LeaseFolder"]
+
+_PREFIX = "owner-"
+
+
+class LeaseFolder:
+    """Reads and writes the leases of one warehouse. Raises what its store raises."""
+
+    def __init__(self, store: Store, warehouse: str) -> None:
+        self._store = store
+        self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
+
+    def check(self) -> None:
+        """Make sure that the store can create what is absent in one step; see `Store.check`."""
+        self._store.check()
+
+    def highest(self) -> int:
+        """The highest epoch of a lease, 0 for none."""
+        return epoch_in(self._store.names(self._folder, _PREFIX))
+
+    def read(self, epoch: int) -> Lease | None:
+        """The lease of an epoch; None where there is none, or it can't be read."""
+        content = self.content(epoch)
+        return None if content is None else lease_of(content, epoch)
+
+    def content(self, epoch: int) -> bytes | None:
+        """The object of an epoch, as it is; None where there is none."""
+        return self._store.read(self._path(epoch))
+
+    def create(self, lease: Lease) -> bool:
+        """Create the object of a lease's epoch; whether it is this lease's now."""
+        try:
+            if self._store.create(self._path(lease.epoch), lease.document()):
+                return True
+        except OSError:
+            pass  # the object tells whether it was created
+        found = self.read(lease.epoch)
+        return found is not None and found.instance == lease.instance
+
+    def write(self, lease: Lease) -> None:
+        """Write the object of one's own epoch anew."""
+        self._store.write(self._path(lease.epoch), lease.document())
+
+    def remove_older(self, epoch: int) -> None:
+        """Remove the objects of earlier epochs, as far as that can be done now."""
+        names = self._store.names(self._folder, _PREFIX)
+        older = [name for name in names if 0 < epoch_in([name]) < epoch]
+        with contextlib.suppress(PaimonMagicsError, OSError):
+            self._store.delete(f"{self._folder}/{name}" for name in older)
+
+    def _path(self, epoch: int) -> str:
+        return f"{self._folder}/{lease_name(epoch)}"
