@@ -34,6 +34,7 @@ __all__ = [
     "origin_of",
     "receipt_document",
     "receipt_of",
+    "request_body",
     "request_document",
     "request_of",
     "table_document",
@@ -115,10 +116,14 @@ def request_of(transaction: Transaction, document: Any) -> CommitRequest:
     )
 
 
-def digest_of(request: CommitRequest) -> str:
-    """Tells a repeated request from another one for the same transaction."""
-    canonical = json.dumps(request_document(request), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def request_body(request: CommitRequest) -> bytes:
+    """What is to be committed, as it is stored: the same for the same request."""
+    return json.dumps(request_document(request), sort_keys=True, separators=(",", ":")).encode()
+
+
+def digest_of(body: bytes) -> str:
+    """Tells a repeated request, by its `request_body`, from another one for the transaction."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def receipt_document(receipt: CommitReceipt) -> dict[str, Any]:

@@ -10,7 +10,6 @@ If the process dies: nothing was answered or started that was not saved.
 
 from __future__ import annotations
 
-import json
 import logging
 import queue
 import threading
@@ -39,7 +38,7 @@ from paimon_magics.coordinator.core import (
     step,
 )
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.protocol.documents import request_document, transaction_document
+from paimon_magics.coordinator.protocol.documents import transaction_document
 from paimon_magics.coordinator.protocol.errors import StoppedError
 from paimon_magics.coordinator.service.pending_answers import PendingAnswers
 from paimon_magics.coordinator.service.stored_effects import store_effect
@@ -59,11 +58,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An event with what must be stored with it."""
+    """An event with what must be stored with it; `body` is the form in which `request` is."""
 
     event: Event
     opened: Transaction | None = None
     request: CommitRequest | None = None
+    body: bytes | None = None
 
 
 class StateThread:
@@ -73,7 +73,8 @@ class StateThread:
     replies. `may_answer` raises DeposedError when nobody may be answered any more.
 
     `state` is that of this moment, a value; `opened` what was agreed when the transactions that are
-    not finished were opened; `finished` how many were since the start.
+    not finished were opened; `requests` what these have asked to commit since the start; `finished`
+    how many were since the start.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class StateThread:
         self._carry_out = carry_out
         self._may_answer = may_answer
         self.opened: dict[str, Transaction] = {}
+        self.requests: dict[str, CommitRequest] = {}
         self.finished: Counter[Phase] = Counter()
         self._events: queue.Queue[Asked | None] = queue.Queue()
         self._pending = PendingAnswers()
@@ -238,9 +240,14 @@ class StateThread:
         if isinstance(asked.event, BeginAsked | Adopted) and asked.opened is not None:
             self.opened[asked.event.id] = asked.opened
         for effect in effects:
-            if isinstance(effect, Save) and effect.held.id in before.held.keys() - state.held:
+            if not isinstance(effect, Save):
+                continue
+            if asked.request is not None:
+                self.requests[effect.held.id] = asked.request
+            if effect.held.id in before.held.keys() - state.held:
                 self.finished[effect.held.phase] += 1
                 self.opened.pop(effect.held.id, None)
+                self.requests.pop(effect.held.id, None)
         self._happened(asked.event)
         _reach_after(asked.event)
         for effect in effects:
@@ -261,12 +268,9 @@ class StateThread:
     def _save(self, held: TransactionState, asked: Asked) -> None:
         if asked.opened is not None:
             self._store.transactions.open(held, transaction_document(asked.opened))
-            if asked.request is None:
+            if asked.body is None:
                 return
-        request = None
-        if asked.request is not None:
-            request = json.dumps(request_document(asked.request)).encode()
-        self._store.transactions.save(held, request)
+        self._store.transactions.save(held, asked.body)
 
     def _tick(self) -> None:
         while self._failure is None and not self._stopping:

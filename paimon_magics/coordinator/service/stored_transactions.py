@@ -39,6 +39,9 @@ class StoredTransactions:
 
     def request(self, id: str) -> CommitRequest | None:
         """What a transaction asked to commit."""
+        request = self._state_thread.requests.get(id)
+        if request is not None:
+            return request
         body, transaction = self._store.transactions.request(id), self.opened(id)
         if body is None or transaction is None:
             return None

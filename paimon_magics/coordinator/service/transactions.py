@@ -32,7 +32,7 @@ from paimon_magics.coordinator.core import (
     Unknown,
 )
 from paimon_magics.coordinator.protocol.clock import now_ms
-from paimon_magics.coordinator.protocol.documents import digest_of
+from paimon_magics.coordinator.protocol.documents import digest_of, request_body
 from paimon_magics.coordinator.protocol.errors import RESUME_HINT, PausedError, TableHeldError
 from paimon_magics.coordinator.service.adopting import adopted_transaction, check_adopted_id
 from paimon_magics.coordinator.service.commit_worker import Worker
@@ -133,10 +133,12 @@ class Transactions:
 
     def commit(self, id: str, request: CommitRequest) -> Answer:
         """Commit a transaction, or learn what became of it."""
-        digest = digest_of(request)
+        body = request_body(request)
         files = noted_files(request.properties)
         return self._state_thread.ask(
-            lambda ask: Asked(CommitAsked(id, digest, ask, files=files), request=request)
+            lambda ask: Asked(
+                CommitAsked(id, digest_of(body), ask, files=files), request=request, body=body
+            )
         )
 
     def adopt(
@@ -165,7 +167,8 @@ class Transactions:
         epoch = self._owning.epoch
         if epoch is None:
             return Unknown()
-        digest = None if asked is None else digest_of(asked)
+        body = None if asked is None else request_body(asked)
+        digest = None if body is None else digest_of(body)
         return self._state_thread.ask(
             lambda ask: Asked(
                 Adopted(
@@ -183,6 +186,7 @@ class Transactions:
                 ),
                 opened=transaction,
                 request=asked,
+                body=body,
             )
         )
 
@@ -196,7 +200,8 @@ class Transactions:
         None when the transaction is not committed, or not with this request.
         """
         held = self._stored.state(id)
-        if held is None or held.phase is not Phase.COMMITTED or held.digest != digest_of(request):
+        digest = digest_of(request_body(request))
+        if held is None or held.phase is not Phase.COMMITTED or held.digest != digest:
             return None
         return self._worker.sweep(request)
 
