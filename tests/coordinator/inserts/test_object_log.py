@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import paimon_magics.coordinator.inserts.log.objects as module
+import paimon_magics.coordinator.inserts.log.object_chain as module
 from paimon_magics.coordinator.inserts.engine.recovery import recovered, stored_name
 from paimon_magics.coordinator.inserts.log.interface import Appended, Keyed, LogTable
 from paimon_magics.coordinator.inserts.log.object_codec import (
@@ -110,18 +110,25 @@ def test_another_change_in_between_settles_what_was_unclear(
     assert lsns(log) == lsns(again(tmp_path)) == [1, 2]
 
 
-def test_a_store_that_refuses_has_changed_nothing(log: ObjectLog, tmp_path: Path) -> None:
-    class Refusing(Store):
-        def create(self, path: str, content: bytes) -> bool:
-            raise SetupError("The disk is full.")
+def test_a_store_that_refuses_has_changed_nothing(tmp_path: Path) -> None:
+    class Filling(Store):
+        is_full = False
 
-    log._store = Refusing()
+        def create(self, path: str, content: bytes) -> bool:
+            if self.is_full:
+                raise SetupError("The disk is full.")
+            return super().create(path, content)
+
+    disk = Filling()
+    log = ObjectLog(disk, str(tmp_path), "a test")
+    disk.is_full = True
     with pytest.raises(StoreUnavailableError) as raised:
         append(log, 1)
     assert not raised.value.unclear
-    log._store = Store()
+    disk.is_full = False
     append(log, 1)
     assert lsns(log) == [1]
+    log.close()
 
 
 def test_checkpoints_stand_for_what_was_before_and_take_it_along(

@@ -1,0 +1,197 @@
+"""The chain of a log's entries: each created if it is absent, and each naming the one before.
+
+What the entries say together is kept in memory (`inner`, in `database`), and written as a
+checkpoint now and then.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paimon_magics.coordinator.inserts.log.changes import apply, replay
+from paimon_magics.coordinator.inserts.log.database import DatabaseLog
+from paimon_magics.coordinator.inserts.log.object_codec import (
+    Checkpoint,
+    DamagedObjectError,
+    open_checkpoint,
+    open_entry,
+    seal_checkpoint,
+    seal_entry,
+)
+from paimon_magics.coordinator.inserts.log.object_folder import ObjectFolder
+from paimon_magics.coordinator.store.database import Change, StoreLostError, StoreUnavailableError
+from paimon_magics.coordinator.store.sqlite import MemoryDatabase
+from paimon_magics.errors import SetupError
+
+__all__ = ["ObjectChain"]
+
+_ENTRIES_MAX = 1_024
+"""So many entries are read at a start at most, unless checkpoints are large beside them."""
+
+_ENTRIES_MAX_LARGE = 16_384
+_OPENINGS_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    document: Mapping[str, Any]
+    parts: tuple[bytes, ...]
+
+
+class ObjectChain:
+    """The chain in one folder, taken over when it is made; `who` is told to the owner that it is
+    taken from. For any thread. `damage` is what it misses, "" for nothing."""
+
+    def __init__(self, folder: ObjectFolder, who: str) -> None:
+        self._folder = folder
+        self._who = who
+        self._turn = threading.RLock()
+        self._number = self._check = 0
+        self._unclear: _Change | None = None
+        self._settled: _Change | None = None
+        self._entries = self._entry_bytes = self._image_bytes = 0
+        self.damage = ""
+        self.database = MemoryDatabase(folder.name)
+        self.inner = DatabaseLog(self.database)
+        self._open()
+
+    def write(self, document: Mapping[str, Any], parts: Sequence[bytes] = ()) -> None:
+        """Make a change durable, and do what it says. Raises what methods of `Log` raise."""
+        change = _Change(document, tuple(parts))
+        with self._turn:
+            before = self._unclear
+            if before is not None:
+                self._create(before)
+                self._settled = None if before == change else before
+                if before == change:
+                    return
+            if self._settled == change:  # it was written before another's change
+                self._settled = None
+                return
+            self._create(change)
+            self._tidy()
+
+    def _create(self, change: _Change) -> None:
+        """Create the next entry, and do what it says."""
+        number = self._number + 1
+        content, check = seal_entry(number, self._check, change.document, change.parts)
+        try:
+            if not self._folder.create_entry(number, content):
+                raise StoreLostError(
+                    f"Another coordinator has written to the log {self._folder.name}.",
+                    hint="Only one of them may own the warehouse; this one stops.",
+                )
+        except StoreLostError:
+            raise
+        except SetupError as error:
+            raise StoreUnavailableError(
+                f"The log {self._folder.name} can't be written: {error.message}",
+                hint=error.hint,
+                unclear=self._unclear is not None,
+            ) from error
+        except OSError as error:
+            self._unclear = change
+            raise StoreUnavailableError(
+                f"The log {self._folder.name} gave no clear answer: {error}",
+                hint="It is asked again.",
+                unclear=True,
+            ) from error
+        self._unclear = None
+        apply(self.inner, change.document, change.parts)
+        self._number, self._check = number, check
+        self._entries += 1
+        self._entry_bytes += len(content)
+
+    def _tidy(self) -> None:
+        """Write a checkpoint when that costs little beside what was written since the last."""
+        if self._entries < _ENTRIES_MAX:
+            return
+        if self._entry_bytes * 4 < self._image_bytes and self._entries < _ENTRIES_MAX_LARGE:
+            return
+        try:
+            self._write_checkpoint()
+        except (SetupError, OSError):  # the entries are there: it can wait
+            self._entries = 0
+
+    def _write_checkpoint(self, *, keeping_all: bool = False) -> None:
+        """Write a checkpoint, and remove what it stands for."""
+        image = self.database.image()
+        number = self._number
+        content = seal_checkpoint(Checkpoint(number, self._check, image))
+        self._folder.create_checkpoint(number, content)
+        self._entries, self._entry_bytes, self._image_bytes = 0, 0, len(content)
+        if keeping_all:
+            return
+        self._folder.remove_until(number)
+
+    # ---- opening ----
+
+    def _open(self) -> None:
+        is_whole = self._recover()
+        for _ in range(_OPENINGS_MAX):
+            document = {"change": "open", "who": self._who, "id": uuid.uuid4().hex}
+            try:
+                self.write(document)
+            except StoreLostError:  # its owner has written meanwhile: read that, too
+                is_whole = self._recover()
+                continue
+            if not is_whole:
+                for table in self.inner.tables():
+                    why = table.closed or self.damage
+                    self.write({"change": "close_table", "location": table.location, "why": why})
+                # Told once: what is missing now is missing for good. What is damaged stays for who
+                # wants to look at it, until the checkpoint after this one.
+                self._write_checkpoint(keeping_all=True)
+            return
+        raise SetupError(
+            f"The log {self._folder.name} is being written by another coordinator.",
+            hint="Stop that one first.",
+        )
+
+    def _recover(self) -> bool:
+        """Read all that is there, and make of it what it says; whether nothing is missing."""
+        entries, checkpoints = self._folder.listed()
+        troubles = []
+        begin = Checkpoint(0, 0, b"")
+        for number in sorted(checkpoints, reverse=True):
+            content = self._folder.checkpoint(number)
+            try:
+                begin = open_checkpoint(content, number)
+                break
+            except DamagedObjectError as error:
+                troubles.append(f"checkpoint {number}: {error}")
+        self.database = MemoryDatabase(self._folder.name, begin.image or None)
+        self.inner = DatabaseLog(self.database)
+        self.database.write([Change("CREATE TABLE IF NOT EXISTS log_damage (why TEXT NOT NULL)")])
+        numbers = sorted(number for number in entries if number > begin.number)
+        last = numbers[-1] if numbers else begin.number
+        check, expected = begin.check, begin.number + 1
+        for number, content in self._folder.entries(numbers):
+            if number > expected:
+                troubles.append(f"entry {expected} is missing")
+                check = -1
+            expected = number + 1
+            try:
+                entry = open_entry(content, number)
+                if check not in (-1, entry.before):
+                    troubles.append(f"entry {number} does not follow the one before")
+                check = entry.check
+                replay(self.inner, entry)
+            except DamagedObjectError as error:
+                troubles.append(f"entry {number}: {error}")
+                check = -1
+            self._entries += 1
+            self._entry_bytes += len(content)
+        self._number, self._check = last, max(check, 0)
+        self._image_bytes = len(begin.image)
+        if troubles:
+            self.database.write([Change("DELETE FROM log_damage")])
+            why = f"The log {self._folder.name} is damaged: {', '.join(troubles[:3])}"
+            self.database.write([Change("INSERT INTO log_damage VALUES (?)", (why,))])
+        found = self.database.read("SELECT why FROM log_damage")
+        self.damage = str(found[0][0]) if found else ""
+        return not troubles

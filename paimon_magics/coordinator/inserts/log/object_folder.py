@@ -1,0 +1,93 @@
+"""The folder of a log in a store: its entries and checkpoints, numbered, and the file that says
+which log it is."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from paimon_magics.coordinator.store.database import StoreLostError
+from paimon_magics.tables.stores.store import Store
+
+__all__ = ["ObjectFolder"]
+
+_FOLDER = ".paimon-magics/log"
+_FORMAT = 1
+_READERS = 16
+
+
+class ObjectFolder:
+    """Reads, creates and removes objects. Raises what the store raises."""
+
+    def __init__(self, store: Store, warehouse: str) -> None:
+        self._store = store
+        self.name = self._folder = f"{warehouse.rstrip('/')}/{_FOLDER}"
+        self._store.make_folder(self._folder)
+
+    def identity(self) -> str:
+        """Which log it is; drawn when there is none yet. Raises StoreLostError."""
+        path = f"{self._folder}/identity.json"
+        content = self._store.read(path)
+        if content is None:
+            if self.listed() != ([], []):
+                raise StoreLostError(
+                    f"The log {self.name} has lost the file that says which log it is.",
+                    hint=f"Restore {path}, or remove the whole folder and accept what is lost.",
+                )
+            document = json.dumps({"format": _FORMAT, "id": uuid.uuid4().hex}).encode()
+            self._store.create(path, document)
+            content = self._store.read(path)
+        try:
+            found = json.loads(content or b"")
+            format, id = found["format"], str(found["id"])
+        except (ValueError, KeyError, TypeError):
+            format, id = None, ""
+        if format != _FORMAT:
+            raise StoreLostError(
+                f"The log {self.name} has another format than this version's.",
+                hint="Start the version of paimon-magics that wrote it.",
+            )
+        return id
+
+    def listed(self) -> tuple[list[int], list[int]]:
+        """The numbers of entries and of checkpoints that are there."""
+        found: dict[str, list[int]] = {"entry": [], "checkpoint": []}
+        for name in self._store.names(self._folder):
+            kind, _, number = name.partition("-")
+            if kind in found and number.isdigit():
+                found[kind].append(int(number))
+        return found["entry"], found["checkpoint"]
+
+    def entries(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Entries by their numbers; no content for one that has gone meanwhile."""
+        with ThreadPoolExecutor(_READERS) as pool:
+            contents = pool.map(lambda number: self._store.read(self._path(number)) or b"", numbers)
+            yield from zip(numbers, contents, strict=True)
+
+    def create_entry(self, number: int, content: bytes) -> bool:
+        """Create an entry; whether it is there, with this content."""
+        path = self._path(number)
+        return self._store.create(path, content) or self._store.read(path) == content
+
+    def checkpoint(self, number: int) -> bytes:
+        """A checkpoint; no content for one that has gone meanwhile."""
+        return self._store.read(self._checkpoint_path(number)) or b""
+
+    def create_checkpoint(self, number: int, content: bytes) -> None:
+        """Create a checkpoint, unless it is there."""
+        self._store.create(self._checkpoint_path(number), content)
+
+    def remove_until(self, number: int) -> None:
+        """Remove what the checkpoint of that number stands for."""
+        entries, checkpoints = self.listed()
+        old = [self._path(one) for one in entries if one <= number]
+        old += [self._checkpoint_path(one) for one in checkpoints if one < number]
+        self._store.delete(old)
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/entry-{number:020d}"
+
+    def _checkpoint_path(self, number: int) -> str:
+        return f"{self._folder}/checkpoint-{number:020d}"
