@@ -50,7 +50,7 @@ from paimon_magics.errors import SetupError
 from paimon_magics.redaction import conceal_options
 from paimon_magics.settings import Settings
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.stores.s3 import ENVIRONMENT_KEYS, with_credentials
+from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
 from paimon_magics.version import __version__
 
 __all__ = ["Begun", "begin"]

@@ -201,7 +201,8 @@ class Worker:
         stopped = self._stopped().get(table.location)
         if stopped is not None:
             raise CommitConflictError(stopped.reason)
-        check_names(table, request)
+        asked = decoded(table, request)
+        check_names(asked)
         run = self._store.transactions.runs(id)
         with self._turns(table.location):
             findings = self._watching.look(table.location, table)

@@ -238,7 +238,7 @@ class Watching:
         request = repetition(table, publication, self._request_of(publication))
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
-        receipt = commit_fenced(table, request, self._catalog.publish, fence, token=token)
+        receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
         return moved(publication, receipt, _now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:

@@ -54,7 +54,8 @@ from paimon_magics.planning.formatting import count_text
 from paimon_magics.planning.writes.inserts import takes_one_at_a_time
 from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.catalog.catalog import Catalog
-from paimon_magics.tables.commits.commit import check_names, find_commit
+from paimon_magics.tables.commits.decoded_request import check_names, decoded
+from paimon_magics.tables.commits.receipts import find_commit
 from paimon_magics.tables.snapshots.provenance import noted_files
 from paimon_magics.tables.table import Table
 from paimon_magics.tables.writing.cleanup import tidy_up
@@ -160,7 +161,7 @@ class Transactions:
         table, transaction = adopted_transaction(self._catalog, document)
         asked = None if request_for is None else request_for(transaction)
         if asked is not None:
-            check_names(table, asked)
+            check_names(decoded(table, asked))
         found = find_commit(table, transaction)
         if found is not None and asked is not None:
             return Committed(found)

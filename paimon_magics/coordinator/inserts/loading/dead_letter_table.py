@@ -108,8 +108,9 @@ class DeadLetterTable:
             rows = pa.Table.from_pylist([_row(one) for one in letters], schema)
             task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
             written = write_batches(task, rows.to_batches())
-            messages = completed(table, task, written, transaction.base_snapshot_id)
-            answer = self._transactions.commit(id, CommitRequest(transaction, Append(), messages))
+            done = completed(table, task, written, transaction.base_snapshot_id)
+            request = CommitRequest(transaction, Append(), done.messages)
+            answer = self._transactions.commit(id, request)
         except BaseException:
             self._transactions.abort(id, "the dead letters could not be written")
             raise
