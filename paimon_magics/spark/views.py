@@ -1,19 +1,25 @@
 """The temporary views under which Spark's SQL finds the frames that we make.
 
 A view of a table at one snapshot is kept, because making frame and view anew costs Spark more than
-everything that we do for a query; the least recently used ones are dropped. Their names begin with
-`paimon_magics_`, and closing drops them all.
+everything that we do for a query; the least recently used ones leave the cache. Their names begin
+with `paimon_magics_`, and closing drops them all.
+
+Spark Connect analyses a frame each time that it runs, so a view must stay there for as long as a
+frame reads it. A view is dropped once neither the cache nor such a frame refers to it.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections import OrderedDict
-from collections.abc import Hashable
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
+
+from paimon_magics.spark.progress import is_connect
 
 __all__ = ["Views", "temporary_views"]
 
@@ -30,11 +36,19 @@ def temporary_views(spark: SparkSession) -> list[str]:
     )
 
 
+class _View:
+    """A view that Spark has. Whoever needs it refers to this object."""
+
+    def __init__(self, name: str, frame: DataFrame) -> None:
+        self.name = name
+        self.frame = frame
+
+
 class _Passing(threading.local):
     """The views that only the statement needs which a thread runs."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.views: list[_View] = []
 
 
 class Views:
@@ -43,53 +57,72 @@ class Views:
     def __init__(self, spark: SparkSession, kept_max: int) -> None:
         self._spark = spark
         self._kept_max = kept_max
-        self._kept: OrderedDict[Hashable, tuple[str, DataFrame]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _View] = OrderedDict()
         self._passing = _Passing()
+        self._there: weakref.WeakValueDictionary[str, _View] = weakref.WeakValueDictionary()
+        # Filled while Python collects garbage, where no request may be sent.
+        self._unneeded: deque[str] = deque()
 
     def find(self, key: Hashable) -> tuple[str, DataFrame] | None:
         """The name and frame of the view kept for `key`."""
-        if key not in self._kept:
+        view = self._kept.get(key)
+        if view is None:
             return None
         self._kept.move_to_end(key)
-        return self._kept[key]
+        return view.name, view.frame
 
     def keep(self, key: Hashable, frame: DataFrame) -> tuple[str, DataFrame]:
         """Make a view of `frame` and keep it for `key`; return its name and the frame."""
-        kept = (self._create(frame), frame)
-        self._kept[key] = kept
+        view = self._kept[key] = self._create(frame)
         while len(self._kept) > max(self._kept_max, 1):
-            self.forget(next(iter(self._kept)))
-        return kept
-
-    def forget(self, key: Hashable) -> None:
-        """Drop the view of `key`; frames that were analysed with it stay valid."""
-        name, _ = self._kept.pop(key)
-        self._spark.catalog.dropTempView(name)
+            self._kept.popitem(last=False)
+        self._drop_unneeded()
+        return view.name, frame
 
     def pass_by(self, frame: DataFrame) -> str:
         """A view's name for a frame that only the statement at hand needs."""
-        name = self._create(frame)
-        self._passing.names.append(name)
-        return name
+        view = self._create(frame)
+        self._passing.views.append(view)
+        return view.name
+
+    def read_by(self, frame: DataFrame, names: Iterable[str]) -> None:
+        """Let the views of these names stay for as long as `frame`, or one made of it, is there.
+
+        Frames of Spark's own JVM are analysed already, and need no view any more.
+        """
+        if is_connect(self._spark):
+            # Of frames that are made of this one only the plan refers to this one's plan.
+            plan = frame._plan
+            views = tuple(self._there[name] for name in names if name in self._there)
+            weakref.finalize(plan, _forget, views)
 
     def drop_passing(self) -> None:
-        """Drop the views of `pass_by`; frames that were analysed with them stay valid."""
-        if type(self._spark).__module__.startswith("pyspark.sql.connect"):
-            return  # analysed when they are run
-        for name in self._passing.names:
-            self._spark.catalog.dropTempView(name)
-        self._passing.names.clear()
+        """End the statement: drop the views of `pass_by` that no frame needs."""
+        self._passing.views.clear()
+        self._drop_unneeded()
 
     def close(self) -> None:
         """Drop every view."""
-        names = [name for name, _ in self._kept.values()] + self._passing.names
+        names = [*self._there, *self._unneeded]
         self._kept.clear()
-        self._passing.names.clear()
+        self._passing.views.clear()
+        self._unneeded.clear()
         for name in names:
             with suppress(Exception):  # Spark may have been stopped
                 self._spark.catalog.dropTempView(name)
 
-    def _create(self, frame: DataFrame) -> str:
+    def _create(self, frame: DataFrame) -> _View:
         name = f"{_PREFIX}{next(_numbers)}"
         frame.createOrReplaceTempView(name)
-        return name
+        view = self._there[name] = _View(name, frame)
+        weakref.finalize(view, self._unneeded.append, name)
+        return view
+
+    def _drop_unneeded(self) -> None:
+        while self._unneeded:
+            with suppress(IndexError):  # another thread was quicker
+                self._spark.catalog.dropTempView(self._unneeded.popleft())
+
+
+def _forget(views: tuple[_View, ...]) -> None:
+    """Nothing: being an argument of a finalizer is what keeps `views`."""

@@ -244,3 +244,49 @@ def test_sparks_own_calls_and_the_notebooks_frames_and_files(kernel: Kernel) -> 
     assert "before" in found["text/plain"]
     found = kernel.run("%%paimon\nSELECT max(id) FROM csv.`harvest.csv`").displays[-1]
     assert found["text/plain"].splitlines()[2].strip() == "1"
+
+
+QUERIES = """\
+session = paimon_magics.active_session()
+session.spark.conf.set("spark.sql.shuffle.partitions", "2")
+
+def views():
+    names = [table.name for table in session.spark.catalog.listTables()]
+    return sum(name.startswith("paimon_magics_") for name in names)
+
+def queries():
+    for _ in range(5):
+        session.run("SELECT snapshot_id FROM `t$snapshots`").to_pandas()
+
+queries()
+before = views()
+queries()
+more = views() - before
+lazy = session.run("SELECT snapshot_id FROM `t$snapshots`").dataframe.limit(1)
+queries()
+more, [row.snapshot_id for row in lazy.collect()]"""
+
+
+def test_the_views_of_a_query_go_when_nothing_reads_them(kernel: Kernel) -> None:
+    kernel.run("%%paimon\nCREATE TABLE IF NOT EXISTS t (id BIGINT, v STRING)")
+    shown = kernel.run(QUERIES).displays[-1]["text/plain"]
+    assert shown == "(0, [1])"
+
+
+EVICTED = """\
+session = paimon_magics.active_session()
+spark = session.spark
+session.close()
+few = paimon_magics.connect("lake", spark=spark, kept_views_max=1)
+few.run("CREATE TABLE a (k INT); INSERT INTO a VALUES (1); CREATE TABLE b (k INT)")
+first = few.run("SELECT k FROM a").dataframe
+for _ in range(2):
+    few.run("SELECT k FROM b; SELECT k FROM a; SELECT k FROM b").to_pandas()
+rows = [row.k for row in first.collect()]
+few.close()
+session = paimon_magics.connect("lake", spark=spark)
+rows"""
+
+
+def test_a_frame_keeps_the_view_that_it_reads(kernel: Kernel) -> None:
+    assert kernel.run(EVICTED).displays[-1]["text/plain"] == "[1]"

@@ -115,7 +115,9 @@ def frame_of_views(
 
     def planned(names: frozenset[str] | None) -> DataFrame:
         views = _views(connection, statement, query, held, bound, names, include_buffer)
-        return query_frame(connection.spark, statement, query, views, bound)
+        frame = query_frame(connection.spark, statement, query, views, bound)
+        connection.views.read_by(frame, {view for _, view in views})
+        return frame
 
     names = used_names(statement, query)
     try:

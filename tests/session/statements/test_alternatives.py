@@ -77,7 +77,9 @@ def test_a_table_that_is_not_there_is_said_first(shop: Session) -> None:
         shop.run("DELETE FROM keyd WHERE id = 1")
 
 
-def test_a_dry_run_says_it_too(shop: Session) -> None:
+@pytest.mark.parametrize("dry", [True, False], ids=["dry run", "explain"])
+def test_a_dry_run_and_explain_say_it_too(shop: Session, dry: bool) -> None:
+    delete = "DELETE FROM keyed WHERE id = 1"
     with pytest.raises(UnsupportedStatementError) as caught:
-        shop.run("DELETE FROM keyed WHERE id = 1", dry_run=True)
+        shop.run(delete, dry_run=True) if dry else shop.explain(delete)
     assert "INSERT OVERWRITE keyed" in caught.value.hint
