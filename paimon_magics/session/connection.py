@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from paimon_magics.coordinator.client.interface import CoordinatorClient
 from paimon_magics.errors import PaimonMagicsError, UnknownNameError
+from paimon_magics.session.open_tables import OpenTables
 from paimon_magics.session.told_times import tell_moments
 from paimon_magics.settings import Settings
 from paimon_magics.spark.stores import OpenedStores
@@ -66,15 +67,22 @@ class Connection:
 
     @contextmanager
     def naming(self, frames: Mapping[str, object] | None) -> Iterator[list[str]]:
-        """Statements of the body, which are those of this thread, may name `frames`; gives what
-        they tell of their names."""
-        before = self.frames, self.told
-        self._at_hand.frames, self._at_hand.told = frames, []
+        """The statement of the body, which is one of this thread, may name `frames` and reads each
+        of its tables once; gives what it tells of its names."""
+        at_hand = self._at_hand
+        before = at_hand.frames, at_hand.told, at_hand.tables
+        at_hand.frames, at_hand.told, at_hand.tables = frames, [], OpenTables(self.catalog)
         try:
             with self.telling():
                 yield self.told
         finally:
-            self._at_hand.frames, self._at_hand.told = before
+            at_hand.frames, at_hand.told, at_hand.tables = before
+
+    @property
+    def tables(self) -> OpenTables:
+        """The tables of this thread's statement, each read once; outside a statement, none is
+        kept."""
+        return self._at_hand.tables or OpenTables(self.catalog)
 
     @property
     def frames(self) -> Mapping[str, object] | None:
@@ -135,7 +143,7 @@ class Connection:
     def load(self, name: TableName, statement: str, position: int) -> Table:
         """The table of that name; errors point at `position` in `statement`."""
         try:
-            return self.catalog.load(self.full_name(name))
+            return self.tables.load(self.full_name(name))
         except PaimonMagicsError as error:
             raise located(error, statement, position) from None
 
@@ -146,6 +154,7 @@ class _AtHand(threading.local):
     def __init__(self) -> None:
         self.frames: Mapping[str, object] | None = None
         self.told: list[str] = []
+        self.tables: OpenTables | None = None
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:

@@ -41,7 +41,7 @@ def frame_with_buffer(
     name = relation.name
     if name.system_table is not None or name.branch is not None or relation.options:
         return None
-    table = connection.catalog.load(name)
+    table = connection.tables.load(name)
     if not takes_small_inserts(table.schema):
         return None
     if connection.committer.inserts() is None:

@@ -275,14 +275,17 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
             read = _read(connection, table, relation, zone, found_point)
         connection.keep_read(key, read)
         held.planned.append(read.planned)
-        narrowed, columns = read, None
+        narrowed, columns, plan = read, None, None
+        if not read.planned.splits:
+            plan = _plan(connection, table, read)
         # Spark leaves columns out of its own scans by itself, and names them all in its errors.
-        if read.planned.splits or _plan(connection, table, read).tasks:
+        if plan is None or plan.tasks:
             narrowed, columns = _narrowed(read, relation.names)
         found = connection.views.find((key, columns))
         if found is not None:
             return found
-        plan = _plan(connection, table, narrowed)
+        if plan is None or narrowed is not read:
+            plan = _plan(connection, table, narrowed)
         by_name = {column.name: column for column in narrowed.schema.columns}
         frame = read_frame(
             connection.spark, plan, [by_name[name] for name in narrowed.reader.columns],
@@ -342,7 +345,7 @@ def _table_of(connection: Connection, relation: Relation) -> Table:
     branch = dict(relation.options).get("branch")
     if branch is not None and branch != "main":
         name = replace(name, branch=branch)
-    return connection.catalog.load(name)
+    return connection.tables.load(name)
 
 
 def _read(

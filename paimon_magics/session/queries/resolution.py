@@ -71,7 +71,7 @@ def resolve(connection: Connection, reference: TableReference, statement: str) -
         connection.tell(f"`{name.object_name}` is Python's variable, {frame_text(frame)}.")
         return GivenFrame(name.object_name, frame)
     try:
-        connection.catalog.load(replace(full, system_table=None))
+        connection.tables.load(replace(full, system_table=None))
     except UnknownNameError as error:
         beside = _system_table_meant(connection, name) or file_meant(name)
         if beside:
@@ -104,9 +104,7 @@ def is_paimon_table(connection: Connection, name: TableName) -> bool:
     assert name.database is not None
     if is_catalog_table(name):
         return True
-    return connection.catalog.database_exists(name.database) and connection.catalog.table_exists(
-        replace(name, system_table=None)
-    )
+    return connection.tables.exists(replace(name, system_table=None))
 
 
 def tell_of_two(connection: Connection, name: TableName) -> None:

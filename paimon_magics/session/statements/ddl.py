@@ -121,7 +121,7 @@ def _create_table(
     connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
 ) -> Outcome:
     name = connection.full_name(statement.name)
-    exists = connection.catalog.table_exists(name)
+    exists = connection.tables.exists(name)
     if statement.or_replace and (exists or statement.must_exist):
         raise UnsupportedStatementError(
             "Replacing a table is not offered yet.",
@@ -199,7 +199,7 @@ def _alter_table(
             return _done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
         case (DropPartitions() as drop,):
             specs = partition_specs(connection, table, statement.text, drop.specs, parameters)
-            kept = _existing(connection, table.name, specs, drop, statement)
+            kept = _existing(table, specs, drop, statement)
             if not kept:
                 return _done(statement, "ALTER TABLE", name, "No partition to drop.")
             return remove_partitions(
@@ -215,14 +215,12 @@ def _alter_table(
 
 
 def _existing(
-    connection: Connection,
-    name: TableName,
+    table: Table,
     specs: Sequence[_Spec],
     drop: DropPartitions,
     statement: AlterTable,
 ) -> list[_Spec]:
     """The specs that some partition matches; a spec without one is an error unless IF EXISTS."""
-    table = connection.catalog.load(name)
     found = [_partition_texts(table, values) for values in list_partitions(table)]
     kept = []
     for spec in specs:
@@ -233,7 +231,7 @@ def _existing(
                 f"{key} = {'NULL' if value is None else repr(value)}" for key, value in spec
             )
             raise UnknownNameError(
-                f"`{name}` has no partition ({shown}).",
+                f"`{table.name}` has no partition ({shown}).",
                 hint="SHOW PARTITIONS lists them; DROP IF EXISTS PARTITION passes over them.",
                 statement=statement.text,
                 position=statement.name_position,

@@ -243,7 +243,7 @@ def prepare_insert(
         base_snapshot_id,
         column=projection,
         again=partial(
-            prepare_insert,
+            _prepare_again,
             connection,
             insert,
             parameters,
@@ -253,6 +253,20 @@ def prepare_insert(
         ),
         check=_exactness(connection, frame, taken, is_given=own_rows or insert.source.is_values),
     )
+
+
+def _prepare_again(
+    connection: Connection,
+    insert: Insert,
+    parameters: Mapping[str, object],
+    *,
+    frame: DataFrame | None,
+    mode: str | None,
+    own_rows: bool,
+) -> PreparedInsert:
+    """Plan an INSERT on its tables as they are now."""
+    connection.tables.renew()
+    return prepare_insert(connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows)
 
 
 def _taken_by(

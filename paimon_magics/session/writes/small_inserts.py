@@ -180,7 +180,7 @@ def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
     with contextlib.ExitStack() as places:
         for name in _changed_by(connection, statement):
             try:
-                table = connection.catalog.load(connection.full_name(name))
+                table = connection.tables.load(connection.full_name(name))
             except PaimonMagicsError:
                 continue  # the statement tells it better
             connection.inserted.pop(table.name, None)

@@ -9,6 +9,7 @@ StatementSyntaxError is raised only for what can't be Spark SQL.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from paimon_magics.errors import InvalidTableError, StatementSyntaxError, likely_meant
 from paimon_magics.statements.clauses.names import try_table_name
@@ -36,6 +37,7 @@ from paimon_magics.statements.statement import (
 
 __all__ = ["parse_cell", "parse_statement"]
 
+_CELLS_KEPT = 8  # a cell is parsed by its guard rails, and again when it runs
 _ALIKE_MIN = 0.7  # `orders` is not REFRESH
 _EXPLAIN_MODES = ("LOGICAL", "FORMATTED", "EXTENDED", "CODEGEN", "COST")
 _KEYWORDS_NEAR = sorted(
@@ -60,6 +62,7 @@ _KIND_WITHOUT = frozenset({"FROM", "INTO"})
 Reader = Callable[[Cursor, int], Statement]
 
 
+@lru_cache(maxsize=_CELLS_KEPT)
 def parse_cell(text: str) -> tuple[Statement, ...]:
     """The statements of a cell, in order. Raises as `parse_statement` and `split_cell` do."""
     return tuple(

@@ -113,10 +113,20 @@ class Catalog(Databases):
                 f"`{shown(name)}` is a system table: it can only be read.",
                 hint=f"Use the table `{shown(replace(name, system_table=None))}` itself.",
             )
+        table = self.find(name)
+        if table is None:
+            raise self._unknown_table(name)
+        return table
+
+    def find(self, name: TableName) -> Table | None:
+        """The table's newest schema; None for a table, branch or database that is not there.
+
+        Raises UnsupportedStatementError for tables that are no Paimon file store.
+        """
         try:
             paimon_table = self._get(name)
         except (missing.CatalogException, FileNotFoundError):
-            raise self._unknown_table(name) from None
+            return None
         if not isinstance(paimon_table, FileStoreTable):
             raise UnsupportedStatementError(
                 f"`{shown(name)}` is a {type(paimon_table).__name__}, which is not offered.",
