@@ -57,13 +57,12 @@ from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.grammar.parsing import parse_cell
+from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
-    Explain,
     Insert,
     Query,
     Refused,
-    Statement,
     TruncateTable,
 )
 from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags

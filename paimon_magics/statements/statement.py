@@ -1,7 +1,7 @@
 """What a user can say, as values. Parsing makes these; planning reads them; nothing here acts.
 
-Positions are character offsets into `Statement.text`, the statement as the user wrote it (without
-the separating semicolon); `Statement.offset` is where that text begins in its cell.
+Positions are character offsets into `StatementText.text`, the statement as the user wrote it
+(without the separating semicolon); `StatementText.offset` is where that text begins in its cell.
 """
 
 from __future__ import annotations
@@ -11,47 +11,32 @@ from dataclasses import dataclass
 from paimon_magics.statements.data_types import DataType
 
 __all__ = [
-    "AddColumn",
-    "AlterTable",
     "ColumnDefinition",
     "CreateDatabase",
     "CreateTable",
     "CreateTemporaryView",
     "Describe",
     "DescribeDatabase",
-    "DropColumn",
     "DropDatabase",
-    "DropPartitions",
     "DropTable",
-    "Explain",
     "Insert",
     "PartitionItem",
     "PassThrough",
     "Query",
     "QueryText",
     "Refused",
-    "RenameColumn",
-    "RenameTable",
-    "ReorderColumn",
-    "RetypeColumn",
-    "SetColumnComment",
-    "SetColumnDefault",
-    "SetColumnNullability",
-    "SetOptions",
     "ShowColumns",
     "ShowCreateTable",
     "ShowDatabases",
     "ShowOptions",
     "ShowPartitions",
     "ShowTables",
-    "Statement",
-    "TableChange",
+    "StatementText",
     "TableName",
     "TableReference",
     "TextRange",
     "TimeTravel",
     "TruncateTable",
-    "UnsetOptions",
     "UseDatabase",
 ]
 
@@ -174,30 +159,22 @@ class QueryText:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """Base: the user's text and its offset in the cell."""
+class StatementText:
+    """Base of all statements: the user's text and its offset in the cell."""
 
     text: str
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Query(Statement):
+class Query(StatementText):
     """SELECT, WITH, VALUES, TABLE: anything that returns rows and changes nothing."""
 
     query: QueryText
 
 
 @dataclass(frozen=True, slots=True)
-class Explain(Statement):
-    """EXPLAIN [EXTENDED|FORMATTED|…] of another statement; `mode` is Spark's word or ""."""
-
-    mode: str
-    inner: Statement
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTemporaryView(Statement):
+class CreateTemporaryView(StatementText):
     """CREATE [OR REPLACE] TEMPORARY VIEW name AS query (name without parts)."""
 
     name: str
@@ -215,7 +192,7 @@ class PartitionItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert(Statement):
+class Insert(StatementText):
     """INSERT INTO | OVERWRITE. `columns` is None without a column list.
 
     `partition` is None without a PARTITION clause. `INSERT … REPLACE WHERE` is a Refused.
@@ -245,7 +222,7 @@ class ColumnDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTable(Statement):
+class CreateTable(StatementText):
     """CREATE TABLE with columns, AS query (CTAS), or both absent (Paimon allows no columns).
 
     `using` is the provider in lower case, or None. `options` are TBLPROPERTIES and OPTIONS in
@@ -270,13 +247,13 @@ class CreateTable(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropTable(Statement):
+class DropTable(StatementText):
     name: TableName
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase(Statement):
+class CreateDatabase(StatementText):
     name: str
     if_not_exists: bool = False
     comment: str | None = None
@@ -285,14 +262,14 @@ class CreateDatabase(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class DropDatabase(Statement):
+class DropDatabase(StatementText):
     name: str
     if_exists: bool = False
     cascade: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class UseDatabase(Statement):
+class UseDatabase(StatementText):
     """USE [DATABASE|SCHEMA|NAMESPACE] name. `catalog` for `USE paimon.db`; `USE paimon` too
     (the parser can't tell a catalog from a database: it gives database "paimon")."""
 
@@ -301,29 +278,29 @@ class UseDatabase(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class ShowDatabases(Statement):
+class ShowDatabases(StatementText):
     pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTables(Statement):
+class ShowTables(StatementText):
     database: str | None = None
     pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShowPartitions(Statement):
+class ShowPartitions(StatementText):
     name: TableName
     partition: tuple[PartitionItem, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ShowCreateTable(Statement):
+class ShowCreateTable(StatementText):
     name: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class ShowOptions(Statement):
+class ShowOptions(StatementText):
     """SHOW TBLPROPERTIES name [('key')]."""
 
     name: TableName
@@ -331,12 +308,12 @@ class ShowOptions(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class ShowColumns(Statement):
+class ShowColumns(StatementText):
     name: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class Describe(Statement):
+class Describe(StatementText):
     """DESCRIBE [TABLE] [EXTENDED|FORMATTED] name [column]."""
 
     name: TableName
@@ -345,128 +322,19 @@ class Describe(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeDatabase(Statement):
+class DescribeDatabase(StatementText):
     name: str
     extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class TruncateTable(Statement):
+class TruncateTable(StatementText):
     name: TableName
     partition: tuple[PartitionItem, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumn:
-    """`path` names the column, with its parents for a nested one: ("address", "zip").
-
-    `after` is a column name, `first` is true for FIRST.
-    """
-
-    path: tuple[str, ...]
-    type: DataType
-    comment: str | None = None
-    default: str | None = None
-    first: bool = False
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DropColumn:
-    path: tuple[str, ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RenameColumn:
-    path: tuple[str, ...]
-    new_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RetypeColumn:
-    path: tuple[str, ...]
-    type: DataType
-
-
-@dataclass(frozen=True, slots=True)
-class SetColumnNullability:
-    """`nullable` false is ALTER COLUMN … SET NOT NULL, true is DROP NOT NULL."""
-
-    path: tuple[str, ...]
-    nullable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SetColumnComment:
-    path: tuple[str, ...]
-    comment: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetColumnDefault:
-    """`default` is SQL text; None is DROP DEFAULT."""
-
-    path: tuple[str, ...]
-    default: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReorderColumn:
-    path: tuple[str, ...]
-    first: bool = False
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetOptions:
-    options: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UnsetOptions:
-    keys: tuple[str, ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RenameTable:
-    new_name: TableName
-
-
-@dataclass(frozen=True, slots=True)
-class DropPartitions:
-    """One or more specs, each a tuple of items that all have values."""
-
-    specs: tuple[tuple[PartitionItem, ...], ...]
-    if_exists: bool = False
-
-
-TableChange = (
-    AddColumn
-    | DropColumn
-    | RenameColumn
-    | RetypeColumn
-    | SetColumnNullability
-    | SetColumnComment
-    | SetColumnDefault
-    | ReorderColumn
-    | SetOptions
-    | UnsetOptions
-    | RenameTable
-    | DropPartitions
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AlterTable(Statement):
-    name: TableName
-    name_position: int
-    changes: tuple[TableChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused(Statement):
+class Refused(StatementText):
     """A statement that is recognised but not offered: DELETE, MERGE, CALL, …
 
     `kind` is what the user wrote ("DELETE", "ALTER TABLE … CREATE TAG"); `name` the table, where
@@ -478,7 +346,7 @@ class Refused(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class PassThrough(Statement):
+class PassThrough(StatementText):
     """Anything else: Spark runs the text as it is, unless one of `names` is a Paimon table.
 
     `names` are all identifiers in the text that could name a table, with their position; when

@@ -1,52 +1,93 @@
-"""The table that a statement is about: the one that it writes, changes, makes or tells of."""
+"""What a statement is about: the table that it writes, changes, makes or tells of, and its query."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import assert_never
+
+from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
+    CreateDatabase,
     CreateTable,
+    CreateTemporaryView,
     Describe,
+    DescribeDatabase,
+    DropDatabase,
     DropTable,
     Insert,
+    PassThrough,
+    Query,
+    QueryText,
     Refused,
     ShowColumns,
     ShowCreateTable,
+    ShowDatabases,
     ShowOptions,
     ShowPartitions,
-    Statement,
+    ShowTables,
     TableName,
     TruncateTable,
+    UseDatabase,
 )
-from paimon_magics.statements.version_changes import AlterTags, ShowTags
+from paimon_magics.statements.table_changes import AlterTable
+from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 
-__all__ = ["only_tells", "table_of"]
+__all__ = ["Subject", "subject_of"]
 
 
-def table_of(statement: Statement) -> TableName | None:
-    """The table that the statement is about; None for queries and for what is about no table."""
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """`table` is None for queries and for what is about no table. `query` is the query inside the
+    statement. `only_tells`: the statement tells of its table and changes nothing."""
+
+    table: TableName | None = None
+    query: QueryText | None = None
+    only_tells: bool = False
+
+    @property
+    def sources(self) -> tuple[TableName, ...]:
+        """The names that its query reads."""
+        return () if self.query is None else tuple(r.name for r in self.query.references)
+
+
+def subject_of(statement: Statement) -> Subject:
+    """What the statement is about; of EXPLAIN nothing, since it runs no statement."""
     match statement:
-        case Insert(target=name):
-            return name
+        case Query(query=query) | CreateTemporaryView(query=query):
+            return Subject(query=query)
+        case Insert(target=name, source=query):
+            return Subject(name, query)
+        case CreateTable(name=name, query=optional_query):
+            return Subject(name, optional_query)
         case (
             AlterTable(name=name)
             | AlterTags(name=name)
-            | CreateTable(name=name)
-            | Describe(name=name)
             | DropTable(name=name)
-            | Refused(name=name)
+            | TruncateTable(name=name)
+        ):
+            return Subject(name)
+        case Refused(name=optional_name):
+            return Subject(optional_name)
+        case (
+            Describe(name=name)
             | ShowColumns(name=name)
             | ShowCreateTable(name=name)
             | ShowOptions(name=name)
             | ShowPartitions(name=name)
             | ShowTags(name=name)
-            | TruncateTable(name=name)
         ):
-            return name
+            return Subject(name, only_tells=True)
+        case (
+            Call()
+            | CreateDatabase()
+            | DescribeDatabase()
+            | DropDatabase()
+            | Explain()
+            | PassThrough()
+            | ShowDatabases()
+            | ShowTables()
+            | UseDatabase()
+        ):
+            return Subject()
         case _:
-            return None
-
-
-def only_tells(statement: Statement) -> bool:
-    """Whether the statement tells of a table, and changes nothing."""
-    told = (Describe, ShowColumns, ShowCreateTable, ShowOptions, ShowPartitions, ShowTags)
-    return isinstance(statement, told)
+            assert_never(statement)

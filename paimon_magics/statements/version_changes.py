@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paimon_magics.statements.statement import Statement, TableName
+from paimon_magics.statements.statement import StatementText, TableName
 
 __all__ = [
     "AlterTags",
@@ -159,7 +159,7 @@ VersionChange = (
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTags(Statement):
+class AlterTags(StatementText):
     """ALTER TABLE … CREATE, REPLACE, DELETE or RENAME TAG."""
 
     name: TableName
@@ -168,7 +168,7 @@ class AlterTags(Statement):
 
 
 @dataclass(frozen=True, slots=True)
-class ShowTags(Statement):
+class ShowTags(StatementText):
     """SHOW TAGS name."""
 
     name: TableName
@@ -192,7 +192,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Statement):
+class Call(StatementText):
     """CALL of a procedure; `procedure` is its name's parts, as `("sys", "create_tag")`."""
 
     procedure: tuple[str, ...]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable
+from paimon_magics.statements.table_changes import AlterTable
 from tests.browser.lab import browser_page
 from tests.coordinator.inserts.serving import SLOW, Served, table_sql
 

@@ -17,9 +17,11 @@ from paimon_magics.magics.help import REFUSED, STATEMENTS, StatementHelp
 from paimon_magics.magics.line import VERBS, Verb
 from paimon_magics.magics.options import CELL_OPTIONS, CellOption
 from paimon_magics.settings import Settings
-from paimon_magics.statements import statement as values
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
+from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.lexing.splitting import split_cell
+from paimon_magics.statements.statement import CreateTable, StatementText
+from paimon_magics.statements.table_changes import AlterTable, TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,11 +119,14 @@ def test_every_kind_of_statement_and_change_has_an_example() -> None:
     for example in examples(offered_and_refused()[0]):
         for statement in parse_cell(example):
             found.add(type(statement).__name__)
-            if isinstance(statement, values.AlterTable):
+            if isinstance(statement, AlterTable):
                 found.update(type(change).__name__ for change in statement.changes)
-    kinds = {kind.__name__ for kind in values.Statement.__subclasses__()}
-    kinds |= {kind.__name__ for kind in get_args(values.TableChange)}
+    kinds = {kind.__name__ for kind in get_args(Statement) + get_args(TableChange)}
     assert kinds - found == {"Refused"}
+
+
+def test_every_class_of_statement_is_a_kind() -> None:
+    assert set(get_args(Statement)) == set(StatementText.__subclasses__())
 
 
 def test_every_metadata_table_is_documented() -> None:
@@ -229,7 +234,7 @@ def test_the_examples_of_what_is_not_offered_are_refused(session: Session) -> No
             with pytest.raises(errors.UnsupportedStatementError):
                 session.run(statement)
     session.run(tracked)
-    assert isinstance(parse_statement(tracked), values.CreateTable)
+    assert isinstance(parse_statement(tracked), CreateTable)
     with pytest.raises(errors.UnsupportedStatementError):
         session.run("INSERT INTO tracked VALUES (1)")
 

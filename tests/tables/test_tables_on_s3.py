@@ -13,7 +13,8 @@ from paimon_magics.errors import SetupError, StatementError, UnsupportedStatemen
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema
 from paimon_magics.statements.data_types import AtomicType
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable, TableChange, TableName
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import AlterTable, TableChange
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.snapshots.branches import (

@@ -44,12 +44,8 @@ from paimon_magics.coordinator.service.served import Context
 from paimon_magics.errors import InvalidTableError, UnknownNameError
 from paimon_magics.planning.schemas.rules import check_schema
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.statements.statement import (
-    AddColumn,
-    RenameColumn,
-    TableChange,
-    TableName,
-)
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import AddColumn, RenameColumn, TableChange
 from paimon_magics.tables.catalog.rest_documents import (
     changes_from_documents,
     schema_from_document,

@@ -41,7 +41,7 @@ from paimon_magics.statements.data_types import (
     RowField,
     as_nullable,
 )
-from paimon_magics.statements.statement import (
+from paimon_magics.statements.table_changes import (
     AddColumn,
     DropColumn,
     DropPartitions,

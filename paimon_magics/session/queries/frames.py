@@ -29,12 +29,7 @@ from paimon_magics.spark.reading import read_frame
 from paimon_magics.spark.rows import frame_of_rows
 from paimon_magics.spark.stores import spelled
 from paimon_magics.statements.queries.used_columns import used_names
-from paimon_magics.statements.statement import (
-    ColumnFilter,
-    QueryText,
-    TableName,
-    TableReference,
-)
+from paimon_magics.statements.statement import ColumnFilter, QueryText, TableName, TableReference
 from paimon_magics.tables.manifests.live_files import ManifestCache
 from paimon_magics.tables.reading.data_read import DataRead, ReadRequest, plan_data_read
 from paimon_magics.tables.snapshots.targets import Resolved, TableState, snapshot_ids

@@ -23,20 +23,14 @@ from paimon_magics.spark.rows import frame_without_rows
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.grammar.spark_passthrough import names_in
+from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
     CreateTable,
-    CreateTemporaryView,
-    Explain,
-    Insert,
     PassThrough,
-    Query,
-    QueryText,
-    RenameTable,
-    Statement,
     TableName,
 )
-from paimon_magics.statements.subjects import only_tells, table_of
+from paimon_magics.statements.subjects import subject_of
+from paimon_magics.statements.table_changes import AlterTable, RenameTable
 
 if TYPE_CHECKING:
     from paimon_magics.spark.handles import DataFrame, SparkSession
@@ -206,28 +200,17 @@ def _changed(statement: Statement) -> Iterable[TableName]:
         case PassThrough(names=names):
             return tuple(name for name, _ in names)
         case _:
-            return () if only_tells(statement) else _about(statement)
+            subject = subject_of(statement)
+            return () if subject.only_tells or subject.table is None else (subject.table,)
 
 
 def _read(statement: Statement) -> Iterable[TableName]:
-    match statement:
-        case Query(query=query) | CreateTemporaryView(query=query) | Insert(source=query):
-            return _in_query(query)
-        case CreateTable(query=query) if query is not None:
-            return _in_query(query)
-        case Explain(inner=inner):
-            return (*_read(inner), *_changed(inner))
-        case _:
-            return _about(statement) if only_tells(statement) else ()
-
-
-def _about(statement: Statement) -> Iterable[TableName]:
-    name = table_of(statement)
-    return () if name is None else (name,)
-
-
-def _in_query(query: QueryText) -> Iterable[TableName]:
-    return tuple(reference.name for reference in query.references)
+    """The tables that a statement reads or tells of."""
+    if isinstance(statement, Explain):
+        return (*_read(statement.inner), *_changed(statement.inner))
+    subject = subject_of(statement)
+    told = (subject.table,) if subject.only_tells and subject.table is not None else ()
+    return (*subject.sources, *told)
 
 
 def _not_by_sql(text: str, name: TableName) -> UnsupportedStatementError:

@@ -14,18 +14,16 @@ from paimon_magics.session.queries.held_snapshots import HeldSnapshots
 from paimon_magics.session.queries.resolution import is_paimon_table
 from paimon_magics.session.refusals import instead_of
 from paimon_magics.spark.queries import cancellable, is_temporary_view, known_to_spark
+from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
     CreateTable,
-    Insert,
     PassThrough,
     QueryText,
-    RenameTable,
-    Statement,
     TableName,
     TextRange,
 )
-from paimon_magics.statements.subjects import table_of
+from paimon_magics.statements.subjects import subject_of
+from paimon_magics.statements.table_changes import AlterTable, RenameTable
 
 __all__ = ["is_for_spark", "pass_to_spark"]
 
@@ -38,7 +36,7 @@ def is_for_spark(connection: Connection, statement: Statement) -> bool:
         case PassThrough():
             return True
         case _:
-            name = table_of(statement)
+            name = subject_of(statement).table
             return name is not None and _is_sparks(connection, name)
 
 
@@ -121,14 +119,7 @@ def _refuse_shadow(
 
 def _whole(statement: Statement) -> QueryText:
     """The statement's whole text, with the references of the query in it."""
-    inner: QueryText | None = None
-    match statement:
-        case Insert(source=source):
-            inner = source
-        case CreateTable(query=query):
-            inner = query
-        case _:
-            pass
+    inner = subject_of(statement).query
     everything = TextRange(0, len(statement.text))
     if inner is None:
         return QueryText(range=everything)

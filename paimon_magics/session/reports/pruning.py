@@ -14,7 +14,8 @@ from paimon_magics.session.parameters import bind
 from paimon_magics.session.reports.report import Bar, Chart, Report, Section
 from paimon_magics.session.statements.explain import TableRead, table_reads
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.statement import Explain, Insert, Query
+from paimon_magics.statements.kinds import Explain
+from paimon_magics.statements.statement import Insert, Query
 from paimon_magics.tables.splits.file_pruning import PruningStep
 
 __all__ = ["pruning_of"]

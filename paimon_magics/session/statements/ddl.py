@@ -29,28 +29,26 @@ from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.spark.types import columns_of
 from paimon_magics.spark.views import temporary_views
+from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
     CreateDatabase,
     CreateTable,
     Describe,
     DescribeDatabase,
     DropDatabase,
-    DropPartitions,
     DropTable,
     Insert,
     PartitionItem,
-    RenameTable,
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
     ShowOptions,
     ShowPartitions,
     ShowTables,
-    Statement,
     TableName,
     UseDatabase,
 )
+from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.tables.catalog.database_marks import database_mark
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,

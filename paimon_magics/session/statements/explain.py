@@ -32,20 +32,17 @@ from paimon_magics.session.refusals import refused
 from paimon_magics.session.statements.tags_and_branches import planned_call
 from paimon_magics.session.writes.insert import PreparedInsert, distribution, prepare_insert
 from paimon_magics.spark.types import columns_of
+from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
     CreateTable,
-    DropPartitions,
     DropTable,
-    Explain,
     Insert,
     Query,
     QueryText,
     Refused,
-    RenameTable,
-    Statement,
     TruncateTable,
 )
+from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
 from paimon_magics.statements.version_changes import AlterTags, Call
 from paimon_magics.tables.reading.data_read import DataRead
 from paimon_magics.tables.snapshots.targets import (

@@ -15,7 +15,8 @@ from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.table_names import named
-from paimon_magics.statements.statement import Statement, TableName
+from paimon_magics.statements.kinds import Statement
+from paimon_magics.statements.statement import TableName
 from paimon_magics.statements.version_changes import (
     AlterTags,
     Call,

@@ -17,16 +17,15 @@ from paimon_magics.session.queries.spark_passthrough import is_for_spark
 from paimon_magics.session.writes.insert import partition_specs, truncate_specs
 from paimon_magics.session.writes.preview import rows_taken
 from paimon_magics.session.writes.type_changes import HarmTold, harm_told
+from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
     DropDatabase,
-    DropPartitions,
     DropTable,
     Insert,
     PassThrough,
-    Statement,
     TruncateTable,
 )
+from paimon_magics.statements.table_changes import AlterTable, DropPartitions
 from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
 
 __all__ = ["check_confirmed", "may_take_away"]

@@ -18,14 +18,9 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.insert import partition_specs, prepare_insert, truncate_specs
 from paimon_magics.spark.failures import translate
 from paimon_magics.spark.queries import cancellable
-from paimon_magics.statements.statement import (
-    AlterTable,
-    DropPartitions,
-    DropTable,
-    Insert,
-    Statement,
-    TruncateTable,
-)
+from paimon_magics.statements.kinds import Statement
+from paimon_magics.statements.statement import DropTable, Insert, TruncateTable
+from paimon_magics.statements.table_changes import AlterTable, DropPartitions
 from paimon_magics.tables.commits.replaced_partitions import PartitionSize, sizes_of_replaced
 from paimon_magics.tables.manifests.partitions import partition_name
 from paimon_magics.tables.table import Table

@@ -21,16 +21,15 @@ from paimon_magics.session.writes.frames import write_frame_to
 from paimon_magics.session.writes.insert import fetched_values, prepare_insert, run_prepared
 from paimon_magics.session.writes.insert_input import given_table
 from paimon_magics.settings import WAITS
+from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import (
-    AlterTable,
     DropDatabase,
     DropTable,
     Insert,
-    RenameTable,
-    Statement,
     TableName,
     TruncateTable,
 )
+from paimon_magics.statements.table_changes import AlterTable, RenameTable
 from paimon_magics.tables.schema.identity import identity_of, version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table

@@ -13,7 +13,7 @@ from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.session.connection import Connection
 from paimon_magics.statements.clauses.names import quoted, table_text
 from paimon_magics.statements.data_types import as_nullable
-from paimon_magics.statements.statement import RetypeColumn, SetColumnNullability, TableChange
+from paimon_magics.statements.table_changes import RetypeColumn, SetColumnNullability, TableChange
 from paimon_magics.statements.types.type_text import to_spark_sql
 from paimon_magics.tables.reading.retyping import Harm, harm_of
 from paimon_magics.tables.table import Table

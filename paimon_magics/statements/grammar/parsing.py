@@ -20,6 +20,7 @@ from paimon_magics.statements.grammar.alter_table import read_alter_table
 from paimon_magics.statements.grammar.calls import read_call, read_show_tags
 from paimon_magics.statements.grammar.inserts import read_insert
 from paimon_magics.statements.grammar.spark_passthrough import pass_through
+from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.lexing.cursor import Cursor, RefusedHere
 from paimon_magics.statements.lexing.keywords import CLAUSE_WORDS, STATEMENT_WORDS, word_set
 from paimon_magics.statements.lexing.splitting import split_tokens
@@ -27,11 +28,9 @@ from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, toke
 from paimon_magics.statements.queries.query_text import at_query, read_query
 from paimon_magics.statements.statement import (
     CreateTemporaryView,
-    Explain,
     PassThrough,
     Query,
     Refused,
-    Statement,
     TableName,
 )
 

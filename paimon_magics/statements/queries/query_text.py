@@ -24,11 +24,7 @@ from paimon_magics.statements.queries.references import (
 )
 from paimon_magics.statements.queries.scanning import scan_relations
 from paimon_magics.statements.queries.tree import TreeRelation, masked, tree_relations
-from paimon_magics.statements.statement import (
-    QueryText,
-    TableReference,
-    TextRange,
-)
+from paimon_magics.statements.statement import QueryText, TableReference, TextRange
 
 __all__ = [
     "at_query",

@@ -32,7 +32,8 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.schemas.alterations import plan_alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
-from paimon_magics.statements.statement import TableChange, TableName
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import TableChange
 from paimon_magics.tables.catalog.databases import Databases
 from paimon_magics.tables.catalog.names import (
     check_name,

@@ -13,7 +13,7 @@ from typing import Any
 from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
 from paimon_magics.planning.schemas.table_schema import Column, TableSchema, nested_field_count
 from paimon_magics.statements.data_types import DataType, as_nullable
-from paimon_magics.statements.statement import (
+from paimon_magics.statements.table_changes import (
     AddColumn,
     DropColumn,
     RenameColumn,

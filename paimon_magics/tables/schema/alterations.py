@@ -20,7 +20,7 @@ from paimon_magics.errors import InvalidTableError, UnsupportedStatementError
 from paimon_magics.planning.schemas.alterations import Alteration
 from paimon_magics.planning.schemas.table_schema import TableSchema
 from paimon_magics.statements.data_types import AtomicType
-from paimon_magics.statements.statement import (
+from paimon_magics.statements.table_changes import (
     AddColumn,
     DropColumn,
     DropPartitions,

@@ -159,7 +159,7 @@ def test_there_and_back_again(served: Served) -> None:
 
 def test_dead_letters_go_along(served: Served) -> None:
     from paimon_magics.statements.grammar.parsing import parse_statement
-    from paimon_magics.statements.statement import AlterTable
+    from paimon_magics.statements.table_changes import AlterTable
 
     def alter(change: str) -> None:
         statement = parse_statement(f"ALTER TABLE t {change}")

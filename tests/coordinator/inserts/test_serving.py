@@ -19,7 +19,7 @@ import pytest
 from paimon_magics.coordinator.inserts.loading.dead_letter_table import NAME
 from paimon_magics.planning.commits.requests import Append, CommitRequest, OverwritePartitions
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable
+from paimon_magics.statements.table_changes import AlterTable
 from tests.coordinator.inserts.serving import QUICK, SLOW, Served, table_sql
 from tests.coordinator.process import read, wait_until, write
 

@@ -9,7 +9,8 @@ from paimon_magics.planning.schemas.alterations import Alteration, plan_alterati
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.planning.schemas.type_changes import can_retype
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable, CreateTable
+from paimon_magics.statements.statement import CreateTable
+from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.statements.types.type_text import from_sql
 
 BASE = (

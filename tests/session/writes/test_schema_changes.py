@@ -18,7 +18,8 @@ from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError
 from paimon_magics.session.writes.insert import prepare_insert, run_prepared
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable, Insert, TableName
+from paimon_magics.statements.statement import Insert, TableName
+from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.tables.catalog.catalog import Catalog
 from tests.oracle.java_reader import JavaPaimon
 from tests.session.evidence import files

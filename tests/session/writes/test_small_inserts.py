@@ -16,7 +16,8 @@ import pytest
 from paimon_magics.coordinator.client.small_inserts import SmallInserts
 from paimon_magics.errors import InvalidValueError, SetupError, UnknownNameError
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable, TableName
+from paimon_magics.statements.statement import TableName
+from paimon_magics.statements.table_changes import AlterTable
 from tests.coordinator.process import Process
 from tests.session.rows import rows
 
@@ -229,7 +230,7 @@ def test_the_queue_shows_what_waits_and_what_could_not_be_loaded(events: Session
     # Beside the session, so that nothing is loaded before.
     name = TableName("events", "default")
     from paimon_magics.statements.grammar.parsing import parse_statement
-    from paimon_magics.statements.statement import AlterTable
+    from paimon_magics.statements.table_changes import AlterTable
 
     for change in (
         "SET TBLPROPERTIES ('alter-column-null-to-not-null.disabled' = 'false')",

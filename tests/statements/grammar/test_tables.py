@@ -9,33 +9,21 @@ import pytest
 from paimon_magics.errors import InvalidTableError, StatementSyntaxError
 from paimon_magics.statements.data_types import ArrayType, AtomicType, RowField, RowType
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
+from paimon_magics.statements.kinds import Explain
 from paimon_magics.statements.statement import (
-    AddColumn,
-    AlterTable,
     ColumnDefinition,
     CreateDatabase,
     CreateTable,
     CreateTemporaryView,
     Describe,
     DescribeDatabase,
-    DropColumn,
     DropDatabase,
-    DropPartitions,
     DropTable,
-    Explain,
     Insert,
     PartitionItem,
     PassThrough,
     Query,
     Refused,
-    RenameColumn,
-    RenameTable,
-    ReorderColumn,
-    RetypeColumn,
-    SetColumnComment,
-    SetColumnDefault,
-    SetColumnNullability,
-    SetOptions,
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
@@ -44,8 +32,22 @@ from paimon_magics.statements.statement import (
     ShowTables,
     TableName,
     TruncateTable,
-    UnsetOptions,
     UseDatabase,
+)
+from paimon_magics.statements.table_changes import (
+    AddColumn,
+    AlterTable,
+    DropColumn,
+    DropPartitions,
+    RenameColumn,
+    RenameTable,
+    ReorderColumn,
+    RetypeColumn,
+    SetColumnComment,
+    SetColumnDefault,
+    SetColumnNullability,
+    SetOptions,
+    UnsetOptions,
 )
 
 T = TableName("t")

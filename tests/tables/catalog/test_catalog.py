@@ -18,7 +18,8 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.schemas.table_schema import TableSchema, plan_create_table
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable, CreateTable, TableChange, TableName
+from paimon_magics.statements.statement import CreateTable, TableName
+from paimon_magics.statements.table_changes import AlterTable, TableChange
 from paimon_magics.tables.catalog.catalog import Catalog
 
 T = TableName("t", "default")

@@ -1,0 +1,72 @@
+"""Every kind of statement, as one closed union.
+
+Whoever takes a Statement apart by `match` ends with `assert_never`: a kind that is added here then
+fails the type check wherever it is not dealt with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paimon_magics.statements.statement import (
+    CreateDatabase,
+    CreateTable,
+    CreateTemporaryView,
+    Describe,
+    DescribeDatabase,
+    DropDatabase,
+    DropTable,
+    Insert,
+    PassThrough,
+    Query,
+    Refused,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowOptions,
+    ShowPartitions,
+    ShowTables,
+    StatementText,
+    TruncateTable,
+    UseDatabase,
+)
+from paimon_magics.statements.table_changes import AlterTable
+from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
+
+__all__ = ["Explain", "Statement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(StatementText):
+    """EXPLAIN [EXTENDED|FORMATTED|…] of another statement; `mode` is Spark's word or ""."""
+
+    mode: str
+    inner: Statement
+
+
+Statement = (
+    Query
+    | Explain
+    | CreateTemporaryView
+    | Insert
+    | TruncateTable
+    | CreateTable
+    | DropTable
+    | AlterTable
+    | AlterTags
+    | Call
+    | CreateDatabase
+    | DropDatabase
+    | UseDatabase
+    | ShowDatabases
+    | ShowTables
+    | ShowPartitions
+    | ShowCreateTable
+    | ShowOptions
+    | ShowColumns
+    | ShowTags
+    | Describe
+    | DescribeDatabase
+    | Refused
+    | PassThrough
+)
