@@ -20,52 +20,41 @@ from paimon_magics.errors import (
 )
 from paimon_magics.planning.reads.row_filters import limited_sql
 from paimon_magics.planning.reports.view_queries import HISTORY_IN_SQL, history_sql
-from paimon_magics.session.bound_values import with_values
-from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.connection import Connection
 from paimon_magics.session.name_cache import KnownNames
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.parameters import bind
 from paimon_magics.session.planned_work import note_reads, reads_of
 from paimon_magics.session.queries.follow import SnapshotChanges, follow
-from paimon_magics.session.queries.frames import frame_of_query, frame_of_table
+from paimon_magics.session.queries.frames import frame_of_table
 from paimon_magics.session.queries.spark_calls import SparkCalls
-from paimon_magics.session.queries.spark_passthrough import is_for_spark, pass_to_spark
-from paimon_magics.session.refusals import refused
 from paimon_magics.session.reports.administration import Administration
 from paimon_magics.session.reports.health import Health, tables_of
 from paimon_magics.session.reports.layout import Layout, layout_of
 from paimon_magics.session.reports.surface import Reporting
-from paimon_magics.session.statements.ddl import run_definition
-from paimon_magics.session.statements.explain import dry_run_of, explain_statement, explanation_of
-from paimon_magics.session.statements.tags_and_branches import run_version_statement
+from paimon_magics.session.statements.cells import (
+    check_confirmed,
+    dry_run_of,
+    explanation_of,
+    may_take_away,
+    preview_of,
+)
+from paimon_magics.session.statements.handlers import run_statement
 from paimon_magics.session.table_names import named
 from paimon_magics.session.writes.frames import WriteMode, write_frame_to
-from paimon_magics.session.writes.guard_rails import check_confirmed, may_take_away
-from paimon_magics.session.writes.insert import remove_partitions, truncate_specs
 from paimon_magics.session.writes.new_tables import WantedTable, option_text, write_to_new
-from paimon_magics.session.writes.preview import preview_of
 from paimon_magics.session.writes.small_inserts import (
     check_wait,
     flush_table,
-    in_order,
     insert_rows,
-    run_insert_statement,
 )
 from paimon_magics.settings import Settings, Wait
-from paimon_magics.spark.failures import translate
 from paimon_magics.spark.named_tables import answer_by, answer_no_longer
 from paimon_magics.spark.sessions import is_alive
 from paimon_magics.statements.clauses.names import table_text
 from paimon_magics.statements.grammar.parsing import parse_cell
-from paimon_magics.statements.kinds import Explain, Statement
 from paimon_magics.statements.statement import (
-    CreateTemporaryView,
-    Insert,
     Query,
-    Refused,
-    TruncateTable,
 )
-from paimon_magics.statements.version_changes import AlterTags, Call, ShowTags
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.snapshots.provenance import history
 
@@ -198,7 +187,13 @@ class Session:
             started = time.monotonic()
             try:
                 with self._connection.naming(frames) as told:
-                    outcome = self._run(statement, values, include_buffer, wait)
+                    outcome = run_statement(
+                        self._connection,
+                        statement,
+                        values,
+                        include_buffer=include_buffer,
+                        wait=wait,
+                    )
                 outcome.notes = (*outcome.notes, *told)
             except Exception as error:
                 self._check_spark(error)
@@ -473,66 +468,6 @@ class Session:
                 "paimon_magics.connect() or %paimon connect.",
             ) from error
 
-    def _run(
-        self,
-        statement: Statement,
-        parameters: dict[str, object],
-        include_buffer: bool,
-        wait: Wait | None,
-    ) -> Outcome:
-        with in_order(self._connection, statement):
-            return self._run_now(statement, parameters, include_buffer, wait)
-
-    def _run_now(
-        self,
-        statement: Statement,
-        parameters: dict[str, object],
-        include_buffer: bool,
-        wait: Wait | None,
-    ) -> Outcome:
-        connection = self._connection
-        if is_for_spark(connection, statement):
-            return pass_to_spark(connection, statement, parameters)
-        match statement:
-            case Query():
-                frame = frame_of_query(
-                    connection,
-                    statement.text,
-                    statement.query,
-                    parameters,
-                    include_buffer=include_buffer,
-                )
-                text = statement.text
-                if parameters and statement.query.parameters:
-                    names = statement.query.parameters
-                    text = with_values(text, bind(names, parameters, text, connection.zone))
-                return Outcome(
-                    statement.text,
-                    "SELECT",
-                    dataframe=frame,
-                    display_rows=connection.settings.display_rows,
-                    # What is not loaded yet is in no table.
-                    query="" if include_buffer else text,
-                )
-            case Insert():
-                return run_insert_statement(connection, statement, parameters, wait)
-            case TruncateTable():
-                table = connection.load(statement.name, statement.text, 0)
-                specs = truncate_specs(connection, statement, table, parameters)
-                return remove_partitions(connection, table, statement.text, "TRUNCATE TABLE", specs)
-            case CreateTemporaryView():
-                return _create_view(connection, statement, parameters)
-            case Explain():
-                return explain_statement(connection, statement, parameters)
-            case Refused():
-                raise refused(connection, statement)
-            case AlterTags() | ShowTags() | Call():
-                return run_version_statement(connection, statement, parameters)
-            case _:
-                outcome = run_definition(connection, statement, parameters)
-                assert outcome is not None, type(statement)
-                return outcome
-
 
 def _limited(outcome: Outcome, limit: int) -> Outcome:
     assert outcome.dataframe is not None
@@ -545,24 +480,4 @@ def _limited(outcome: Outcome, limit: int) -> Outcome:
         notes=outcome.notes,
         query=limited_sql(outcome.sql, limit),
         zone=outcome.zone,
-    )
-
-
-def _create_view(
-    connection: Connection, statement: CreateTemporaryView, parameters: Mapping[str, object]
-) -> Outcome:
-    frame = frame_of_query(connection, statement.text, statement.query, parameters)
-    try:
-        if statement.or_replace:
-            frame.createOrReplaceTempView(statement.name)
-        else:
-            frame.createTempView(statement.name)
-    except Exception as error:
-        raise located(translate(error), statement.text, 0) from error
-    connection.view_frames[statement.name] = frame
-    return Outcome(
-        statement.text,
-        "CREATE TEMPORARY VIEW",
-        message=f"Temporary view `{statement.name}` created.",
-        notes=("It reads the Paimon tables' snapshots of this moment.",),
     )

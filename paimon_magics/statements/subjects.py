@@ -1,4 +1,4 @@
-"""What a statement is about: the table that it writes, changes, makes or tells of, and its query."""
+"""What a statement is about: the table that it writes, changes, makes or tells of; its query."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from paimon_magics.session.bound_values import bindings_text, with_values
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.parameters import bind
 from paimon_magics.session.reports.report import Bar, Chart, Report, Section
-from paimon_magics.session.statements.explain import TableRead, table_reads
+from paimon_magics.session.statements.read_plans import TableRead, table_reads
 from paimon_magics.statements.grammar.parsing import parse_cell
 from paimon_magics.statements.kinds import Explain
 from paimon_magics.statements.statement import Insert, Query

@@ -1,20 +1,15 @@
-"""CREATE, DROP, ALTER, SHOW, DESCRIBE and USE: definitions, changed in the catalog and shown."""
+"""CREATE, DROP and ALTER TABLE: definitions, changed in the catalog."""
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import (
     PaimonMagicsError,
-    SetupError,
-    StatementError,
     UnknownNameError,
     UnsupportedStatementError,
-    nearest,
 )
 from paimon_magics.planning.schemas.rules import check_stated
 from paimon_magics.planning.schemas.table_schema import plan_create_table
@@ -24,95 +19,130 @@ from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.queries.frames import frame_of_query
 from paimon_magics.session.queries.resolution import tell_of_two
 from paimon_magics.session.writes.first_rows import filled
-from paimon_magics.session.writes.insert import partition_specs, remove_partitions, run_insert
+from paimon_magics.session.writes.insert import run_insert
+from paimon_magics.session.writes.partitions import partition_specs, remove_partitions
 from paimon_magics.session.writes.type_changes import harm_told
 from paimon_magics.spark.queries import known_to_spark
 from paimon_magics.spark.types import columns_of
-from paimon_magics.spark.views import temporary_views
-from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import (
-    CreateDatabase,
     CreateTable,
-    Describe,
-    DescribeDatabase,
-    DropDatabase,
     DropTable,
     Insert,
-    PartitionItem,
-    ShowColumns,
-    ShowCreateTable,
-    ShowDatabases,
-    ShowOptions,
-    ShowPartitions,
-    ShowTables,
     TableName,
-    UseDatabase,
 )
 from paimon_magics.statements.table_changes import AlterTable, DropPartitions, RenameTable
-from paimon_magics.tables.catalog.database_marks import database_mark
 from paimon_magics.tables.manifests.partitions import (
     list_partitions,
-    partition_name,
-    partition_value_text,
 )
-from paimon_magics.tables.schema.types import from_arrow_type
-from paimon_magics.tables.system_tables import describe as descriptions
-from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
-from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
 from paimon_magics.tables.table import Table
 
 if TYPE_CHECKING:
-    import pyarrow
+    pass
 
-__all__ = ["run_definition"]
+from paimon_magics.errors import UnconfirmedError
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.schemas.alterations import plan_alter_table
+from paimon_magics.session.statements.answers import done, position_of
+from paimon_magics.session.statements.confirmation import (
+    SEE_PREVIEW,
+    harmed,
+    taken_away,
+)
+from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.writes.ordering import Changed
+from paimon_magics.session.writes.partitions import (
+    PartitionSpec,
+    matches,
+    partition_texts,
+)
+from paimon_magics.session.writes.replaced import Replaced
+from paimon_magics.tables.commits.replaced_partitions import sizes_of_replaced
 
-_SHOWN = ("comment", "location", "owner")
-_Spec = tuple[tuple[str, str | None], ...]
+__all__ = ["alter_table_handler", "create_table_handler", "drop_table_handler"]
 
 
-def run_definition(
-    connection: Connection, statement: Statement, parameters: Mapping[str, object]
-) -> Outcome | None:
-    """Run a statement about definitions; None when it is no such statement."""
-    match statement:
-        case CreateTable():
-            return _create_table(connection, statement, parameters)
-        case DropTable():
-            return _drop_table(connection, statement)
-        case AlterTable():
-            return _alter_table(connection, statement, parameters)
-        case CreateDatabase():
-            return _create_database(connection, statement)
-        case DropDatabase():
-            return _drop_database(connection, statement)
-        case UseDatabase():
-            return _use(connection, statement)
-        case ShowDatabases():
-            names = _matching(connection.catalog.list_databases(), statement.pattern)
-            return _listing(connection, statement, "SHOW DATABASES", {"namespace": names})
-        case ShowTables():
-            return _show_tables(connection, statement)
-        case ShowPartitions():
-            return _show_partitions(connection, statement, parameters)
-        case ShowCreateTable():
-            table = connection.load(statement.name, statement.text, 0)
-            text = descriptions.create_statement(table)
-            shown = {"createtab_stmt": [text]}
-            outcome = _listing(connection, statement, "SHOW CREATE TABLE", shown)
-            outcome.message = text
-            return outcome
-        case ShowOptions():
-            return _show_options(connection, statement)
-        case ShowColumns():
-            table = connection.load(statement.name, statement.text, 0)
-            columns = {"col_name": list(table.schema.column_names)}
-            return _listing(connection, statement, "SHOW COLUMNS", columns)
-        case Describe():
-            return _describe(connection, statement)
-        case DescribeDatabase():
-            return _describe_database(connection, statement)
-        case _:
-            return None
+def create_table_handler(
+    connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
+) -> Handler:
+    """CREATE TABLE, with or without a query."""
+    return Handler(
+        run=lambda: _create_table(connection, statement, parameters),
+        dry_run=lambda: _checked_create(connection, statement, parameters),
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+        creates=statement.name,
+    )
+
+
+def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
+    """DROP TABLE."""
+
+    def dry_run() -> str:
+        if statement.if_exists:
+            return "Would run."
+        return f"Would drop `{connection.load(statement.name, statement.text, 0).name}`."
+
+    def replaced() -> Replaced:
+        table = connection.load(statement.name, statement.text, 0)
+        return Replaced(table, sizes_of_replaced(table, specs=()))
+
+    def ask(mode: str) -> UnconfirmedError | None:
+        lost = replaced()
+        instead = f"The table's snapshots, tags and branches go with it. {SEE_PREVIEW}"
+        return taken_away(statement, f"DROP TABLE `{lost.table.name}`", lost.sizes, instead)
+
+    return Handler(
+        run=lambda: _drop_table(connection, statement),
+        dry_run=dry_run,
+        explain=None,
+        preview=replaced,
+        unconfirmed=ask,
+        changed=Changed(lambda: (statement.name,), takes_away=True),
+    )
+
+
+def alter_table_handler(
+    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+) -> Handler:
+    """ALTER TABLE, but for its tags. Only DROP PARTITION can be previewed."""
+    changed = Changed(lambda: (statement.name,))
+    match statement.changes:
+        case (RenameTable(new_name=new_name),):
+            changed = Changed(
+                lambda: (statement.name,),
+                takes_away=True,
+                renamed_to=lambda: _new_name(connection, statement.name, new_name),
+            )
+    drops = any(isinstance(change, DropPartitions) for change in statement.changes)
+    return Handler(
+        run=lambda: _alter_table(connection, statement, parameters),
+        dry_run=lambda: _checked_alter(connection, statement),
+        explain=None,
+        preview=(lambda: _dropped(connection, statement, parameters)) if drops else None,
+        unconfirmed=lambda mode: _unconfirmed_alter(connection, statement, parameters),
+        changed=changed,
+        needs=(statement.name,),
+    )
+
+
+def _checked_create(
+    connection: Connection, statement: CreateTable, parameters: Mapping[str, object]
+) -> str:
+    name = connection.full_name(statement.name)
+    columns = None
+    if statement.query is not None:
+        frame = frame_of_query(connection, statement.text, statement.query, parameters)
+        columns = columns_of(frame.schema)
+    try:
+        schema = plan_create_table(statement, columns)
+        check_stated(schema)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.name_position) from None
+    kind = "primary-key" if schema.is_primary_key_table else "append"
+    return (
+        f"Would create the {kind} table `{name}` with {count_text(len(schema.columns), 'column')}."
+    )
 
 
 def _create_table(
@@ -128,7 +158,7 @@ def _create_table(
             position=statement.name_position,
         )
     if exists and statement.if_not_exists:
-        return _done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
+        return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
     frame = None
     query_columns = None
     if statement.query is not None:
@@ -145,11 +175,11 @@ def _create_table(
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
     if not created:
-        return _done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
+        return done(statement, "CREATE TABLE", name, f"Table `{name}` exists already.")
     if known_to_spark(connection.spark, [name.database or "", name.object_name]):
         tell_of_two(connection, name)
     if statement.query is None:
-        return _done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
+        return done(statement, "CREATE TABLE", name, f"Table `{name}` created.")
     return _fill(connection, statement, name, parameters)
 
 
@@ -177,9 +207,23 @@ def _drop_table(connection: Connection, statement: DropTable) -> Outcome:
     try:
         dropped = connection.catalog.drop_table(name, if_exists=statement.if_exists)
     except PaimonMagicsError as error:
-        raise located(error, statement.text, _position(statement, name)) from None
+        raise located(error, statement.text, position_of(statement, name)) from None
     message = f"Table `{name}` dropped." if dropped else f"There is no table `{name}`."
-    return _done(statement, "DROP TABLE", name, message)
+    return done(statement, "DROP TABLE", name, message)
+
+
+def _checked_alter(connection: Connection, statement: AlterTable) -> str:
+    table = connection.load(statement.name, statement.text, statement.name_position)
+    changes = [
+        change
+        for change in statement.changes
+        if not isinstance(change, RenameTable | DropPartitions)
+    ]
+    try:
+        plan_alter_table(table.schema, changes)
+    except PaimonMagicsError as error:
+        raise located(error, statement.text, statement.name_position) from None
+    return f"Would alter `{table.name}`."
 
 
 def _alter_table(
@@ -189,40 +233,81 @@ def _alter_table(
     name = table.name
     match statement.changes:
         case (RenameTable(new_name=new_name),):
-            target = replace(
-                connection.full_name(new_name),
-                database=new_name.database or name.database,
-            )
+            target = _new_name(connection, name, new_name)
             _placed(statement, lambda: connection.catalog.rename_table(name, target))
-            return _done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
+            return done(statement, "ALTER TABLE", target, f"`{name}` is `{target}` now.")
         case (DropPartitions() as drop,):
             specs = partition_specs(connection, table, statement.text, drop.specs, parameters)
             kept = _existing(table, specs, drop, statement)
             if not kept:
-                return _done(statement, "ALTER TABLE", name, "No partition to drop.")
+                return done(statement, "ALTER TABLE", name, "No partition to drop.")
             return remove_partitions(
                 connection, table, statement.text, "ALTER TABLE … DROP PARTITION", kept
             )
         case _:
             told = harm_told(connection, table, statement.changes)
             _placed(statement, lambda: connection.catalog.alter_table(name, statement.changes))
-            outcome = _done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
+            outcome = done(statement, "ALTER TABLE", name, f"Table `{name}` altered.")
             if told is not None:
                 outcome.notes = told.notes
             return outcome
 
 
+def _new_name(connection: Connection, name: TableName, new_name: TableName) -> TableName:
+    """The full name that a table gets; a name alone stays in the table's database."""
+    database = new_name.database or connection.full_name(name).database
+    return replace(connection.full_name(new_name), database=database)
+
+
+def _dropped_specs(
+    connection: Connection,
+    table: Table,
+    statement: AlterTable,
+    parameters: Mapping[str, object],
+) -> tuple[PartitionSpec, ...]:
+    wanted = [
+        spec
+        for change in statement.changes
+        if isinstance(change, DropPartitions)
+        for spec in change.specs
+    ]
+    return partition_specs(connection, table, statement.text, wanted, parameters)
+
+
+def _dropped(
+    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+) -> Replaced:
+    table = connection.load(statement.name, statement.text, 0)
+    specs = _dropped_specs(connection, table, statement, parameters)
+    return Replaced(table, sizes_of_replaced(table, specs=specs))
+
+
+def _unconfirmed_alter(
+    connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
+) -> UnconfirmedError | None:
+    table = connection.load(statement.name, statement.text, 0)
+    harm = harmed(statement, harm_told(connection, table, statement.changes))
+    if harm is not None:
+        return harm
+    specs = _dropped_specs(connection, table, statement, parameters)
+    # A clause for each partition says what it means.
+    if not any(len(sizes_of_replaced(table, specs=[spec])) > 1 for spec in specs):
+        return None
+    sizes = sizes_of_replaced(table, specs=specs)
+    return taken_away(statement, f"DROP PARTITION of `{table.name}`", sizes, SEE_PREVIEW)
+
+
 def _existing(
     table: Table,
-    specs: Sequence[_Spec],
+    specs: Sequence[PartitionSpec],
     drop: DropPartitions,
     statement: AlterTable,
-) -> list[_Spec]:
+) -> list[PartitionSpec]:
     """The specs that some partition matches; a spec without one is an error unless IF EXISTS."""
-    found = [_partition_texts(table, values) for values in list_partitions(table)]
+    found = [partition_texts(table, values) for values in list_partitions(table)]
     kept = []
     for spec in specs:
-        if any(_matches(texts, spec) for texts in found):
+        if any(matches(texts, spec) for texts in found):
             kept.append(spec)
         elif not drop.if_exists:
             shown = ", ".join(
@@ -237,254 +322,8 @@ def _existing(
     return kept
 
 
-def _create_database(connection: Connection, statement: CreateDatabase) -> Outcome:
-    properties = dict(statement.properties)
-    if statement.comment is not None:
-        properties["comment"] = statement.comment
-    if statement.location is not None:
-        properties["location"] = statement.location
-    existed = connection.catalog.database_exists(statement.name)
-    may_exist = statement.if_not_exists
-    if properties and not existed and connection.catalog.metastore == "filesystem":
-        connection.committer.create_database(statement.name, properties, if_not_exists=may_exist)
-    else:
-        connection.catalog.create_database(
-            statement.name, if_not_exists=may_exist, properties=properties
-        )
-    word = "exists already" if existed else "created"
-    return _told(statement, "CREATE DATABASE", f"Database `{statement.name}` {word}.")
-
-
-def _drop_database(connection: Connection, statement: DropDatabase) -> Outcome:
-    existed = connection.catalog.database_exists(statement.name)
-    connection.catalog.drop_database(
-        statement.name, if_exists=statement.if_exists, cascade=statement.cascade
-    )
-    if connection.database == statement.name:
-        connection.database = connection.settings.database
-    message = (
-        f"Database `{statement.name}` dropped."
-        if existed
-        else f"There is no database `{statement.name}`."
-    )
-    return _told(statement, "DROP DATABASE", message)
-
-
-def _use(connection: Connection, statement: UseDatabase) -> Outcome:
-    ours = connection.settings.catalog_name
-    database = statement.database
-    if statement.catalog is not None and statement.catalog != ours:
-        raise UnknownNameError(
-            f"`{statement.catalog}` is not Paimon's catalog.",
-            hint=f"Paimon's catalog is called `{ours}` here.",
-        )
-    exists = connection.catalog.database_exists(database)
-    if statement.catalog is None and database == ours and not exists:
-        database = connection.settings.database
-    if not connection.catalog.database_exists(database):
-        raise UnknownNameError(
-            f"There is no database `{database}`.",
-            hint=nearest(database, connection.catalog.list_databases(), what="databases"),
-            statement=statement.text,
-            position=max(statement.text.find(statement.database), 0),
-        )
-    connection.database = database
-    return _told(statement, "USE", f"The current database is `{database}`.")
-
-
-def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
-    database = statement.database or connection.database
-    if database == SYSTEM_DATABASE:
-        found = catalog_table_names(connection.catalog)
-    else:
-        found = connection.catalog.list_tables(database)
-    names = _matching(found, statement.pattern)
-    views = _matching(temporary_views(connection.spark), statement.pattern)
-    return _listing(
-        connection,
-        statement,
-        "SHOW TABLES",
-        {
-            "namespace": [database] * len(names) + [""] * len(views),
-            "tableName": names + views,
-            "isTemporary": [False] * len(names) + [True] * len(views),
-        },
-    )
-
-
-def _show_partitions(
-    connection: Connection, statement: ShowPartitions, parameters: Mapping[str, object]
-) -> Outcome:
-    table = connection.load(statement.name, statement.text, 0)
-    if not table.schema.is_partitioned:
-        raise StatementError(
-            f"Table `{table.name}` is not partitioned.",
-            hint=f"Select from `{table.name}$files` to see how it is stored.",
-            statement=statement.text,
-            position=_position(statement, statement.name),
-        )
-    spec: _Spec = ()
-    items: tuple[PartitionItem, ...] | None = statement.partition
-    if items is not None:
-        (spec,) = partition_specs(connection, table, statement.text, [items], parameters)
-    shown = [
-        partition_name(table, values, connection.zone)
-        for values in list_partitions(table)
-        if _matches(_partition_texts(table, values), spec)
-    ]
-    return _listing(connection, statement, "SHOW PARTITIONS", {"partition": sorted(shown)})
-
-
-def _partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
-    """A partition's values in the text that PARTITION clauses are evaluated to."""
-    texts: dict[str, str | None] = {}
-    for key, value in zip(table.schema.partition_keys, values, strict=True):
-        data_type = table.schema.column(key).type
-        zone = "Z" if getattr(data_type, "name", "") == "TIMESTAMP_LTZ" else ""
-        texts[key] = None if value is None else partition_value_text(value, data_type) + zone
-    return texts
-
-
-def _matches(texts: Mapping[str, str | None], spec: _Spec) -> bool:
-    return all(texts[key] == value for key, value in spec)
-
-
-def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
-    table = connection.load(statement.name, statement.text, 0)
-    options = dict(descriptions.option_rows(table.schema))
-    if statement.key is not None:
-        missing = f"Table {table.name} does not have property: {statement.key}"
-        options = {statement.key: options.get(statement.key, missing)}
-    return _listing(
-        connection,
-        statement,
-        "SHOW TBLPROPERTIES",
-        {"key": list(options), "value": list(options.values())},
-    )
-
-
-# DESCRIBE HISTORY t and DESCRIBE DETAIL t are Delta Lake's.
-_OF_DELTA = ("HISTORY", "DETAIL")
-
-
-def _describe(connection: Connection, statement: Describe) -> Outcome:
-    full = connection.full_name(statement.name)
-    if is_metadata(full):
-        schema = metadata_table(connection.catalog, full).schema
-        rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
-    else:
-        try:
-            table = connection.load(statement.name, statement.text, _position(statement, full))
-        except UnknownNameError as error:
-            if statement.column is not None and statement.name.object_name.upper() in _OF_DELTA:
-                error.hint = (
-                    f"%paimon history {statement.column} lists a table's snapshots, DESCRIBE "
-                    f"EXTENDED {statement.column} shows where it lies."
-                )
-            raise
-        if statement.column is not None:
-            shown = descriptions.describe_column(table, statement.column)
-            return _listing(
-                connection,
-                statement,
-                "DESCRIBE",
-                {"info_name": [row[0] for row in shown], "info_value": [row[1] for row in shown]},
-            )
-        rows = descriptions.describe_rows(table, extended=statement.extended)
-    return _listing(
-        connection,
-        statement,
-        "DESCRIBE",
-        {
-            "col_name": [row[0] for row in rows],
-            "data_type": [row[1] for row in rows],
-            "comment": [row[2] for row in rows],
-        },
-    )
-
-
-def _describe_database(connection: Connection, statement: DescribeDatabase) -> Outcome:
-    if not connection.catalog.database_exists(statement.name):
-        raise UnknownNameError(
-            f"There is no database `{statement.name}`.",
-            hint=nearest(statement.name, connection.catalog.list_databases(), what="databases"),
-        )
-    rows = {
-        "Catalog Name": connection.settings.catalog_name,
-        "Namespace Name": statement.name,
-        **_property_rows(connection, statement),
-    }
-    return _listing(
-        connection,
-        statement,
-        "DESCRIBE DATABASE",
-        {"info_name": list(rows), "info_value": list(rows.values())},
-    )
-
-
-def _property_rows(connection: Connection, statement: DescribeDatabase) -> dict[str, str]:
-    """What a database has of properties, as Spark shows them: some by their names, the others
-    together and only with EXTENDED."""
-    catalog, name = connection.catalog, statement.name
-    properties = catalog.database_properties(name)
-    unknown = None
-    if catalog.metastore == "filesystem" and database_mark(catalog, name) is not None:
-        try:
-            properties = connection.committer.database_properties(name)
-        except SetupError as error:
-            unknown = f"not known: {error.message}"
-    rows = {key.capitalize(): properties[key] for key in _SHOWN if properties.get(key)}
-    others = [(key, properties[key]) for key in sorted(properties) if key not in _SHOWN]
-    if unknown is not None:
-        rows["Properties"] = unknown
-    elif others and statement.extended:
-        rows["Properties"] = f"({', '.join(f'({key},{value})' for key, value in others)})"
-    return rows
-
-
-def _listing(
-    connection: Connection,
-    statement: Statement,
-    kind: str,
-    columns: Mapping[str, Sequence[object]],
-) -> Outcome:
-    import pyarrow as pa
-
-    types = {"isTemporary": pa.bool_()}
-    rows: pyarrow.Table = pa.table(
-        {
-            name: pa.array(values, type=types.get(name, pa.string()))
-            for name, values in columns.items()
-        }
-    )
-    return Outcome.of_rows(connection.spark, statement.text, kind, rows)
-
-
-def _done(statement: Statement, kind: str, name: TableName, message: str) -> Outcome:
-    return Outcome(statement=statement.text, kind=kind, table=str(name), message=message)
-
-
-def _told(statement: Statement, kind: str, message: str) -> Outcome:
-    return Outcome(statement=statement.text, kind=kind, message=message)
-
-
 def _placed(statement: AlterTable, action: Callable[[], object]) -> None:
     try:
         action()
     except PaimonMagicsError as error:
         raise located(error, statement.text, statement.name_position) from None
-
-
-def _position(statement: Statement, name: TableName) -> int:
-    return max(statement.text.find(name.table), 0)
-
-
-def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Spark's patterns of SHOW: `*` for any characters, `|` between alternatives."""
-    if pattern is None:
-        return list(names)
-    alternatives = [
-        re.compile(fnmatch.translate(part.strip().lower().replace("%", "*")))
-        for part in pattern.split("|")
-    ]
-    return [name for name in names if any(a.match(name.lower()) for a in alternatives)]

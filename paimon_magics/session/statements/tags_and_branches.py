@@ -14,6 +14,7 @@ from paimon_magics.planning.commits.procedures import PlannedCall, plan_call
 from paimon_magics.session.connection import Connection, located
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.parameters import bind
+from paimon_magics.session.statements.handler import Handler
 from paimon_magics.session.table_names import named
 from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import TableName
@@ -41,30 +42,64 @@ from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.snapshots.chain import list_tags
 from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 
-__all__ = ["planned_call", "run_version_statement"]
+__all__ = ["alter_tags_handler", "call_handler", "show_tags_handler"]
 
 
-def run_version_statement(
-    connection: Connection,
-    statement: AlterTags | ShowTags | Call,
-    parameters: Mapping[str, object],
-) -> Outcome:
-    """Run a statement about tags, branches or a table's history."""
-    match statement:
-        case AlterTags(change=change):
-            name = connection.full_name(statement.name)
-            receipt = _changed(connection, statement, name, change, statement.name_position)
-            message = _message(name, change, receipt)
-            return Outcome(
-                statement=statement.text, kind="ALTER TABLE", table=str(name), message=message
-            )
-        case ShowTags():
-            return _show_tags(connection, statement)
-        case Call():
-            return _call(connection, statement, parameters)
+def alter_tags_handler(connection: Connection, statement: AlterTags) -> Handler:
+    """ALTER TABLE … CREATE, REPLACE, DELETE or RENAME TAG."""
+
+    def dry_run() -> str:
+        table = connection.load(statement.name, statement.text, statement.name_position)
+        return f"Would change tags of `{table.name}`."
+
+    return Handler(
+        run=lambda: _alter_tags(connection, statement),
+        dry_run=dry_run,
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+        needs=(statement.name,),
+    )
 
 
-def planned_call(
+def call_handler(
+    connection: Connection, statement: Call, parameters: Mapping[str, object]
+) -> Handler:
+    """CALL of a procedure."""
+
+    def dry_run() -> str:
+        call, name = _planned_call(connection, statement, parameters)
+        connection.load(name, statement.text, call.position)
+        return f"Would call sys.{call.procedure} for `{name}`."
+
+    return Handler(
+        run=lambda: _call(connection, statement, parameters),
+        dry_run=dry_run,
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+    )
+
+
+def show_tags_handler(connection: Connection, statement: ShowTags) -> Handler:
+    """SHOW TAGS."""
+    return Handler(
+        run=lambda: _show_tags(connection, statement),
+        dry_run=None,
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+    )
+
+
+def _alter_tags(connection: Connection, statement: AlterTags) -> Outcome:
+    name = connection.full_name(statement.name)
+    receipt = _changed(connection, statement, name, statement.change, statement.name_position)
+    message = _message(name, statement.change, receipt)
+    return Outcome(statement=statement.text, kind="ALTER TABLE", table=str(name), message=message)
+
+
+def _planned_call(
     connection: Connection, statement: Call, parameters: Mapping[str, object]
 ) -> tuple[PlannedCall, TableName]:
     """What a CALL asks for, and the full name of its table."""
@@ -79,7 +114,7 @@ def planned_call(
 
 
 def _call(connection: Connection, statement: Call, parameters: Mapping[str, object]) -> Outcome:
-    planned, name = planned_call(connection, statement, parameters)
+    planned, name = _planned_call(connection, statement, parameters)
     receipt = _changed(connection, statement, name, planned.change, planned.position)
     outcome = _rows(connection, statement, _returned(planned.change, receipt))
     outcome.table, outcome.snapshot_id = str(name), receipt.snapshot_id

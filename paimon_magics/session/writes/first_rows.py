@@ -11,8 +11,8 @@ from collections.abc import Callable
 from paimon_magics.errors import PaimonMagicsError, UnknownOutcomeError
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
-from paimon_magics.session.writes.small_inserts import in_order
-from paimon_magics.statements.statement import DropTable, TableName
+from paimon_magics.session.writes.ordering import Changed, in_order
+from paimon_magics.statements.statement import TableName
 from paimon_magics.tables.snapshots.latest import latest_snapshot_id
 
 __all__ = ["filled"]
@@ -41,9 +41,8 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
 
 def _stays(connection: Connection, name: TableName) -> str:
     """Take the table away, or say why it stays."""
-    removal = DropTable(f"DROP TABLE {name}", 0, name)
     try:
-        with in_order(connection, removal):
+        with in_order(connection, Changed(lambda: (name,), takes_away=True)):
             if connection.catalog.table_exists(name):
                 if latest_snapshot_id(connection.catalog.load(name)) > 0:
                     return f"The table `{name}` stays: it has been written meanwhile."

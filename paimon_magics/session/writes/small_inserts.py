@@ -5,31 +5,25 @@ If this process dies: an insert that was answered is durable; of another one nob
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any
 
 from paimon_magics.coordinator.client.small_inserts import InsertReceipt, SmallInserts
-from paimon_magics.errors import InvalidValueError, PaimonMagicsError, nearest
+from paimon_magics.errors import InvalidValueError, nearest
 from paimon_magics.planning.writes.inserts import takes_small_inserts
 from paimon_magics.session.connection import Connection
 from paimon_magics.session.outcome import Outcome
 from paimon_magics.session.writes.frames import write_frame_to
-from paimon_magics.session.writes.insert import fetched_values, prepare_insert, run_prepared
+from paimon_magics.session.writes.insert import run_prepared
 from paimon_magics.session.writes.insert_input import given_table
+from paimon_magics.session.writes.prepare import fetched_values, prepare_insert
 from paimon_magics.settings import WAITS
-from paimon_magics.statements.kinds import Statement
 from paimon_magics.statements.statement import (
-    DropDatabase,
-    DropTable,
     Insert,
     TableName,
-    TruncateTable,
 )
-from paimon_magics.statements.table_changes import AlterTable, RenameTable
 from paimon_magics.tables.schema.identity import identity_of, version_of
 from paimon_magics.tables.schema.types import arrow_schema
 from paimon_magics.tables.table import Table
@@ -39,7 +33,6 @@ __all__ = [
     "check_wait",
     "flush_queue",
     "flush_table",
-    "in_order",
     "insert_rows",
     "run_insert_statement",
 ]
@@ -166,79 +159,6 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
         snapshot_id=snapshot_id,
         message=told if lsn else f"Nothing was inserted into `{name}` that had to be loaded.",
     )
-
-
-@contextlib.contextmanager
-def in_order(connection: Connection, statement: Statement) -> Iterator[None]:
-    """The place of a statement that is no small insert: what was acknowledged before it is visible,
-    so that the statement sees it, and a change of the schema finds nothing of the old one waiting.
-    While a table is taken away it takes no inserts, which nobody could load."""
-    if connection.committer.inserts() is None:
-        yield
-        return
-    with contextlib.ExitStack() as places:
-        for name in _changed_by(connection, statement):
-            try:
-                table = connection.tables.load(connection.full_name(name))
-            except PaimonMagicsError:
-                continue  # the statement tells it better
-            connection.inserted.pop(table.name, None)
-            if not takes_small_inserts(table.schema) or table.name.branch is not None:
-                continue
-            if _takes_away(statement):
-                target = _new_name(connection, statement)
-                places.enter_context(_taken_away(connection, table.name, target))
-            else:
-                flush_queue(connection, table.name)
-        yield
-
-
-@contextlib.contextmanager
-def _taken_away(
-    connection: Connection, name: TableName, renamed_to: TableName | None
-) -> Iterator[None]:
-    queues = connection.committer.administration().queues
-    id = queues.begin_change(name, takes_away=True, renamed_to=renamed_to)
-    done = False
-    try:
-        yield
-        done = not connection.catalog.table_exists(name)
-    finally:
-        queues.end_change(name, id, done=done)
-
-
-def _takes_away(statement: Statement) -> bool:
-    match statement:
-        case DropTable() | DropDatabase() | AlterTable(changes=(RenameTable(),)):
-            return True
-        case _:
-            return False
-
-
-def _new_name(connection: Connection, statement: Statement) -> TableName | None:
-    """The name that a statement gives a table."""
-    match statement:
-        case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
-            database = new_name.database or connection.full_name(name).database
-            return replace(connection.full_name(new_name), database=database)
-        case _:
-            return None
-
-
-def _changed_by(connection: Connection, statement: Statement) -> Sequence[TableName]:
-    match statement:
-        case Insert(target=name, source=source, overwrite=overwrite):
-            return (name,) if overwrite or not source.is_values else ()
-        case TruncateTable(name=name) | AlterTable(name=name) | DropTable(name=name):
-            return (name,)
-        case DropDatabase(name=database, cascade=True):
-            if not connection.catalog.database_exists(database):
-                return ()
-            return [
-                TableName(table, database) for table in connection.catalog.list_tables(database)
-            ]
-        case _:
-            return ()
 
 
 def _taker(connection: Connection, table: Table) -> SmallInserts | None:

@@ -16,7 +16,8 @@ import pytest
 
 from paimon_magics import Session
 from paimon_magics.errors import CommitConflictError, PaimonMagicsError
-from paimon_magics.session.writes.insert import prepare_insert, run_prepared
+from paimon_magics.session.writes.insert import run_prepared
+from paimon_magics.session.writes.prepare import prepare_insert
 from paimon_magics.statements.grammar.parsing import parse_statement
 from paimon_magics.statements.statement import Insert, TableName
 from paimon_magics.statements.table_changes import AlterTable

@@ -1,0 +1,150 @@
+"""What is done with the statements of a cell without running them: explain, dry run, preview, and
+the confirmation that is asked for before much is taken away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from paimon_magics.errors import PaimonMagicsError, UnsupportedStatementError
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.queries.spark_passthrough import is_for_spark
+from paimon_magics.session.statements.explain import dry_run_sentence, explained, explanation
+from paimon_magics.session.statements.handlers import handler_of
+from paimon_magics.session.writes.replaced import Replaced, rows_taken
+from paimon_magics.statements.kinds import Explain, Statement
+from paimon_magics.statements.statement import PassThrough
+from paimon_magics.tables.manifests.partitions import partition_name
+
+__all__ = ["check_confirmed", "dry_run_of", "explanation_of", "may_take_away", "preview_of"]
+
+_WORDS = re.compile(r"\b(?:overwrite|truncate|drop|alter)\b", re.IGNORECASE)
+_MODE = re.compile(r"partitionOverwriteMode\s*=\s*['\"`]?(\w+)", re.IGNORECASE)
+_MODE_KEY = "spark.sql.sources.partitionOverwriteMode"
+
+
+def explanation_of(
+    connection: Connection,
+    text: str,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """How the statements would run, one after the other."""
+    planned: set[str] = set()
+    lines: list[str] = []
+    for statement in statements:
+        mode = ""
+        if isinstance(statement, Explain):
+            mode, statement = statement.mode, statement.inner
+        handler = handler_of(connection, statement, parameters)
+        lines += ([""] if lines else []) + explained(connection, handler, mode, planned)
+    return explanation(connection, text, lines, query="")
+
+
+def dry_run_of(
+    connection: Connection,
+    text: str,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """What each of the statements would do, one line each; raises the first one's errors."""
+    planned: set[str] = set()
+    handlers = (handler_of(connection, statement, parameters) for statement in statements)
+    lines = [dry_run_sentence(connection, handler, planned) for handler in handlers]
+    return Outcome(text, "dry run", message="\n".join(lines), query="")
+
+
+def preview_of(
+    connection: Connection,
+    text: str,
+    statements: Sequence[Statement],
+    parameters: Mapping[str, object],
+) -> Outcome:
+    """A row for each partition that the statements would take rows from, the largest first.
+
+    Nothing is written, and no SQL is offered: the statement would do what is only shown here. Only
+    a dynamic overwrite runs its query, to learn the partitions that it writes.
+
+    Raises UnsupportedStatementError for a statement that takes nothing away by its nature (a query,
+    a definition), and what planning it raises.
+    """
+    rows: list[dict[str, object]] = []
+    lines: list[str] = []
+    for statement in statements:
+        replaced = _replaced(connection, statement, parameters)
+        table, sizes = replaced.table, replaced.sizes
+        rows += [
+            {
+                "table": str(table.name),
+                "partition": partition_name(table, size.partition, connection.zone)
+                if size.partition
+                else "",
+                "files": size.files,
+                "bytes": size.size_bytes,
+                "record_count": size.rows,
+            }
+            for size in sorted(sizes, key=lambda size: -size.size_bytes)
+        ]
+        lines.append(f"`{table.name}`: {rows_taken(sizes)} would go.")
+    schema = pa.schema(
+        [
+            ("table", pa.string()),
+            ("partition", pa.string()),
+            ("files", pa.int64()),
+            ("bytes", pa.int64()),
+            ("record_count", pa.int64()),
+        ]
+    )
+    outcome = Outcome.of_rows(
+        connection.spark, text, "preview", pa.Table.from_pylist(rows, schema=schema), query=""
+    )
+    outcome.notes = tuple(lines)
+    return outcome
+
+
+def _replaced(
+    connection: Connection, statement: Statement, parameters: Mapping[str, object]
+) -> Replaced:
+    preview = handler_of(connection, statement, parameters).preview
+    if preview is not None:
+        return preview()
+    raise UnsupportedStatementError(
+        f"{type(statement).__name__} takes no rows away, so there is nothing to preview.",
+        hint="--preview is for INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; "
+        "--explain shows how any other statement would run.",
+        statement=statement.text,
+        position=0,
+    )
+
+
+def may_take_away(text: str) -> bool:
+    """Whether a cell has a word of such statements: others need not be looked at."""
+    return _WORDS.search(text) is not None
+
+
+def check_confirmed(
+    connection: Connection, statements: Sequence[Statement], parameters: Mapping[str, object]
+) -> None:
+    """Raise UnconfirmedError for the first of `statements` that would take much away by few words.
+
+    What has nothing to lose is passed over, and so is what is wrong with a statement: that is said
+    when it runs.
+    """
+    mode = connection.spark.conf.get(_MODE_KEY, "static") or "static"
+    for statement in statements:
+        if isinstance(statement, PassThrough):
+            found = _MODE.search(statement.text)
+            mode = found[1] if found is not None else mode
+            continue
+        try:
+            unconfirmed = handler_of(connection, statement, parameters).unconfirmed
+            if unconfirmed is None or is_for_spark(connection, statement):
+                continue
+            error = unconfirmed(mode.lower())
+        except PaimonMagicsError:
+            continue
+        if error is not None:
+            raise error

@@ -1,0 +1,172 @@
+"""How a query reads its tables: snapshots, files left out step by step, raw scan or merge read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.planning.reads.predicate_texts import condition_text
+from paimon_magics.planning.reads.scans import ReadPlan
+from paimon_magics.planning.reads.splits import ColumnsSplit, DifferenceSplit, MergeSplit
+from paimon_magics.session.bound_values import bindings_text
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.python_frames import frame_text
+from paimon_magics.session.queries.file_relations import FileRelation
+from paimon_magics.session.queries.frames import Relation, read_plan, relation_of
+from paimon_magics.session.queries.resolution import GivenFrame, SparkOwn
+from paimon_magics.statements.statement import (
+    QueryText,
+)
+from paimon_magics.tables.reading.data_read import DataRead
+from paimon_magics.tables.snapshots.targets import (
+    Difference,
+    SnapshotChanges,
+    TableState,
+    Target,
+    snapshot_ids,
+)
+from paimon_magics.tables.splits.file_pruning import PruningStep
+from paimon_magics.tables.system_tables.registry import is_metadata
+
+if TYPE_CHECKING:
+    pass
+
+
+__all__ = ["TableRead", "query_lines", "table_reads"]
+
+_REASONS: dict[type, str] = {
+    MergeSplit: "keys of theirs overlap, or rows delete others",
+    DifferenceSplit: "two states are compared",
+    ColumnsSplit: "they hold different columns of the same rows",
+}
+
+
+def query_lines(
+    connection: Connection,
+    statement: str,
+    query: QueryText,
+    parameters: Mapping[str, object],
+) -> list[str]:
+    """A line for each table that the query reads, and lines for what is left out and why."""
+    bound = bind(query.parameters, parameters, statement, connection.zone)
+    lines = [f"With {bindings_text(bound)}"] if bound else []
+    for found in table_reads(connection, statement, query, bound):
+        lines.append(f"{found.name}: {found.how}")
+        shown = " → ".join(
+            f"{one.step}: {_files(one.files)} of {count_text(one.buckets, 'bucket')}"
+            + ("" if one.partitions is None else f" in {count_text(one.partitions, 'partition')}")
+            + f", {one.size_bytes:,} bytes"
+            for one in found.pruning_steps
+        )
+        lines += [f"  {shown}"] if shown else []
+        lines += [f"  {line}" for line in found.conditions]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """How a query reads one table: by raw scan or merge read, what was left after each step of
+    leaving files out, and by which conditions."""
+
+    name: str
+    how: str
+    pruning_steps: tuple[PruningStep, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+def table_reads(
+    connection: Connection, statement: str, query: QueryText, bound: Mapping[str, object]
+) -> list[TableRead]:
+    """What a query reads, in the order of its text; `bound` are the values of its bind names.
+    Raises errors of ours."""
+    found = []
+    for reference in query.references:
+        relation = relation_of(connection, reference, statement, bound)
+        if not isinstance(relation, Relation):
+            found.append(TableRead(str(reference.name), _outside(relation)))
+        elif is_metadata(relation.name):
+            found.append(TableRead(str(relation.name), "metadata, read on the driver"))
+        else:
+            plan, read = read_plan(connection, relation)
+            found.append(
+                TableRead(
+                    str(relation.name),
+                    _scans_text(plan, read),
+                    read.planned.pruning_steps,
+                    tuple(_conditions(read, relation, reference.other_conditions)),
+                )
+            )
+    return found
+
+
+def _outside(found: SparkOwn | FileRelation | GivenFrame) -> str:
+    match found:
+        case SparkOwn():
+            return "Spark's own table or view"
+        case FileRelation(format=kind):
+            return f"files of the format {kind}, by Spark's own reader"
+        case GivenFrame(frame=frame):
+            return f"Python's variable, {frame_text(frame)}"
+
+
+def _scans_text(plan: ReadPlan, read: DataRead) -> str:
+    ids = snapshot_ids(read.target)
+    if not ids:
+        return "no snapshot yet, no rows" if isinstance(read.target, TableState) else "no changes"
+    parts = [_snapshots(read.target, ids)]
+    if plan.raw_file_count:
+        parts.append(f"{_files(plan.raw_file_count)} by raw scan")
+    if plan.merge_file_count:
+        parts.append(
+            f"{_files(plan.merge_file_count)} by merge read in "
+            f"{count_text(len(plan.tasks), 'task')} ({_reasons(plan)})"
+        )
+    if not plan.raw_file_count and not plan.merge_file_count:
+        parts.append("no files")
+    return ", ".join(parts)
+
+
+def _reasons(plan: ReadPlan) -> str:
+    """Why a merge read has the files."""
+    counts = dict(plan.unscanned)
+    for task in plan.tasks:
+        for split in task:
+            reason = _REASONS.get(type(split))
+            if reason is not None:
+                counts[reason] = counts.get(reason, 0) + len(split.files)
+    plain = plan.merge_file_count - sum(counts.values())
+    if plain > 0:
+        counts["their rows are changes in order, or some of them are marked as deleted"] = plain
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{_files(number)}: {reason}" for reason, number in counts.items())
+
+
+def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list[str]:
+    """By which conditions files were left out, and which Spark applies alone: `more` among them."""
+    used = {(one.column.lower(), one.operator) for one in read.predicates}
+    chosen = [condition_text(one) for one in read.predicates]
+    others = [
+        condition_text(one)
+        for one in relation.filters
+        if (one.column.lower(), one.operator) not in used
+    ] + list(more)
+    lines = [f"files are chosen by {' AND '.join(chosen)}"] if chosen else []
+    return lines + ([f"left to Spark alone: {' AND '.join(others)}"] if others else [])
+
+
+def _snapshots(target: Target, ids: Sequence[int]) -> str:
+    match target:
+        case TableState():
+            return f"snapshot {ids[0]}"
+        case SnapshotChanges(mode=mode):
+            return f"the {mode.value} of snapshots {ids[0]} to {ids[-1]}"
+        case Difference():
+            return f"what tells snapshot {ids[1]} from {ids[0]}"
+
+
+def _files(number: int) -> str:
+    return count_text(number, "file")

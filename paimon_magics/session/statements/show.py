@@ -1,0 +1,254 @@
+"""SHOW and DESCRIBE: databases, tables and their definitions, shown."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from paimon_magics.errors import (
+    SetupError,
+    StatementError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.statements.answers import listing, position_of
+from paimon_magics.session.statements.handler import Handler
+from paimon_magics.session.writes.partitions import (
+    PartitionSpec,
+    matches,
+    partition_specs,
+    partition_texts,
+)
+from paimon_magics.spark.views import temporary_views
+from paimon_magics.statements.statement import (
+    Describe,
+    DescribeDatabase,
+    PartitionItem,
+    ShowColumns,
+    ShowCreateTable,
+    ShowDatabases,
+    ShowOptions,
+    ShowPartitions,
+    ShowTables,
+)
+from paimon_magics.tables.catalog.database_marks import database_mark
+from paimon_magics.tables.manifests.partitions import (
+    list_partitions,
+    partition_name,
+)
+from paimon_magics.tables.schema.types import from_arrow_type
+from paimon_magics.tables.system_tables import describe as descriptions
+from paimon_magics.tables.system_tables.registry import is_metadata, metadata_table
+from paimon_magics.tables.system_tables.sys_database import SYSTEM_DATABASE, catalog_table_names
+
+__all__ = ["show_handler"]
+
+Shown = (
+    ShowDatabases
+    | ShowTables
+    | ShowPartitions
+    | ShowCreateTable
+    | ShowOptions
+    | ShowColumns
+    | Describe
+    | DescribeDatabase
+)
+
+_SHOWN = ("comment", "location", "owner")
+
+
+def show_handler(
+    connection: Connection, statement: Shown, parameters: Mapping[str, object]
+) -> Handler:
+    """SHOW and DESCRIBE, which change nothing and can't be planned without running."""
+    return Handler(
+        run=lambda: _run(connection, statement, parameters),
+        dry_run=None,
+        explain=None,
+        preview=None,
+        unconfirmed=None,
+    )
+
+
+def _run(connection: Connection, statement: Shown, parameters: Mapping[str, object]) -> Outcome:
+    match statement:
+        case ShowDatabases():
+            names = _matching(connection.catalog.list_databases(), statement.pattern)
+            return listing(connection, statement, "SHOW DATABASES", {"namespace": names})
+        case ShowTables():
+            return _show_tables(connection, statement)
+        case ShowPartitions():
+            return _show_partitions(connection, statement, parameters)
+        case ShowCreateTable():
+            return _show_create(connection, statement)
+        case ShowOptions():
+            return _show_options(connection, statement)
+        case ShowColumns():
+            table = connection.load(statement.name, statement.text, 0)
+            columns = {"col_name": list(table.schema.column_names)}
+            return listing(connection, statement, "SHOW COLUMNS", columns)
+        case Describe():
+            return _describe(connection, statement)
+        case DescribeDatabase():
+            return _describe_database(connection, statement)
+        case _:
+            assert_never(statement)
+
+
+def _show_create(connection: Connection, statement: ShowCreateTable) -> Outcome:
+    table = connection.load(statement.name, statement.text, 0)
+    text = descriptions.create_statement(table)
+    outcome = listing(connection, statement, "SHOW CREATE TABLE", {"createtab_stmt": [text]})
+    outcome.message = text
+    return outcome
+
+
+def _show_tables(connection: Connection, statement: ShowTables) -> Outcome:
+    database = statement.database or connection.database
+    if database == SYSTEM_DATABASE:
+        found = catalog_table_names(connection.catalog)
+    else:
+        found = connection.catalog.list_tables(database)
+    names = _matching(found, statement.pattern)
+    views = _matching(temporary_views(connection.spark), statement.pattern)
+    return listing(
+        connection,
+        statement,
+        "SHOW TABLES",
+        {
+            "namespace": [database] * len(names) + [""] * len(views),
+            "tableName": names + views,
+            "isTemporary": [False] * len(names) + [True] * len(views),
+        },
+    )
+
+
+def _show_partitions(
+    connection: Connection, statement: ShowPartitions, parameters: Mapping[str, object]
+) -> Outcome:
+    table = connection.load(statement.name, statement.text, 0)
+    if not table.schema.is_partitioned:
+        raise StatementError(
+            f"Table `{table.name}` is not partitioned.",
+            hint=f"Select from `{table.name}$files` to see how it is stored.",
+            statement=statement.text,
+            position=position_of(statement, statement.name),
+        )
+    spec: PartitionSpec = ()
+    items: tuple[PartitionItem, ...] | None = statement.partition
+    if items is not None:
+        (spec,) = partition_specs(connection, table, statement.text, [items], parameters)
+    shown = [
+        partition_name(table, values, connection.zone)
+        for values in list_partitions(table)
+        if matches(partition_texts(table, values), spec)
+    ]
+    return listing(connection, statement, "SHOW PARTITIONS", {"partition": sorted(shown)})
+
+
+def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
+    table = connection.load(statement.name, statement.text, 0)
+    options = dict(descriptions.option_rows(table.schema))
+    if statement.key is not None:
+        missing = f"Table {table.name} does not have property: {statement.key}"
+        options = {statement.key: options.get(statement.key, missing)}
+    return listing(
+        connection,
+        statement,
+        "SHOW TBLPROPERTIES",
+        {"key": list(options), "value": list(options.values())},
+    )
+
+
+# DESCRIBE HISTORY t and DESCRIBE DETAIL t are Delta Lake's.
+_OF_DELTA = ("HISTORY", "DETAIL")
+
+
+def _describe(connection: Connection, statement: Describe) -> Outcome:
+    full = connection.full_name(statement.name)
+    if is_metadata(full):
+        schema = metadata_table(connection.catalog, full).schema
+        rows = [(f.name, descriptions.type_text(from_arrow_type(f.type)), "") for f in schema]
+    else:
+        try:
+            table = connection.load(statement.name, statement.text, position_of(statement, full))
+        except UnknownNameError as error:
+            if statement.column is not None and statement.name.object_name.upper() in _OF_DELTA:
+                error.hint = (
+                    f"%paimon history {statement.column} lists a table's snapshots, DESCRIBE "
+                    f"EXTENDED {statement.column} shows where it lies."
+                )
+            raise
+        if statement.column is not None:
+            shown = descriptions.describe_column(table, statement.column)
+            return listing(
+                connection,
+                statement,
+                "DESCRIBE",
+                {"info_name": [row[0] for row in shown], "info_value": [row[1] for row in shown]},
+            )
+        rows = descriptions.describe_rows(table, extended=statement.extended)
+    return listing(
+        connection,
+        statement,
+        "DESCRIBE",
+        {
+            "col_name": [row[0] for row in rows],
+            "data_type": [row[1] for row in rows],
+            "comment": [row[2] for row in rows],
+        },
+    )
+
+
+def _describe_database(connection: Connection, statement: DescribeDatabase) -> Outcome:
+    if not connection.catalog.database_exists(statement.name):
+        raise UnknownNameError(
+            f"There is no database `{statement.name}`.",
+            hint=nearest(statement.name, connection.catalog.list_databases(), what="databases"),
+        )
+    rows = {
+        "Catalog Name": connection.settings.catalog_name,
+        "Namespace Name": statement.name,
+        **_property_rows(connection, statement),
+    }
+    return listing(
+        connection,
+        statement,
+        "DESCRIBE DATABASE",
+        {"info_name": list(rows), "info_value": list(rows.values())},
+    )
+
+
+def _property_rows(connection: Connection, statement: DescribeDatabase) -> dict[str, str]:
+    """What a database has of properties, as Spark shows them: some by their names, the others
+    together and only with EXTENDED."""
+    catalog, name = connection.catalog, statement.name
+    properties = catalog.database_properties(name)
+    unknown = None
+    if catalog.metastore == "filesystem" and database_mark(catalog, name) is not None:
+        try:
+            properties = connection.committer.database_properties(name)
+        except SetupError as error:
+            unknown = f"not known: {error.message}"
+    rows = {key.capitalize(): properties[key] for key in _SHOWN if properties.get(key)}
+    others = [(key, properties[key]) for key in sorted(properties) if key not in _SHOWN]
+    if unknown is not None:
+        rows["Properties"] = unknown
+    elif others and statement.extended:
+        rows["Properties"] = f"({', '.join(f'({key},{value})' for key, value in others)})"
+    return rows
+
+
+def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
+    """Spark's patterns of SHOW: `*` for any characters, `|` between alternatives."""
+    if pattern is None:
+        return list(names)
+    alternatives = [
+        re.compile(fnmatch.translate(part.strip().lower().replace("%", "*")))
+        for part in pattern.split("|")
+    ]
+    return [name for name in names if any(a.match(name.lower()) for a in alternatives)]

@@ -1,0 +1,67 @@
+"""The place of a statement among the small inserts of the tables that it changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from paimon_magics.errors import PaimonMagicsError
+from paimon_magics.planning.writes.inserts import takes_small_inserts
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.writes.small_inserts import flush_queue
+from paimon_magics.statements.statement import TableName
+
+__all__ = ["NOTHING_CHANGED", "Changed", "in_order"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The tables that a statement changes. With `takes_away` they are not there afterwards under
+    these names; `renamed_to` gives the new name of a single one."""
+
+    tables: Callable[[], Sequence[TableName]]
+    takes_away: bool = False
+    renamed_to: Callable[[], TableName] | None = None
+
+
+NOTHING_CHANGED = Changed(lambda: ())
+
+
+@contextlib.contextmanager
+def in_order(connection: Connection, changed: Changed) -> Iterator[None]:
+    """The place of a statement that is no small insert: what was acknowledged before it is visible,
+    so that the statement sees it, and a change of the schema finds nothing of the old one waiting.
+    While a table is taken away it takes no inserts, which nobody could load."""
+    if connection.committer.inserts() is None:
+        yield
+        return
+    with contextlib.ExitStack() as places:
+        for name in changed.tables():
+            try:
+                table = connection.tables.load(connection.full_name(name))
+            except PaimonMagicsError:
+                continue  # the statement tells it better
+            connection.inserted.pop(table.name, None)
+            if not takes_small_inserts(table.schema) or table.name.branch is not None:
+                continue
+            if changed.takes_away:
+                target = changed.renamed_to() if changed.renamed_to is not None else None
+                places.enter_context(_taken_away(connection, table.name, target))
+            else:
+                flush_queue(connection, table.name)
+        yield
+
+
+@contextlib.contextmanager
+def _taken_away(
+    connection: Connection, name: TableName, renamed_to: TableName | None
+) -> Iterator[None]:
+    queues = connection.committer.administration().queues
+    id = queues.begin_change(name, takes_away=True, renamed_to=renamed_to)
+    done = False
+    try:
+        yield
+        done = not connection.catalog.table_exists(name)
+    finally:
+        queues.end_change(name, id, done=done)

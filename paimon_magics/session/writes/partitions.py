@@ -1,0 +1,141 @@
+"""TRUNCATE and DROP PARTITION: which partitions are meant, and one commit that removes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import (
+    PaimonMagicsError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.planning.commits.requests import (
+    CommitRequest,
+    OverwritePartitions,
+)
+from paimon_magics.planning.formatting import count_text
+from paimon_magics.session.connection import Connection, located
+from paimon_magics.session.outcome import Outcome
+from paimon_magics.session.parameters import bind
+from paimon_magics.session.provenance import provenance
+from paimon_magics.session.writes.prepare import (
+    partition_constants,
+)
+from paimon_magics.session.writes.reruns import Attempts
+from paimon_magics.session.writes.transactions import begun, committed
+from paimon_magics.statements.lexing.cursor import Cursor
+from paimon_magics.statements.lexing.tokens import tokenize
+from paimon_magics.statements.queries.query_text import bind_parameters
+from paimon_magics.statements.statement import PartitionItem, TruncateTable
+from paimon_magics.tables.manifests.partitions import partition_value_text
+from paimon_magics.tables.table import Table
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "PartitionSpec",
+    "matches",
+    "partition_specs",
+    "partition_texts",
+    "remove_partitions",
+    "truncate_specs",
+]
+
+PartitionSpec = tuple[tuple[str, str | None], ...]
+"""The columns that a PARTITION clause names, with their values as text."""
+
+
+def remove_partitions(
+    connection: Connection,
+    table: Table,
+    statement: str,
+    kind: str,
+    specs: Sequence[PartitionSpec],
+) -> Outcome:
+    """TRUNCATE and DROP PARTITION: one commit that removes what `specs` describe; () is all."""
+    try:
+        # Any layout can be emptied; only the place where snapshots are published must be safe.
+        attempts = Attempts(reruns_max=0)
+        transaction = begun(connection, table.name, None, attempts)
+    except PaimonMagicsError as error:
+        raise located(error, statement, 0) from None
+    properties = provenance(statement, connection.spark.version, rows=0, files=0)
+    change = OverwritePartitions(tuple(specs))
+    request = CommitRequest(transaction, change, properties=properties)
+    receipt = committed(connection, request)
+    stored = count_text(receipt.total_rows or 0, "row")
+    return Outcome(
+        statement=statement,
+        kind=kind,
+        table=str(table.name),
+        snapshot_id=receipt.snapshot_id,
+        commit_kind=receipt.commit_kind,
+        rows_written=0,
+        files_written=0,
+        message=f"{kind}: `{table.name}` has {stored} stored now (snapshot {receipt.snapshot_id}).",
+        notes=attempts.notes(),
+    )
+
+
+def partition_specs(
+    connection: Connection,
+    table: Table,
+    statement: str,
+    specs: Sequence[Sequence[PartitionItem]],
+    parameters: Mapping[str, object],
+) -> tuple[PartitionSpec, ...]:
+    """PARTITION clauses as typed text values; raises UnknownNameError for a wrong column."""
+    result = []
+    keys = {key.lower(): key for key in table.schema.partition_keys}
+    for spec in specs:
+        static: dict[str, str] = {}
+        for item in spec:
+            key = keys.get(item.column.lower())
+            if key is None:
+                raise UnknownNameError(
+                    f"`{item.column}` is not a partition column of `{table.name}`.",
+                    hint=nearest(item.column, keys.values(), what="partition columns")
+                    if keys
+                    else "The table is not partitioned.",
+                    statement=statement,
+                    position=item.position,
+                )
+            if item.value is not None:
+                static[key] = item.value
+        # Only what is named: Spark refuses values that it can't bind, needed or not.
+        named = dict.fromkeys(
+            name for sql in static.values() for name in bind_parameters(Cursor(sql, tokenize(sql)))
+        )
+        bound = bind(tuple(named), parameters, statement, connection.zone)
+        values = partition_constants(connection, table.schema, static, bound, statement)
+        result.append(tuple(values.items()))
+    return tuple(result)
+
+
+def truncate_specs(
+    connection: Connection,
+    statement: TruncateTable,
+    table: Table,
+    parameters: Mapping[str, object],
+) -> tuple[PartitionSpec, ...]:
+    """What TRUNCATE removes: () for the whole table."""
+    if statement.partition is None:
+        return ()
+    return partition_specs(connection, table, statement.text, [statement.partition], parameters)
+
+
+def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
+    """A partition's values in the text that PARTITION clauses are evaluated to."""
+    texts: dict[str, str | None] = {}
+    for key, value in zip(table.schema.partition_keys, values, strict=True):
+        data_type = table.schema.column(key).type
+        zone = "Z" if getattr(data_type, "name", "") == "TIMESTAMP_LTZ" else ""
+        texts[key] = None if value is None else partition_value_text(value, data_type) + zone
+    return texts
+
+
+def matches(texts: Mapping[str, str | None], spec: PartitionSpec) -> bool:
+    """Whether a partition's values are those that a clause names."""
+    return all(texts[key] == value for key, value in spec)
