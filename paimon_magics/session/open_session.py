@@ -1,0 +1,122 @@
+"""What a session is open on: its warehouse, Spark, settings, and the end of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from paimon_magics.boundary import short_errors
+from paimon_magics.errors import (
+    JobError,
+    PaimonMagicsError,
+    SetupError,
+)
+from paimon_magics.session.connection import Connection
+from paimon_magics.session.name_cache import KnownNames
+from paimon_magics.settings import Settings
+from paimon_magics.spark.sessions import is_alive
+from paimon_magics.tables.catalog.catalog import Catalog
+
+if TYPE_CHECKING:
+    from paimon_magics.spark.handles import SparkSession
+    from paimon_magics.tables.stores.probes import StoreReport
+
+__all__ = ["OpenSession"]
+
+
+@short_errors
+class OpenSession:
+    """An open connection to one warehouse, until it is closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known_names: KnownNames | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._connection.closed
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that jobs run in. Its own calls read Paimon's tables while this session
+        is open, and refuse to change them: see docs/coming-from-pyspark.md."""
+        return self._connection.spark
+
+    @property
+    def warehouse(self) -> str:
+        """The warehouse's path, URI, or name on a REST server."""
+        return self._connection.catalog.warehouse
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog of the warehouse."""
+        return self._connection.catalog
+
+    @property
+    def catalog_options(self) -> Mapping[str, str]:
+        """The catalog's options, credentials included: not for display."""
+        return self._connection.catalog.options
+
+    @property
+    def coordinator(self) -> str:
+        """What commits: "embedded", "in-process", or the address that `connect` was given."""
+        return self._connection.coordinator
+
+    @property
+    def store(self) -> StoreReport:
+        """The warehouse's store as it was found when the session was opened."""
+        return self._connection.store
+
+    @property
+    def known_names(self) -> KnownNames:
+        """Names of the catalog as they were read last, for completing them."""
+        if self._known_names is None:
+            self._known_names = KnownNames(self.catalog_options)
+        return self._known_names
+
+    @property
+    def settings(self) -> Settings:
+        """The session's settings."""
+        return self._connection.settings
+
+    @property
+    def database(self) -> str:
+        """The database of unqualified table names."""
+        return self._connection.database
+
+    def close(self, *, stop_spark: bool = False) -> None:
+        """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
+        self._connection.closed = True
+        self._connection.views.close()
+        self._connection.view_frames.clear()
+        self._connection.committer.close()
+        if stop_spark:
+            self._connection.spark.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        new = "new warehouse, " if self.store.is_new else ""
+        state = "closed" if self.closed else f"{new}database {self.database}"
+        return f"Session({self.warehouse}, {state})"
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise SetupError(
+                "This session is closed.", hint="Open one with paimon_magics.connect()."
+            )
+
+    def _check_spark(self, error: Exception) -> None:
+        """Raise SetupError in place of an error that came because Spark's JVM is gone."""
+        is_ours = isinstance(error, PaimonMagicsError) and not isinstance(error, JobError)
+        if not is_ours and not is_alive(self.spark):
+            raise SetupError(
+                "Spark has ended, so the statement could not be run.",
+                hint="Connect again, which starts Spark anew on the same warehouse: "
+                "paimon_magics.connect() or %paimon connect.",
+            ) from error
