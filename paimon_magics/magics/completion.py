@@ -7,13 +7,7 @@ catalog, a store or Spark; without an open session there are keywords, options a
 
 from __future__ import annotations
 
-import datetime
 import re
-import sys
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import (
@@ -23,38 +17,21 @@ from IPython.core.completer import (
     context_matcher,
 )
 
+from paimon_magics.magics.name_offers import NameOffers, Offer, matching, open_session
 from paimon_magics.magics.namespace import Variables
 from paimon_magics.magics.options import CELL_OPTIONS, RESULT_TYPES
 from paimon_magics.planning.formatting import shortened
-from paimon_magics.statements.clauses.names import quoted, text_literal
-from paimon_magics.statements.completion.words import FUNCTIONS, TIME_FUNCTIONS
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
-    from paimon_magics.session.name_cache import KnownNames
-    from paimon_magics.session.session import Session
-    from paimon_magics.statements.completion.completing import Expected, Want
-    from paimon_magics.statements.completion.scopes import Seen
-    from paimon_magics.statements.statement import TableName
+    from paimon_magics.statements.completion.wants import Expected
 
-__all__ = ["Completer", "Offer"]
+__all__ = [
+    "Completer",
+]
 
-_SHOWN_MAX = 500
 _ABOUT_MAX = 90
-# Long enough for the first answers of a local catalog, too short to be felt.
-_WAIT_SECONDS = 0.02
 _LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")
-_INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?Z")
-_PLAIN_NAME = re.compile(r"[^\W\d]\w*\Z")
-_QUOTED_TYPES = ("STRING", "VARCHAR", "CHAR", "DATE", "TIMESTAMP", "BINARY")
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """One thing to complete to, and what is said about it."""
-
-    text: str
-    about: str = ""
 
 
 class Completer:
@@ -113,7 +90,7 @@ class Completer:
         if len(words) < 2:
             return "", []
         if words[-2] in ("-t", "--type"):
-            return typed, _matching(typed, (Offer(name, "type") for name in RESULT_TYPES))
+            return typed, matching(typed, (Offer(name, "type") for name in RESULT_TYPES))
         if words[-2] in ("-o", "--out", "--limit"):
             return typed, []  # a name, or a number
         flags = [
@@ -122,7 +99,7 @@ class Completer:
             for flag in option.flags
             if flag.startswith("--") or typed == "-"
         ]
-        return typed, _matching(typed, flags)
+        return typed, matching(typed, flags)
 
     def _of_verbs(self, line: str) -> tuple[str, list[Offer]]:
         from paimon_magics.magics.line import VERBS
@@ -130,7 +107,7 @@ class Completer:
 
         name, blank, rest = line.partition(" ")
         if not blank:
-            return name, _matching(name, (Offer(verb.name, verb.purpose) for verb in VERBS))
+            return name, matching(name, (Offer(verb.name, verb.purpose) for verb in VERBS))
         verb = next((verb for verb in VERBS if verb.name == name), None)
         if verb is None:
             return rest.rpartition(" ")[2], []
@@ -141,7 +118,7 @@ class Completer:
             case str(text):  # as at the end of that statement
                 return self._of_statements(text, len(text))
             case typed, tuple(offers):
-                return typed, _matching(typed, (Offer(one) for one in offers))
+                return typed, matching(typed, (Offer(one) for one in offers))
             case _:
                 return expected.typed, self._known(expected)
 
@@ -153,13 +130,13 @@ class Completer:
             values = known.get(key, ())
             if key in traits and isinstance(traits[key].default_value, bool):
                 values = ("True", "False")
-            return value, _matching(value, map(Offer, values))
+            return value, matching(value, map(Offer, values))
         end = "=" if verb == "connect" else ""
         names = [Offer(name + end, trait.help) for name, trait in sorted(traits.items())]
         if verb == "connect":
             names.append(Offer("spark=", "the variable with a SparkSession"))
             names.append(Offer("--close", "closes the open connection first"))
-        return typed, _matching(typed, names)
+        return typed, matching(typed, names)
 
     # ---- statements ----
 
@@ -172,271 +149,11 @@ class Completer:
     def _known(self, expected: Expected) -> list[Offer]:
         if not expected.wants:
             return []
-        names = _Names(_open_session(), Variables(self._magics.namespace_shell), expected)
+        names = NameOffers(open_session(), Variables(self._magics.namespace_shell), expected)
         found = names.all()
         if names.have_come():
             found = names.all()
         return found
-
-
-class _Names:
-    """The names behind what is expected at a place."""
-
-    def __init__(self, session: Session | None, variables: Variables, expected: Expected) -> None:
-        self._known: KnownNames | None = None if session is None else session.known_names
-        self._session = session
-        self._database = "default" if session is None else session.database
-        self._catalog_name = "paimon" if session is None else session.settings.catalog_name
-        self._variables = variables
-        self._expected = expected
-
-    def have_come(self) -> bool:
-        """Whether names that were asked for have come, within a moment that nobody feels."""
-        if self._known is None or self._known.wait(0):
-            return False
-        return self._known.wait(_WAIT_SECONDS)
-
-    def all(self) -> list[Offer]:
-        """What may be typed, the likeliest kinds first."""
-        found: dict[str, Offer] = {}
-        for want in self._expected.wants:
-            for offer in self._offered(want):
-                found.setdefault(offer.text, offer)
-                if len(found) >= _SHOWN_MAX:
-                    return list(found.values())
-        return list(found.values())
-
-    def _offered(self, want: Want) -> Iterable[Offer]:
-        from paimon_magics.statements.completion import completing as wants
-
-        typed = self._expected.typed
-        match want:
-            case wants.Keywords(words):
-                lower = typed.islower()
-                cased = (Offer(w.lower() if lower else w, "keyword") for w in words)
-                return _matching(typed, cased)
-            case wants.Tables(database, common):
-                named = _matching(typed, (Offer(name, "WITH") for name in common))
-                frames = () if database else self._frames()
-                return [*named, *self._tables(database), *_matching(typed, frames)]
-            case wants.SystemTables():
-                return _matching(typed, map(_system_table, _system_tables()))
-            case wants.Databases():
-                found = self._known.databases() if self._known else ()
-                return self._names(_starting(found, typed), "database")
-            case wants.Columns(relations, with_aliases):
-                return _matching(typed, self._columns(relations, with_aliases))
-            case wants.Fields(relations, path):
-                return _matching(typed, self._fields(relations, path))
-            case wants.Functions():
-                names = (Offer(f"{name}(", "function") for name in FUNCTIONS if typed)
-                return _matching(typed, names)
-            case wants.Partitions(table):
-                return _matching(typed, self._partitions(table))
-            case wants.PartitionColumns(table):
-                known = self._table(table)
-                keys = known.partition_keys if known else ()
-                return self._names(_starting(keys, typed), "partition column")
-            case wants.PartitionValues(relations, column):
-                return _matching(typed, self._partition_values(relations, column))
-            case wants.Versions(table, snapshots):
-                return _matching(typed, self._versions(table, snapshots))
-            case wants.Times(table):
-                return _matching(typed, self._times(table))
-            case wants.Options(of_reads):
-                return _matching(typed, self._options(of_reads))
-            case wants.OptionValues(key):
-                return _matching(typed, self._option_values(key))
-            case wants.BindNames():
-                return _matching(typed, self._bindable())
-            case wants.Procedures(is_qualified):
-                return _matching(typed, _procedures(is_qualified))
-            case wants.ProcedureParameters(procedure):
-                return _matching(typed, _parameters(procedure))
-
-    def _tables(self, database: str | None) -> Iterator[Offer]:
-        if self._known is None:
-            return iter(())
-        if database == self._catalog_name and database not in self._known.databases():
-            databases = _starting(self._known.databases(), self._expected.typed)
-            return iter(self._names(databases, "database"))
-        found = self._known.tables(database or self._database)
-        return iter(self._names(_starting(found, self._expected.typed), "table"))
-
-    def _frames(self) -> Iterator[Offer]:
-        """Frames of the notebook, which queries read by their names."""
-        from paimon_magics.session.python_frames import frame_kind
-
-        for name in sorted(self._variables):
-            kind = frame_kind(self._variables[name])
-            if kind is not None:
-                yield Offer(self._written(name), f"{kind} frame")
-
-    def _columns(self, relations: Sequence[Seen], with_aliases: bool) -> Iterator[Offer]:
-        for seen in relations:
-            for name, about in self._columns_of(seen):
-                yield Offer(self._written(name), about)
-        if with_aliases:
-            for seen in relations:
-                if seen.alias:
-                    yield Offer(self._written(seen.alias) + ".", "alias")
-
-    def _columns_of(self, seen: Seen) -> Iterator[tuple[str, str]]:
-        known = self._table(seen.name) if seen.name is not None else None
-        if known is not None:
-            yield from ((column.name, column.type) for column in known.columns)
-        elif seen.name is not None and seen.name.database is None:
-            from paimon_magics.session.python_frames import column_names
-
-            frame = self._variables.get(seen.name.object_name)
-            yield from ((name, "column") for name in column_names(frame))
-        yield from ((name, "column") for name in seen.columns)
-        for inner in seen.stars:
-            yield from self._columns_of(inner)
-
-    def _fields(self, relations: Sequence[Seen], path: Sequence[str]) -> Iterator[Offer]:
-        for seen in relations:
-            found = dict(self._columns_of(seen))
-            for name in path:
-                kind = next((found[one] for one in found if one.lower() == name.lower()), "")
-                found = _struct_fields(kind)
-            for name, about in found.items():
-                yield Offer(self._written(name), about)
-
-    def _partitions(self, table: TableName) -> Iterator[Offer]:
-        known = self._table(table)
-        if known is None or self._known is None:
-            return
-        for values in self._known.partitions(self._full(table)):
-            pairs = zip(known.partition_keys, values, strict=True)
-            if None not in values:
-                told = (f"{key}={self._told(value or '')}" for key, value in pairs)
-                yield Offer("/".join(told), "partition")
-
-    def _partition_values(self, relations: Sequence[Seen], column: str) -> Iterator[Offer]:
-        for seen in relations:
-            known = self._table(seen.name) if seen.name is not None else None
-            if known is None or self._known is None or seen.name is None:
-                continue
-            keys = [key.lower() for key in known.partition_keys]
-            if column.lower() not in keys:
-                continue
-            position = keys.index(column.lower())
-            types = {one.name.lower(): one.type for one in known.columns}
-            is_text = types.get(column.lower(), "").startswith(_QUOTED_TYPES)
-            values = self._known.partitions(self._full(seen.name))
-            for value in dict.fromkeys(values[position] for values in values):
-                if value is not None:
-                    yield Offer(self._literal(self._told(value), is_text), "partition")
-
-    def _told(self, value: str) -> str:
-        """A partition's value as SHOW PARTITIONS and the views tell it: instants in the session's
-        zone. Known names have them in UTC, which they say."""
-        if not _INSTANT.fullmatch(value):
-            return value
-        return self._clock(datetime.datetime.fromisoformat(value))[0]
-
-    def _clock(self, moment: datetime.datetime) -> tuple[str, str]:
-        """A moment in the session's zone, and that zone."""
-        from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
-        from paimon_magics.spark.time_zones import session_zone
-
-        zone = UTC if self._session is None else session_zone(self._session.spark)
-        return clock_text(moment.astimezone(rules_of(zone))), zone
-
-    def _versions(self, table: TableName, snapshots: bool) -> Iterator[Offer]:
-        if self._known is None:
-            return
-        full = self._full(table)
-        for tag in self._known.tags(full):
-            # As a version a tag is a text; in statements about tags it is a name.
-            yield Offer(self._literal(tag, is_text=snapshots), "tag")
-        if snapshots:
-            for one in self._known.snapshots(full):
-                moment = datetime.datetime.fromtimestamp(one.time_ms // 1000, tz=datetime.UTC)
-                made, zone = self._clock(moment)
-                yield Offer(str(one.id), f"{one.kind} {made} {zone}")
-
-    def _times(self, table: TableName | None) -> Iterator[Offer]:
-        if self._known is not None and table is not None:
-            full = self._full(table)
-            for tag in self._known.tag_times(full):
-                yield self._time(tag.time_ms, f"tag {tag.name}, snapshot {tag.snapshot_id}")
-            for one in self._known.snapshots(full):
-                yield self._time(one.time_ms, f"snapshot {one.id}, {one.kind}")
-        if not self._expected.quote:
-            yield from (Offer(text, "time") for text in TIME_FUNCTIONS)
-
-    def _time(self, time_ms: int, about: str) -> Offer:
-        """A moment in UTC, which says so: Spark reads other texts in its session's time zone."""
-        moment = datetime.datetime.fromtimestamp(time_ms / 1000, tz=datetime.UTC)
-        text = f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}Z"
-        return Offer(self._literal(text, is_text=True), about)
-
-    def _options(self, of_reads: bool) -> Iterator[Offer]:
-        from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
-        from paimon_magics.planning.reads.read_points import READ_OPTIONS
-
-        if of_reads:
-            keys: Iterable[str] = READ_OPTIONS
-        else:
-            keys = ["primary-key", *OWN_OPTIONS, *CORE_OPTIONS]
-        for key in keys:
-            yield Offer(self._literal(key, is_text=True), _about_option(key))
-
-    def _option_values(self, key: str) -> Iterator[Offer]:
-        from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
-
-        option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
-        if option is None:
-            return
-        values = option.choices or (("true", "false") if option.type == "boolean" else ())
-        for value in dict.fromkeys((*values, *filter(None, [option.default]))):
-            about = "default" if value == option.default else ""
-            yield Offer(self._literal(value, is_text=True), about)
-
-    def _bindable(self) -> Iterator[Offer]:
-        for name in sorted(self._variables):
-            value = self._variables[name]
-            if not callable(value) and not isinstance(value, ModuleType):
-                yield Offer(name, type(value).__name__)
-
-    def _names(self, names: Iterable[str], about: str) -> list[Offer]:
-        return [Offer(self._written(name), about) for name in names]
-
-    def _written(self, name: str) -> str:
-        """A name as it stands in SQL: between back-quotes where it has to."""
-        if self._expected.quote or _PLAIN_NAME.match(name):
-            return name
-        return quoted(name)
-
-    def _literal(self, text: str, is_text: bool) -> str:
-        if not is_text:
-            return text
-        literal = text_literal(text)
-        return literal[1:-1] if self._expected.quote else literal
-
-    def _table(self, name: TableName) -> Any:
-        return None if self._known is None else self._known.table(self._full(name))
-
-    def _full(self, name: TableName) -> TableName:
-        return replace(name, catalog=None, database=name.database or self._database)
-
-
-def _struct_fields(kind: str) -> dict[str, str]:
-    """The fields of a struct, or of an array of them, with their types; none of another type."""
-    from paimon_magics.errors import PaimonMagicsError
-    from paimon_magics.statements.data_types import ArrayType, RowType
-    from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
-
-    try:
-        found = from_sql(kind)
-    except PaimonMagicsError:
-        return {}
-    if isinstance(found, ArrayType):
-        found = found.element
-    fields = found.fields if isinstance(found, RowType) else ()
-    return {field.name: to_spark_sql(field.type) for field in fields}
 
 
 def _verb_line(text: str, cursor: int) -> str | None:
@@ -450,80 +167,3 @@ def _verb_line(text: str, cursor: int) -> str | None:
 def _in_a_menu(about: str) -> str | None:
     """What is said beside a completion: in one line, which JupyterLab's menu breaks at blanks."""
     return shortened(about, _ABOUT_MAX).replace(" ", "\u00a0") or None
-
-
-def _matching(typed: str, offers: Iterable[Offer]) -> list[Offer]:
-    """Those that begin as what is typed, then those of which a later word does."""
-    wanted = typed.lower()
-    found = [(offer, offer.text.lower().lstrip("`'")) for offer in offers]
-    first = [offer for offer, text in found if text.startswith(wanted)]
-    if len(wanted) < 2:
-        return first
-    inside = re.compile(rf"[^a-z0-9]{re.escape(wanted)}")
-    return first + [
-        offer for offer, text in found if not text.startswith(wanted) and inside.search(text)
-    ]
-
-
-def _starting(names: Sequence[str], typed: str) -> list[str]:
-    """The names that begin so, of many that are in order; some more where few do."""
-    low = bisect_left(names, typed)
-    found = []
-    for name in names[low : low + _SHOWN_MAX]:
-        if not name.startswith(typed):
-            break
-        found.append(name)
-    if found or not typed:
-        return found
-    wanted = typed.lower()
-    return [name for name in names if wanted in name.lower()][:_SHOWN_MAX]
-
-
-def _open_session() -> Session | None:
-    """The open session that cells may use. Where there was none yet, what sessions need stays
-    unloaded: that takes seconds."""
-    loaded: Any = sys.modules.get("paimon_magics.session.opening")
-    return loaded.usable_session() if loaded is not None else None
-
-
-def _system_tables() -> list[str]:
-    from paimon_magics.planning.reads.views import ViewKind
-
-    if _open_session() is None:
-        return []
-    from paimon_magics.tables.system_tables.registry import METADATA_TABLES
-
-    return sorted([*METADATA_TABLES, *(kind.value for kind in ViewKind if kind.value)])
-
-
-def _system_table(name: str) -> Offer:
-    return Offer(name, "system table")
-
-
-def _about_option(key: str) -> str:
-    from paimon_magics.planning.options.purposes import OPTION_PURPOSES
-    from paimon_magics.planning.options.table_options import CORE_OPTIONS, OWN_OPTIONS
-
-    option = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
-    if option is None:
-        return "option"
-    default = "no default" if option.default is None else f"default {option.default or 'empty'}"
-    purpose = OPTION_PURPOSES.get(key)
-    return f"{option.type}, {default}" + (f": {purpose}" if purpose else "")
-
-
-def _procedures(is_qualified: bool) -> Iterator[Offer]:
-    from paimon_magics.planning.commits.procedures import PROCEDURES
-
-    for procedure in PROCEDURES.values():
-        name = procedure.name if is_qualified else f"sys.{procedure.name}"
-        yield Offer(f"{name}(", procedure.form)
-
-
-def _parameters(procedure: str) -> Iterator[Offer]:
-    from paimon_magics.planning.commits.procedures import PROCEDURES
-
-    found = PROCEDURES.get(procedure.lower())
-    for parameter in found.parameters if found is not None else ():
-        need = "" if parameter.required else "optional "
-        yield Offer(f"{parameter.name} => ", f"{need}{parameter.kind.__name__}")

@@ -82,11 +82,9 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     settings = magics.settings()
     settings.update({key: read_setting(magics, key, value) for key, value in given.items()})
     if "--close" in words:
-        session = active_session()
-        if session is not None:
-            session.close()
+        closed = _close()
         if not pairs:
-            print(f"{session.warehouse} is closed." if session else "No connection was open.")
+            print(f"{closed} is closed." if closed else "No connection was open.")
             return None
     configured = magics.warehouse, dict(magics.catalog)
     before = magics.configured_when_connected
@@ -120,6 +118,17 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     if not is_open or names_a_place:
         print_place(session)
     return session
+
+
+def _close() -> str | None:
+    """Close the open session; its warehouse, None where there is none."""
+    from paimon_magics.session.opening import active_session
+
+    session = active_session()
+    if session is None:
+        return None
+    session.close()
+    return session.warehouse
 
 
 def _place_in(argument: str) -> str:

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paimon_magics.boundary import full_trace
 from paimon_magics.errors import (
@@ -22,12 +22,12 @@ from paimon_magics.errors import (
     UnsupportedStatementError,
     nearest,
 )
-from paimon_magics.magics.connecting import AT_ONCE, CATALOG, connect_verb, read_setting
-from paimon_magics.magics.namespace import Variables, filled_in
+from paimon_magics.magics.config_verb import config_verb
+from paimon_magics.magics.connecting import connect_verb
+from paimon_magics.magics.coordinator_verbs import COORDINATOR_VERBS
 from paimon_magics.magics.options import split_words
 from paimon_magics.magics.reports import REPORT_VERBS
 from paimon_magics.magics.verb import Verb, one_name
-from paimon_magics.redaction import masked
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["VERBS", "Verb", "run_line"]
 
-_ID = re.compile(r"[0-9a-f]{32}")
-_COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
-_DRAIN_SECONDS_MAX = 86_400
 _TAIL_WORDS = ("from", "consumer", "snapshots")
 _SEVERITIES = ("notice", "serious")
 _BEGINS_SQL = re.compile(
@@ -210,103 +207,6 @@ def _whole(text: str | None, word: str) -> int | None:
     return int(text)
 
 
-def _coordinator(magics: PaimonMagics, argument: str) -> object:
-    word, _, rest = (argument or "status").partition(" ")
-    rest = rest.strip()
-    if word not in _COORDINATOR_WORDS:
-        raise UnknownNameError(
-            f"`%paimon coordinator` has no `{word}`.",
-            hint=nearest(word, _COORDINATOR_WORDS, what="words after `coordinator`"),
-        )
-    seconds: float | None = None
-    if word == "drain" and rest:
-        seconds = _seconds(rest)
-    elif word == "resume" and rest:
-        rest = one_name(rest, "coordinator resume", "a table")
-    elif rest:
-        raise StatementSyntaxError(
-            f"`{rest}` is too much after `coordinator {word}`.",
-            hint="%paimon help coordinator shows how it is written.",
-        )
-    administration = magics.session().administration
-    match word:
-        case "pause":
-            return administration.pause()
-        case "resume":
-            return administration.resume(rest or None)
-        case "drain" if seconds is not None:
-            return administration.drain(seconds, waits=_print_waiting)
-        case "drain":
-            return administration.drain(waits=_print_waiting)
-        case _:
-            return administration.status()
-
-
-def _print_waiting(count: int) -> None:
-    print(f"Waiting for {count:,} pending {'commit' if count == 1 else 'commits'} …")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds <= _DRAIN_SECONDS_MAX:
-        raise InvalidValueError(
-            f"`%paimon coordinator drain` takes a number of seconds, not `{text}`.",
-            hint="It waits that long for open transactions, as in: %paimon coordinator drain 300",
-        )
-    return seconds
-
-
-def _transactions(magics: PaimonMagics, argument: str) -> object:
-    if argument:
-        raise StatementSyntaxError(
-            f"`{argument}` is too much: `%paimon transactions` takes nothing.",
-            hint="It lists those of all tables.",
-        )
-    return magics.session().administration.transactions()
-
-
-def _abort(magics: PaimonMagics, argument: str) -> object:
-    if _ID.fullmatch(argument) is None:
-        raise StatementSyntaxError(
-            f"`%paimon abort` takes the id of a transaction, not `{argument}`."
-            if argument
-            else "`%paimon abort` lacks the id of a transaction.",
-            hint="%paimon transactions lists them.",
-        )
-    return magics.session().administration.abort(argument)
-
-
-def _flush(magics: PaimonMagics, argument: str) -> object:
-    return magics.session().flush(one_name(argument, "flush", "a table"))
-
-
-def _queue(magics: PaimonMagics, argument: str) -> object:
-    administration = magics.session().administration
-    match split_words(argument):
-        case []:
-            return magics.session().reports.queue()
-        case [table]:
-            return administration.queues(one_name(table, "queue", "a table"))
-        case [table, "dead"]:
-            return administration.dead_letters(one_name(table, "queue", "a table"))
-        case [table, "retry" | "discard" as word, record] if record.isdecimal():
-            act = administration.retry if word == "retry" else administration.discard
-            return act(one_name(table, "queue", "a table"), int(record))
-        case [table, "reopen"]:
-            return administration.reopen(one_name(table, "queue", "a table"))
-        case [table, "accept-loss"]:
-            return administration.reopen(one_name(table, "queue", "a table"), accept_loss=True)
-        case _:
-            raise StatementSyntaxError(
-                f"`%paimon queue` can't read `{argument}`.",
-                hint="Write %paimon queue, or %paimon queue TABLE with one of: dead, retry RECORD, "
-                "discard RECORD, reopen, accept-loss.",
-            )
-
-
 def _doctor(_: PaimonMagics, argument: str) -> object:
     if argument:
         raise StatementSyntaxError(
@@ -326,29 +226,6 @@ def _run(magics: PaimonMagics, statement: str) -> object:
     return magics.session().run(statement)
 
 
-def _config(magics: PaimonMagics, argument: str) -> None:
-    if not argument:
-        print("\n".join(_shown(magics, name) for name in sorted(_configurable(magics))))
-        return
-    (pair, *others) = split_words(argument)
-    if others:
-        raise StatementSyntaxError(
-            f"`{others[0]}` is one word too many.", hint="Write %paimon config key=value."
-        )
-    key, equals, text = pair.partition("=")
-    if not equals:
-        print(_shown(magics, _known(magics, key)))
-        return
-    text = filled_in(text, Variables(magics.namespace_shell))
-    if key.startswith(CATALOG) and len(key) > len(CATALOG):
-        magics.catalog = {**magics.catalog, key.removeprefix(CATALOG): text}
-        key = "catalog"
-    else:
-        setattr(magics, _known(magics, key), read_setting(magics, key, text))
-    later = "" if key in AT_ONCE else " (from the next connection on)"
-    print(f"{key} = {_value(magics, key)}{later}")
-
-
 def _trace(magics: PaimonMagics, argument: str) -> None:
     if argument:
         raise StatementSyntaxError(
@@ -360,33 +237,6 @@ def _trace(magics: PaimonMagics, argument: str) -> None:
         print("No cell has failed.")
         return
     print(full_trace(error))
-
-
-def _configurable(magics: PaimonMagics) -> dict[str, Any]:
-    return magics.traits(config=True)
-
-
-def _known(magics: PaimonMagics, key: str) -> str:
-    names = _configurable(magics)
-    if key not in names:
-        raise UnknownNameError(
-            f"There is no setting `{key}`.", hint=nearest(key, names, what="settings")
-        )
-    return key
-
-
-def _shown(magics: PaimonMagics, name: str) -> str:
-    trait = _configurable(magics)[name]
-    value, default = _value(magics, name), repr(trait.default())
-    changed = "" if value == default else f" (default {default})"
-    return f"{name} = {value}{changed}\n    {trait.help}"
-
-
-def _value(magics: PaimonMagics, name: str) -> str:
-    value = getattr(magics, name)
-    if isinstance(value, dict):
-        value = {key: masked(key, text) for key, text in value.items()}
-    return repr(value)
 
 
 def _help(magics: PaimonMagics, argument: str) -> None:
@@ -425,30 +275,13 @@ VERBS = (
         "show each snapshot's changes as they are committed, until interrupted",
         _tail,
     ),
-    Verb(
-        "coordinator",
-        "coordinator [WORD …]",
-        "show what commits; or, as WORD says: pause, resume [TABLE], drain [SECONDS]",
-        _coordinator,
-    ),
-    Verb("transactions", "transactions", "list open transactions and their owners", _transactions),
-    Verb("abort", "abort ID", "end an open transaction, whose files are removed", _abort),
-    Verb(
-        "flush",
-        "flush TABLE",
-        "load the small inserts of a table that wait, and wait for it",
-        _flush,
-    ),
-    Verb(
-        "queue",
-        "queue [TABLE [WORD …]]",
-        "show what waits of small inserts; or, as WORD says: dead, retry RECORD, discard RECORD, "
-        "reopen, accept-loss",
-        _queue,
-    ),
+    *COORDINATOR_VERBS,
     Verb("use", "use DATABASE", "make a database the one of unqualified names", _use),
     Verb(
-        "config", "config [KEY[=VALUE]]", "show the settings of this notebook, or set one", _config
+        "config",
+        "config [KEY[=VALUE]]",
+        "show the settings of this notebook, or set one",
+        config_verb,
     ),
     Verb(
         "doctor",

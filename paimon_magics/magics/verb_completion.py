@@ -11,7 +11,7 @@ from paimon_magics.errors import UnsupportedStatementError
 from paimon_magics.magics.verb import Verb
 
 if TYPE_CHECKING:
-    from paimon_magics.statements.completion.completing import Expected
+    from paimon_magics.statements.completion.wants import Expected
     from paimon_magics.statements.statement import TableName
 
 __all__ = ["expected_by"]
@@ -29,7 +29,7 @@ _WORDS = {
 def expected_by(verb: Verb, rest: str) -> str | tuple[str, tuple[str, ...]] | Expected:
     """What may come at the end of `rest`, a verb's line: a statement, at whose end the same may
     come; or what is typed, and words for it; or names of a table that is named before."""
-    from paimon_magics.statements.completion.completing import Expected, Partitions, Versions
+    from paimon_magics.statements.completion.wants import Expected, Partitions, Versions
 
     typed = rest.rpartition(" ")[2]
     if verb.name == "explain":

@@ -36,6 +36,7 @@ _FILES, _JOB, _NOWHERE = "file statistics", "Spark job", "not known"
 _EXACT_VALUES_MAX = 2_000_000
 """Values, of all columns together, up to which different ones are counted and not estimated."""
 _ESTIMATED = "≈distinct"
+_COUNT_ALL = "Different values of all columns are counted by %paimon profile {} --distinct."
 
 
 class Effort(Enum):
@@ -99,16 +100,19 @@ def profile_of(
             "5 %, nearly all within 10 %."
         )
     if None in found.column(5).to_pylist() and effort is not Effort.DISTINCT:
-        notes.append(f"Different values of all columns are counted by %paimon profile {shown} "
-                     "--distinct.")  # fmt: skip
-    moments = ", ".join(f"`{one.name}`" for one in columns if to_spark_sql(one.type) == "TIMESTAMP")
-    if moments:
-        notes.append(f"{moments} in {connection.zone}")
+        notes.append(_COUNT_ALL.format(shown))
+    notes += _moments(columns, connection.zone)
     # Where files do not say all of it and no job was asked for, the query would say more.
     query = f"{_query(columns, names, is_exact=is_exact)} FROM {table_text(name)})"
     text = query if wants_job or not lacking else ""
     section = Section("", found, text, in_query=tuple(found.column_names[:-1]))
     return Report("PROFILE", f"{shown}: {count}, {how}", (section,), tuple(notes))
+
+
+def _moments(columns: Sequence[Column], zone: str) -> list[str]:
+    """In which zone the values of columns are told."""
+    moments = ", ".join(f"`{one.name}`" for one in columns if to_spark_sql(one.type) == "TIMESTAMP")
+    return [f"{moments} in {zone}"] if moments else []
 
 
 def _schema(*, is_exact: bool) -> pa.Schema:

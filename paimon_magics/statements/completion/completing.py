@@ -9,207 +9,67 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.statements.clauses.names import table_name_of
 from paimon_magics.statements.completion import words as words
 from paimon_magics.statements.completion.scopes import (
-    Group,
-    Item,
     Seen,
     common_tables,
     grouped,
     relations_of,
     segment_at,
 )
+from paimon_magics.statements.completion.tokens_around import (
+    CURSOR,
+    clause_of,
+    defined_columns,
+    ends_operand,
+    kind_of,
+    of_statement,
+    path_to_cursor,
+    tokens_after,
+    tokens_before,
+    word_of,
+    words_of,
+)
+from paimon_magics.statements.completion.wants import (
+    BindNames,
+    Columns,
+    Databases,
+    Expected,
+    Fields,
+    Functions,
+    Keywords,
+    Options,
+    OptionValues,
+    PartitionColumns,
+    PartitionValues,
+    ProcedureParameters,
+    Procedures,
+    SystemTables,
+    Tables,
+    Times,
+    Versions,
+    Want,
+)
 from paimon_magics.statements.lexing.keywords import QUERY_WORDS, word_set
 from paimon_magics.statements.lexing.tokens import IDENTIFIER_KINDS, Token, tokenize
 from paimon_magics.statements.statement import TableName
 
 __all__ = [
-    "BindNames",
-    "Columns",
-    "Databases",
-    "Expected",
-    "Fields",
-    "Functions",
-    "Keywords",
-    "OptionValues",
-    "Options",
-    "PartitionColumns",
-    "PartitionValues",
-    "Partitions",
-    "ProcedureParameters",
-    "Procedures",
-    "SystemTables",
-    "Tables",
-    "Times",
-    "Versions",
-    "Want",
     "expected_at",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Keywords:
-    """Words of SQL."""
-
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Databases:
-    """Databases of the catalog."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """Tables of a database, None for the one in use; `common` are names in the query itself."""
-
-    database: str | None
-    common: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SystemTables:
-    """What stands behind the `$` of a table's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns of these relations, and their aliases `with_aliases`."""
-
-    relations: tuple[Seen, ...]
-    with_aliases: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields of a struct: a column of one of the relations, and fields within it, by name."""
-
-    relations: tuple[Seen, ...]
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Functions:
-    """Functions of Spark's that are written often."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionColumns:
-    """The partition columns of a table."""
-
-    table: TableName
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions:
-    """The partitions of a table by their names, as `day=2026-11-20/region=eu`."""
-
-    table: TableName
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionValues:
-    """Values that a column has in the partitions of the relations that have it as one."""
-
-    relations: tuple[Seen, ...]
-    column: str
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """Tags of a table, and its snapshots with `snapshots`."""
-
-    table: TableName
-    snapshots: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Times at which a table had another state, and what gives a time; None for no known table."""
-
-    table: TableName | None
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Keys of options: those of tables, or of reads."""
-
-    of_reads: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class OptionValues:
-    """Values of an option."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class BindNames:
-    """Names behind the `:` of a bind parameter."""
-
-
-@dataclass(frozen=True, slots=True)
-class Procedures:
-    """What CALL can call; without `sys.` where that is written already."""
-
-    is_qualified: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ProcedureParameters:
-    """The parameters of a procedure."""
-
-    procedure: str
-
-
-Want = (
-    Keywords
-    | Databases
-    | Tables
-    | SystemTables
-    | Columns
-    | Fields
-    | Functions
-    | PartitionColumns
-    | Partitions
-    | PartitionValues
-    | Versions
-    | Times
-    | Options
-    | OptionValues
-    | BindNames
-    | Procedures
-    | ProcedureParameters
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What may replace the text from `start` to the cursor, `typed`. `quote` is the quote that is
-    open there, else empty."""
-
-    start: int
-    typed: str
-    wants: tuple[Want, ...] = ()
-    quote: str = ""
 
 
 _WORD_AT_END = re.compile(r"[\w$]*\Z")
 _QUALIFIERS_AT_END = re.compile(r"(?:(?:`(?:[^`]|``)*`|[\w$]+)\.)*\Z")
 _PART = re.compile(r"`(?:[^`]|``)*`|[\w$]+")
-_COMMENT_AT_END = re.compile(r"--[^\r\n]*\Z")
 _COMPARED = word_set("= == <> != < <= > >= <=>")
-_CURSOR = "cursor"
 
 
 def expected_at(text: str, cursor: int) -> Expected:
     """What may come at the offset `cursor` of a cell's statements."""
-    before, tokens, quote = _tokens_before(text[:cursor])
+    before, tokens, quote = tokens_before(text[:cursor])
     if tokens is None or (not quote and text[:cursor].endswith("`")):
         return Expected(cursor, "")
     qualifiers: tuple[str, ...] = ()
@@ -227,9 +87,9 @@ def expected_at(text: str, cursor: int) -> Expected:
             return Expected(cursor - len(typed), typed, (SystemTables(),))
         if not quote and before.endswith(":") and not before.endswith("::"):
             return Expected(start, typed, (BindNames(),))
-    tokens = _of_statement(tokens)
-    marker = Token(_CURSOR, "", cursor, cursor, "")
-    place = _Place((*tokens, marker, *_tokens_after(text[cursor:], quote)), qualifiers, bool(quote))
+    tokens = of_statement(tokens)
+    marker = Token(CURSOR, "", cursor, cursor, "")
+    place = _Place((*tokens, marker, *tokens_after(text[cursor:], quote)), qualifiers, bool(quote))
     wants = place.wants()
     if quote:
         wants = tuple(_quoted(want) for want in wants if _is_quotable(want, quote))
@@ -259,13 +119,13 @@ class _Place:
                 tokens = tokens[1:]
         self.qualifiers = qualifiers
         self.in_string = in_string
-        self.levels = _path_to_cursor(grouped(tokens))
+        self.levels = path_to_cursor(grouped(tokens))
         top, index = self.levels[0]
-        self.head = _words(top[:index])
+        self.head = words_of(top[:index])
         self.first = self.head[0] if self.head else ""
         items, at = self.levels[-1]
         self.before = items[:at]
-        self.said = _words(self.before)
+        self.said = words_of(self.before)
         self.last = self.said[-1] if self.said else ""
 
     def wants(self) -> tuple[Want, ...]:
@@ -285,7 +145,7 @@ class _Place:
 
     def _in_brackets(self) -> tuple[Want, ...] | None:
         items, index = self.levels[-2]
-        said = _words(items[:index])
+        said = words_of(items[:index])
         last = said[-1] if said else ""
         target = self._target()
         if last in ("TBLPROPERTIES", "DBPROPERTIES", "OPTIONS") or (
@@ -305,7 +165,7 @@ class _Place:
         if last == "USING" and not self.qualifiers:
             return (Columns(self._scope()),)
         if said[-2:] == ["PARTITIONED", "BY"] and self.first == "CREATE":
-            return (Columns((Seen("", None, _defined(items[:index])),)),)
+            return (Columns((Seen("", None, defined_columns(items[:index])),)),)
         is_top = len(self.levels) == 2
         if is_top and self.first == "INSERT" and not set(said) & {"SELECT", "VALUES", "FROM"}:
             return (Columns((Seen("", target),)),) if target is not None else ()
@@ -324,7 +184,7 @@ class _Place:
 
     def _in_properties(self, *, of_reads: bool) -> tuple[Want, ...]:
         if self.last == "=" or (self.before and self.last != "," and self.in_string):
-            key = next((t for t in reversed(self.before) if _kind(t) == "string"), None)
+            key = next((t for t in reversed(self.before) if kind_of(t) == "string"), None)
             return (OptionValues(key.value),) if isinstance(key, Token) else ()
         return (Options(of_reads),) if self.last in ("", ",", "(") else ()
 
@@ -351,7 +211,7 @@ class _Place:
 
     def _called_table(self) -> TableName | None:
         """The table that a CALL is about: its first text."""
-        first = next((t for t in self.before if _kind(t) == "string"), None)
+        first = next((t for t in self.before if kind_of(t) == "string"), None)
         return table_name_of(first.value.split(".")) if isinstance(first, Token) else None
 
     # ---- statements that are no queries ----
@@ -423,21 +283,21 @@ class _Place:
         items = list(top[:index])
         start = 0
         for position, item in enumerate(items):
-            if _word(item) in ("TABLE", "INTO", "OVERWRITE", "DESCRIBE", "DESC", "EXISTS"):
+            if word_of(item) in ("TABLE", "INTO", "OVERWRITE", "DESCRIBE", "DESC", "EXISTS"):
                 start = position + 1
-            if _word(item) in ("EXTENDED", "PARTITIONS", "TBLPROPERTIES") and not start:
+            if word_of(item) in ("EXTENDED", "PARTITIONS", "TBLPROPERTIES") and not start:
                 start = position + 1
-            if _word(item) in ("SELECT", "VALUES", "PARTITION"):
+            if word_of(item) in ("SELECT", "VALUES", "PARTITION"):
                 break
-        if not start or start >= len(items) or _word(items[start]) in ("IF", "TABLE"):
+        if not start or start >= len(items) or word_of(items[start]) in ("IF", "TABLE"):
             return None
         parts: list[str] = []
         for item in items[start:]:
             if not isinstance(item, Token) or item.kind not in IDENTIFIER_KINDS:
-                if _word(item) == ".":
+                if word_of(item) == ".":
                     continue
                 break
-            if parts and _word(items[items.index(item) - 1]) != ".":
+            if parts and word_of(items[items.index(item) - 1]) != ".":
                 break
             parts.append(item.name)
         return table_name_of(parts)
@@ -446,7 +306,7 @@ class _Place:
 
     def _in_query(self) -> tuple[Want, ...]:
         items, index = self.levels[-1]
-        clause = _clause(_words(items[:index]))
+        clause = clause_of(words_of(items[:index]))
         if self.said[-2:] == ["AS", "OF"]:
             table = self._travelled()
             if "VERSION" in self.said[-4:]:
@@ -474,7 +334,7 @@ class _Place:
     def _columns(self, scope: Sequence[Seen], clause: str = "") -> list[Want]:
         if self.qualifiers:
             return [self._qualified(scope)]
-        if clause in ("FROM", "LIMIT") or _ends_operand(self.before):
+        if clause in ("FROM", "LIMIT") or ends_operand(self.before):
             return []
         return [Columns(tuple(scope), with_aliases=True), Functions()]
 
@@ -496,7 +356,7 @@ class _Place:
             common += common_tables(items)
             segment = segment_at(items, index)
             if depth == 0 and self.first == "INSERT":
-                start = next((i for i, one in enumerate(segment) if _word(one) in QUERY_WORDS), 0)
+                start = next((i for i, one in enumerate(segment) if word_of(one) in QUERY_WORDS), 0)
                 segment = segment[start:]
             found = [*relations_of(segment, common), *found]
         return tuple(dict.fromkeys(found))
@@ -504,9 +364,9 @@ class _Place:
     def _compared(self) -> str | None:
         """The column that the cursor's value is compared with."""
         items = list(self.before)
-        if items and _word(items[-1]) in ("BETWEEN", "LIKE"):
+        if items and word_of(items[-1]) in ("BETWEEN", "LIKE"):
             items[-1:] = [Token("symbol", "=", 0, 0, "=")]
-        if len(items) < 2 or _word(items[-1]) not in _COMPARED:
+        if len(items) < 2 or word_of(items[-1]) not in _COMPARED:
             return None
         column = items[-2]
         is_name = isinstance(column, Token) and column.kind in IDENTIFIER_KINDS
@@ -518,7 +378,7 @@ class _Place:
         names = [seen.name for seen in scope if seen.name is not None]
         written: list[str] = []
         for item in self.before:
-            if _word(item) in ("VERSION", "TIMESTAMP", "FOR") and written:
+            if word_of(item) in ("VERSION", "TIMESTAMP", "FOR") and written:
                 break
             if isinstance(item, Token) and (item.kind in IDENTIFIER_KINDS or item.text == "."):
                 clear = item.upper in ("FROM", "JOIN")
@@ -535,93 +395,5 @@ class _Place:
         return (Tables(None, tuple(common)), Databases())
 
 
-def _tokens_before(text: str) -> tuple[str, tuple[Token, ...] | None, str]:
-    """What is written up to an open quote, its tokens, and that quote; None inside a comment."""
-    try:
-        tokens = tokenize(text)
-    except StatementSyntaxError as error:
-        position = error.position or 0
-        quote = text[position]
-        if quote not in "'\"`":
-            return text, None, ""
-        return text[:position], tokenize(text[:position]), quote
-    end = tokens[-1].end if tokens else 0
-    if _COMMENT_AT_END.search(text[end:]):
-        return text, None, ""
-    return text, tokens, ""
-
-
-def _tokens_after(text: str, quote: str) -> tuple[Token, ...]:
-    """The tokens of the statement's rest behind the word or text that the cursor is in."""
-    if quote:
-        # Where the line's other quotes are pairs, the one that is open has none of its own yet.
-        is_closed = text.partition("\n")[0].count(quote) % 2 == 1
-        text = text.partition(quote)[2] if is_closed else text
-    else:
-        text = re.sub(r"\A[\w$]+`?", "", text)
-    try:
-        tokens = tokenize(text)
-    except StatementSyntaxError as error:
-        tokens = tokenize(text[: error.position or 0])
-    end = next((i for i, token in enumerate(tokens) if token.text == ";"), len(tokens))
-    return tokens[:end]
-
-
-def _of_statement(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """The tokens behind the last semicolon."""
-    start = max((i + 1 for i, token in enumerate(tokens) if token.text == ";"), default=0)
-    return tokens[start:]
-
-
 def _unquoted(part: str) -> str:
     return part[1:-1].replace("``", "`") if part.startswith("`") else part
-
-
-def _path_to_cursor(group: Group) -> list[tuple[tuple[Item, ...], int]]:
-    """The levels from the statement to the cursor's brackets: items, and the place in them."""
-    for index, item in enumerate(group.items):
-        if isinstance(item, Group):
-            inner = _path_to_cursor(item)
-            if inner:
-                return [(group.items, index), *inner]
-        elif item.kind == _CURSOR:
-            return [(group.items, index)]
-    return []
-
-
-def _defined(items: Sequence[Item]) -> tuple[str, ...]:
-    """The columns that a CREATE TABLE names in its first brackets."""
-    definition = next((one for one in items if isinstance(one, Group)), Group(()))
-    found, is_name = [], True
-    for item in definition.items:
-        if is_name and isinstance(item, Token) and item.kind in IDENTIFIER_KINDS:
-            found.append(item.name)
-        is_name = _word(item) == ","
-    return tuple(found)
-
-
-def _clause(said: Sequence[str]) -> str:
-    return next((word for word in reversed(said) if word in words.CLAUSES), "")
-
-
-def _ends_operand(items: Sequence[Item]) -> bool:
-    """Whether an operand is complete there, so that no other can follow."""
-    last = items[-1] if items else None
-    if isinstance(last, Group):
-        return True
-    if last is None or last.kind == "symbol":
-        return False
-    return last.kind != "word" or last.upper not in words.BEFORE_OPERANDS
-
-
-def _words(items: Sequence[Item]) -> list[str]:
-    """Words and symbols in upper case; `()` for brackets, `''` for texts, the name for quoted."""
-    return ["()" if isinstance(i, Group) else (i.upper or i.name or "''") for i in items]
-
-
-def _word(item: Item) -> str:
-    return item.upper if isinstance(item, Token) else ""
-
-
-def _kind(item: Item) -> str:
-    return item.kind if isinstance(item, Token) else ""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from paimon_magics.statements.completion.completing import (
+from paimon_magics.statements.completion.completing import expected_at
+from paimon_magics.statements.completion.scopes import Seen
+from paimon_magics.statements.completion.wants import (
     BindNames,
     Columns,
     Databases,
@@ -21,9 +23,7 @@ from paimon_magics.statements.completion.completing import (
     Tables,
     Versions,
     Want,
-    expected_at,
 )
-from paimon_magics.statements.completion.scopes import Seen
 from paimon_magics.statements.statement import TableName
 
 T = TableName("t")

@@ -1,0 +1,150 @@
+"""The verbs about the coordinator: what commits, open transactions, small inserts that wait."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from paimon_magics.errors import (
+    InvalidValueError,
+    StatementSyntaxError,
+    UnknownNameError,
+    nearest,
+)
+from paimon_magics.magics.options import split_words
+from paimon_magics.magics.verb import Verb, one_name
+
+if TYPE_CHECKING:
+    from paimon_magics.magics.configuration import PaimonMagics
+
+__all__ = ["COORDINATOR_VERBS"]
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+_COORDINATOR_WORDS = ("status", "pause", "resume", "drain")
+
+
+_DRAIN_SECONDS_MAX = 86_400
+
+
+def _coordinator(magics: PaimonMagics, argument: str) -> object:
+    word, _, rest = (argument or "status").partition(" ")
+    rest = rest.strip()
+    if word not in _COORDINATOR_WORDS:
+        raise UnknownNameError(
+            f"`%paimon coordinator` has no `{word}`.",
+            hint=nearest(word, _COORDINATOR_WORDS, what="words after `coordinator`"),
+        )
+    seconds: float | None = None
+    if word == "drain" and rest:
+        seconds = _seconds(rest)
+    elif word == "resume" and rest:
+        rest = one_name(rest, "coordinator resume", "a table")
+    elif rest:
+        raise StatementSyntaxError(
+            f"`{rest}` is too much after `coordinator {word}`.",
+            hint="%paimon help coordinator shows how it is written.",
+        )
+    administration = magics.session().administration
+    match word:
+        case "pause":
+            return administration.pause()
+        case "resume":
+            return administration.resume(rest or None)
+        case "drain" if seconds is not None:
+            return administration.drain(seconds, waits=_print_waiting)
+        case "drain":
+            return administration.drain(waits=_print_waiting)
+        case _:
+            return administration.status()
+
+
+def _print_waiting(count: int) -> None:
+    print(f"Waiting for {count:,} pending {'commit' if count == 1 else 'commits'} …")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 <= seconds <= _DRAIN_SECONDS_MAX:
+        raise InvalidValueError(
+            f"`%paimon coordinator drain` takes a number of seconds, not `{text}`.",
+            hint="It waits that long for open transactions, as in: %paimon coordinator drain 300",
+        )
+    return seconds
+
+
+def _transactions(magics: PaimonMagics, argument: str) -> object:
+    if argument:
+        raise StatementSyntaxError(
+            f"`{argument}` is too much: `%paimon transactions` takes nothing.",
+            hint="It lists those of all tables.",
+        )
+    return magics.session().administration.transactions()
+
+
+def _abort(magics: PaimonMagics, argument: str) -> object:
+    if _ID.fullmatch(argument) is None:
+        raise StatementSyntaxError(
+            f"`%paimon abort` takes the id of a transaction, not `{argument}`."
+            if argument
+            else "`%paimon abort` lacks the id of a transaction.",
+            hint="%paimon transactions lists them.",
+        )
+    return magics.session().administration.abort(argument)
+
+
+def _flush(magics: PaimonMagics, argument: str) -> object:
+    return magics.session().flush(one_name(argument, "flush", "a table"))
+
+
+def _queue(magics: PaimonMagics, argument: str) -> object:
+    administration = magics.session().administration
+    match split_words(argument):
+        case []:
+            return magics.session().reports.queue()
+        case [table]:
+            return administration.queues(one_name(table, "queue", "a table"))
+        case [table, "dead"]:
+            return administration.dead_letters(one_name(table, "queue", "a table"))
+        case [table, "retry" | "discard" as word, record] if record.isdecimal():
+            act = administration.retry if word == "retry" else administration.discard
+            return act(one_name(table, "queue", "a table"), int(record))
+        case [table, "reopen"]:
+            return administration.reopen(one_name(table, "queue", "a table"))
+        case [table, "accept-loss"]:
+            return administration.reopen(one_name(table, "queue", "a table"), accept_loss=True)
+        case _:
+            raise StatementSyntaxError(
+                f"`%paimon queue` can't read `{argument}`.",
+                hint="Write %paimon queue, or %paimon queue TABLE with one of: dead, retry RECORD, "
+                "discard RECORD, reopen, accept-loss.",
+            )
+
+
+COORDINATOR_VERBS = (
+    Verb(
+        "coordinator",
+        "coordinator [WORD …]",
+        "show what commits; or, as WORD says: pause, resume [TABLE], drain [SECONDS]",
+        _coordinator,
+    ),
+    Verb("transactions", "transactions", "list open transactions and their owners", _transactions),
+    Verb("abort", "abort ID", "end an open transaction, whose files are removed", _abort),
+    Verb(
+        "flush",
+        "flush TABLE",
+        "load the small inserts of a table that wait, and wait for it",
+        _flush,
+    ),
+    Verb(
+        "queue",
+        "queue [TABLE [WORD …]]",
+        "show what waits of small inserts; or, as WORD says: dead, retry RECORD, discard RECORD, "
+        "reopen, accept-loss",
+        _queue,
+    ),
+)

@@ -1,0 +1,188 @@
+"""Rules on the options of file indexes and of the layout inside files (`SchemaValidation`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paimon_magics.errors import InvalidTableError, nearest
+from paimon_magics.planning.options.values import double_value, integer_value
+from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
+from paimon_magics.statements.data_types import (
+    AtomicType,
+    DataType,
+    MapType,
+    contains_type,
+)
+
+__all__ = ["INDEX_RULES", "check_exist", "is_type"]
+
+_FILE_INDEXES = ("bitmap", "bloom-filter", "bsi", "range-bitmap")
+
+
+_PRIMARY_KEY_INDEXES = (
+    "pk-btree.index.columns",
+    "pk-bitmap.index.columns",
+    "pk-full-text.index.columns",
+)
+
+
+def _check_file_indexes(schema: TableSchema) -> None:
+    """`validateFileIndex`, without the types that each index can hold."""
+    declared: set[tuple[str, str]] = set()
+    others: list[tuple[str, list[str]]] = []
+    for key, value in schema.options:
+        if not key.startswith("file-index."):
+            continue
+        rest = key.removeprefix("file-index.")
+        if not rest.endswith(".columns"):
+            if rest.count(".") == 2:
+                others.append((key, rest.split(".")))
+            continue
+        index = rest.removesuffix(".columns")
+        if index not in _FILE_INDEXES:
+            raise InvalidTableError(
+                f"There is no file index '{index}' (option '{key}').",
+                hint=nearest(index, _FILE_INDEXES, what="file indexes"),
+            )
+        for name in column_list(value):
+            column, bracket, _ = name.partition("[")
+            check_exist(schema, (column,), key)
+            declared.add((index, column))
+            data_type = schema.column(column).type
+            if bracket and not (
+                isinstance(data_type, MapType)
+                and isinstance(data_type.key, AtomicType)
+                and data_type.key.name in ("CHAR", "VARCHAR", "STRING")
+            ):
+                raise InvalidTableError(
+                    f"The option '{key}' names `{name}`, and `{column}` is no map with text keys.",
+                    hint="Only such maps can be indexed by key.",
+                )
+    for key, (index, column, _) in others:
+        if (index, column) not in declared:
+            raise InvalidTableError(
+                f"The option '{key}' is for the column `{column}`, which has no such index.",
+                hint=f"Add `{column}` to 'file-index.{index}.columns'.",
+            )
+
+
+def _check_primary_key_indexes(schema: TableSchema) -> None:
+    """`validatePrimaryKeyIndexColumns`, `…SortedIndexes`, `…FullTextIndex`."""
+    indexed: set[str] = set()
+    for key in _PRIMARY_KEY_INDEXES:
+        names = column_list(schema.stored_option(key))
+        if not names:
+            continue
+        check_exist(schema, names, key)
+        for name in names:
+            if name in indexed or names.count(name) > 1:
+                raise InvalidTableError(
+                    f"The column `{name}` has more than one primary-key index.",
+                    hint="Name it once.",
+                )
+        indexed.update(names)
+        full_text = key == "pk-full-text.index.columns"
+        for given, what in (
+            (schema.primary_keys, "a primary key"),
+            (
+                schema.deletion_vectors_enabled
+                or (full_text and schema.merge_engine == "first-row"),
+                "'deletion-vectors.enabled'",
+            ),
+            (
+                not schema.flag("deletion-vectors.merge-on-read"),
+                "'deletion-vectors.merge-on-read' = 'false'",
+            ),
+            (schema.bucket > 0 or schema.bucket == -2, "'bucket' above 0 or -2"),
+            (
+                not schema.flag("pk-clustering-override"),
+                "'pk-clustering-override' = 'false'",
+            ),
+            (not full_text or len(names) == 1, "exactly one column"),
+            (
+                not full_text or is_type(schema.column(names[0]).type, "CHAR", "VARCHAR", "STRING"),
+                "a text column",
+            ),
+        ):
+            if not given:
+                raise InvalidTableError(f"The option '{key}' needs {what}.", hint="Set it too.")
+
+
+def _check_map_layout(schema: TableSchema) -> None:
+    """`validateMapStorageLayout`, without its limits on compressions."""
+    for key, value in schema.options:
+        if not (key.startswith("fields.") and key.endswith(".map.storage-layout")):
+            continue
+        name = key.removeprefix("fields.").removesuffix(".map.storage-layout")
+        check_exist(schema, (name,), key)
+        data_type = schema.column(name).type
+        if not isinstance(data_type, MapType):
+            raise InvalidTableError(
+                f"The option '{key}' is for `{name}`, which is no MAP.", hint="Leave it out."
+            )
+        if value.lower() not in ("default", "shared-shredding"):
+            raise InvalidTableError(
+                f"The option '{key}' can't be '{value}'.", hint="Use default or shared-shredding."
+            )
+        if value.lower() == "shared-shredding" and (
+            not is_type(data_type.key, "STRING")
+            or data_type.key.nullable
+            or schema.file_format not in ("parquet", "orc")
+            or schema.bucket == -2
+            or schema.has_type("VARIANT")
+            or contains_type(data_type.value, "BLOB")
+        ):
+            raise InvalidTableError(
+                f"'{key}' = 'shared-shredding' needs a MAP<STRING NOT NULL, …>, the file format "
+                "parquet or orc, no postponed buckets, no VARIANT column and no BLOB values.",
+                hint="Leave it out.",
+            )
+
+
+def _check_variant_shredding(schema: TableSchema) -> None:
+    """`validateVariantShreddingInferenceOptions`."""
+    ratios: dict[str, float] = {}
+    for key, low in (
+        ("variant.shredding.maxInferBufferRow", 1),
+        ("variant.shredding.adaptive.maxInferBufferRow", 1),
+    ):
+        if integer_value(key, schema.option(key) or "1") < low:
+            raise InvalidTableError(f"The option '{key}' must be above 0.", hint="Raise it.")
+    for key in (
+        "variant.shredding.minFieldCardinalityRatio",
+        "variant.shredding.adaptive.retentionRatio",
+    ):
+        ratios[key] = double_value(key, schema.option(key) or "0")
+        if not 0 <= ratios[key] <= 1:
+            raise InvalidTableError(f"The option '{key}' must be from 0 to 1.", hint="Change it.")
+    admission, retention = ratios.values()
+    mode = (schema.option("variant.shredding.inferenceMode") or "").lower()
+    if mode == "adaptive" and retention > admission:
+        raise InvalidTableError(
+            "'variant.shredding.adaptive.retentionRatio' is above "
+            "'variant.shredding.minFieldCardinalityRatio'.",
+            hint="Lower it.",
+        )
+
+
+def check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
+    """Raise InvalidTableError for a column that the table does not have."""
+    for name in names:
+        if name not in schema.column_names:
+            raise InvalidTableError(
+                f"The option '{key}' names the column `{name}`, which the table does not have.",
+                hint=nearest(name, schema.column_names, what="columns"),
+            )
+
+
+def is_type(data_type: DataType, *names: str) -> bool:
+    """Whether it is an atomic type of one of these names."""
+    return isinstance(data_type, AtomicType) and data_type.name in names
+
+
+INDEX_RULES: tuple[Callable[[TableSchema], None], ...] = (
+    _check_file_indexes,
+    _check_primary_key_indexes,
+    _check_map_layout,
+    _check_variant_shredding,
+)
