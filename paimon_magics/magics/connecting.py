@@ -84,7 +84,7 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     if "--close" in words:
         closed = _close()
         if not pairs:
-            print(f"{closed} is closed." if closed else "No connection was open.")
+            print(closed)
             return None
     configured = magics.warehouse, dict(magics.catalog)
     before = magics.configured_when_connected
@@ -120,15 +120,15 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     return session
 
 
-def _close() -> str | None:
-    """Close the open session; its warehouse, None where there is none."""
+def _close() -> str:
+    """Close the open session, and say so."""
     from paimon_magics.session.opening import active_session
 
     session = active_session()
     if session is None:
-        return None
+        return "No connection was open."
     session.close()
-    return session.warehouse
+    return f"{session.warehouse} is closed."
 
 
 def _place_in(argument: str) -> str:
