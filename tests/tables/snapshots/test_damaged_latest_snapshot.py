@@ -11,7 +11,7 @@ from paimon_magics.errors import TableDamagedError
 from paimon_magics.planning.commits.publications import Publication
 from paimon_magics.planning.commits.requests import Append, CommitRequest, Transaction
 from paimon_magics.statements.grammar.parsing import parse_statement
-from paimon_magics.statements.statement import AlterTable
+from paimon_magics.statements.table_changes import AlterTable
 from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.catalog.stored_tables import load_stored
 from paimon_magics.tables.commits.decoded_request import decoded
