@@ -58,12 +58,7 @@ def print_place(session: Session) -> None:
 
 
 def _connect(magics: PaimonMagics, argument: str) -> Session | None:
-    from paimon_magics.session.opening import (
-        active_session,
-        check_usable,
-        connect,
-        failed_connect,
-    )
+    from paimon_magics.session import opening
     from paimon_magics.session.place_words import PlaceWords
 
     variables = Variables(magics.namespace_shell)
@@ -88,14 +83,14 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
             return None
     configured = magics.warehouse, dict(magics.catalog)
     before = magics.configured_when_connected
-    is_open = active_session() is not None
+    is_open = opening.active_session() is not None
     names_a_place = bool(catalog or warehouse or "://" in (coordinator or ""))
     # With nothing said it is the open one, unless another was configured since it was opened.
     if not names_a_place and (not is_open or (before is not None and before != configured)):
         warehouse, catalog = magics.warehouse, dict(magics.catalog)
-    if not is_open and failed_connect() is None:
+    if not is_open and opening.failed_connect() is None:
         # After a connection that was closed the default is no place that somebody means.
-        check_usable(PlaceWords(warehouse or None, catalog or None, coordinator))
+        opening.check_usable(PlaceWords(warehouse or None, catalog or None, coordinator))
     warehouse = os.path.expanduser(warehouse)
     if catalog and warehouse:
         catalog["warehouse"] = warehouse
@@ -105,7 +100,7 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     else:
         coordinator = coordinator or magics.coordinator or None
         load_views_aside()
-    session = connect(
+    session = opening.connect(
         None if catalog else warehouse or None,
         catalog=catalog or None,
         coordinator=coordinator,

@@ -129,17 +129,20 @@ class GroupCommit:
         may_commit, why_not = self._may_commit, self.backlog.why_not_loaded
         self.places = Places(self._thread, self.known_tables, may_commit, why_not, clock)
         self.order = StatementOrder(self.places, self._queues, self.known_tables, self._thread.work)
-        self._ticker = Ticker(
+        self._ticker = self._ticker_of(settings.label_retention_ms)
+        if ownership is not None:
+            ownership.when_lost(self.depose)
+
+    def _ticker_of(self, label_retention_ms: int) -> Ticker:
+        return Ticker(
             self._thread,
             self._queues,
             self.places,
             self._loading,
             self.letters,
-            lambda at_ms: self._log.forget(at_ms - settings.label_retention_ms),
-            clock,
+            lambda at_ms: self._log.forget(at_ms - label_retention_ms),
+            self._clock,
         )
-        if ownership is not None:
-            ownership.when_lost(self.depose)
 
     def start(self) -> None:
         """Read the log, and begin to work. What arrives meanwhile waits."""
