@@ -43,7 +43,6 @@ WINDOW = 1_024
 """How many messages of one stream may be under way."""
 
 _REFUSED = 4400  # the code that a stream is closed with after a refusal
-_GONE = 4503
 
 
 class InsertStream:

@@ -25,6 +25,7 @@ from paimon_magics.coordinator.core import (
 )
 from paimon_magics.coordinator.ownership.claims import Claims, Fate
 from paimon_magics.coordinator.ownership.ownership import Ownership
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.service.publication_watch import Watching, publication_of
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
@@ -106,7 +107,7 @@ class Worker:
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
         except PaimonMagicsError as error:
-            return CommitRefused(id, str(error), _now_ms(), _cause(error))
+            return CommitRefused(id, str(error), now_ms(), _cause(error))
         except Exception as error:
             _log.error("Commit %s of `%s` was cut off: %r", id, request.transaction.table, error)
             time.sleep(_RETRY_SECONDS)
@@ -123,15 +124,15 @@ class Worker:
                 with contextlib.suppress(Exception):
                     self._remove_runs(table, id, transaction, adopted)
                 tidy_up(table, transaction, asked.file_names)
-                publication = publication_of(id, request, table, found, _now_ms())
-                return CommitPublished(id, found, _now_ms(), publication)
+                publication = publication_of(id, request, table, found, now_ms())
+                return CommitPublished(id, found, now_ms(), publication)
             if not self._claim(transaction, Fate.COMMIT):
-                return CommitRefused(id, "its files are being removed", _now_ms())
+                return CommitRefused(id, "its files are being removed", now_ms())
             check_files(asked)
         except DeposedError:
             raise
         except UnknownOutcomeError as error:
-            return CommitUndetermined(id, error.message, _now_ms())
+            return CommitUndetermined(id, error.message, now_ms())
         except CommitConflictError as error:
             return self._refused(id, request, str(error), adopted)
         except Exception as error:
@@ -156,7 +157,7 @@ class Worker:
                 self._ownership.check()
             table = self._catalog.load(transaction.table)
             if not self._claim(transaction, Fate.REMOVAL):
-                return Ticked(_now_ms())  # another coordinator was about to commit it
+                return Ticked(now_ms())  # another coordinator was about to commit it
             found = find_commit(table, transaction)
             if found is None:
                 reach("removal.claimed")
@@ -168,13 +169,13 @@ class Worker:
         except DeposedError:
             raise
         except UnknownNameError:
-            return FilesRemoved(id, _now_ms())  # the table itself is gone
+            return FilesRemoved(id, now_ms())  # the table itself is gone
         except Exception as error:
             _log.warning("Files of %s in `%s` stay for now: %s", id, transaction.table, error)
-            return Ticked(_now_ms())  # tried again after the grace period
+            return Ticked(now_ms())  # tried again after the grace period
         if found is not None:
-            return CommitPublished(id, found, _now_ms())
-        return FilesRemoved(id, _now_ms())
+            return CommitPublished(id, found, now_ms())
+        return FilesRemoved(id, now_ms())
 
     def sweep(self, request: CommitRequest) -> int:
         """Remove what a committed transaction wrote and did not commit; how many files."""
@@ -221,8 +222,8 @@ class Worker:
         if run > 1:
             with contextlib.suppress(Exception):
                 self._remove_runs(table, id, request.transaction, adopted)
-        publication = publication_of(id, request, table, receipt, _now_ms())
-        return CommitPublished(id, receipt, _now_ms(), publication, findings)
+        publication = publication_of(id, request, table, receipt, now_ms())
+        return CommitPublished(id, receipt, now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
         """Remove what runs that this process, or one before it, did not end left of metadata."""
@@ -240,11 +241,11 @@ class Worker:
         if self._ownership is not None and self._may_be_others(adopted):
             table = self._catalog.load(request.transaction.table)
             if not is_fenced(table, self._ownership.epoch):
-                return CommitUndetermined(id, reason, _now_ms())
+                return CommitUndetermined(id, reason, now_ms())
         # It is not to be committed any more: whoever removes its files must be able to claim it.
         with contextlib.suppress(PaimonMagicsError, OSError):
             self._drop_claim(request.transaction)
-        return CommitRefused(id, reason, _now_ms())
+        return CommitRefused(id, reason, now_ms())
 
     def _claim(self, transaction: Transaction, fate: Fate) -> bool:
         return self._claims is None or self._claims.take(transaction.file_prefix, fate)
@@ -270,7 +271,3 @@ def _token(id: str, run: int, adopted: int) -> str:
     """What the metadata files of a run of a transaction's commit are named by: never as the
     coordinator names them that opened it, and may still be at work."""
     return f"{id}-{adopted}-{run}" if adopted else f"{id}-{run}"
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

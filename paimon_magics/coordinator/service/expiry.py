@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.service.overwritten_cleanup import Overwritten
 from paimon_magics.coordinator.service.snapshot_leases import Leases
 from paimon_magics.coordinator.turns import Turns
@@ -99,7 +99,7 @@ class Upkeep:
 
     def start(self) -> None:
         """Begin to work."""
-        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, _now_ms()))
+        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, now_ms()))
         self._thread.start()
 
     def stop(self) -> None:
@@ -114,11 +114,11 @@ class Upkeep:
         """There is a new snapshot of a table."""
         problem = f"Snapshots of `{table}` could not expire"
         run = partial(self._expire, table)
-        self._plan((location, table.branch), _Job(problem, run, _now_ms() + self._every_ms))
+        self._plan((location, table.branch), _Job(problem, run, now_ms() + self._every_ms))
 
     def wrote_over(self) -> None:
         """Somebody has written over a snapshot, which is going to be published again."""
-        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, _now_ms() + self._every_ms))
+        self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, now_ms() + self._every_ms))
 
     def _plan(self, key: _Key, job: _Job) -> None:
         with self._changed:
@@ -133,7 +133,7 @@ class Upkeep:
                 return
             key, job = due
             if self._gate.waits():
-                self._plan(key, replace(job, due_ms=_now_ms() + self._every_ms))
+                self._plan(key, replace(job, due_ms=now_ms() + self._every_ms))
                 continue
             try:
                 again_ms = job.run()
@@ -150,21 +150,21 @@ class Upkeep:
         """What is to be done next, when it is due; None when the coordinator ends."""
         with self._changed:
             while not self._stopping:
-                now_ms = _now_ms()
+                at_ms = now_ms()
                 key = min(self._due, key=lambda one: self._due[one].due_ms, default=None)
                 if key is None:
                     self._changed.wait()
                     continue
-                if self._due[key].due_ms <= now_ms:
+                if self._due[key].due_ms <= at_ms:
                     return key, self._due.pop(key)
-                self._changed.wait((self._due[key].due_ms - now_ms) / 1000)
+                self._changed.wait((self._due[key].due_ms - at_ms) / 1000)
             return None
 
     def _clear(self) -> int | None:
         """When there is more to remove of overwritten snapshots; None without any."""
-        self._overwritten.clear(_now_ms())
+        self._overwritten.clear(now_ms())
         due_ms = self._overwritten.due_ms()
-        return None if due_ms is None else max(due_ms, _now_ms() + self._every_ms)
+        return None if due_ms is None else max(due_ms, now_ms() + self._every_ms)
 
     def _expire(self, name: TableName) -> int | None:
         """When there is more to do; None when there is nothing until the next commit."""
@@ -176,13 +176,13 @@ class Upkeep:
         if rules is None or not can_expire(table):
             return None
         while not self._stopping:
-            now_ms = _now_ms()
-            with self._turns(table.location), self._leases.closing(table, now_ms) as floor:
+            at_ms = now_ms()
+            with self._turns(table.location), self._leases.closing(table, at_ms) as floor:
                 if floor is None:
-                    return now_ms + self._every_ms
+                    return at_ms + self._every_ms
                 floor = min(floor, self._gate.floor_of(table.location, name.branch))
                 self._gate.check()
-                expiry = decide(table, rules, floor, now_ms)
+                expiry = decide(table, rules, floor, at_ms)
             if expiry is None:
                 return None
             removed = carry_out(expiry, self._turns(table.location))
@@ -190,7 +190,3 @@ class Upkeep:
             if removed < rules.limit:
                 return None
         return None
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -30,6 +30,7 @@ from paimon_magics.coordinator.core import (
     TableMoved,
     TransactionState,
 )
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.store.state_store import StateStore
 from paimon_magics.coordinator.turns import Turns
 from paimon_magics.errors import (
@@ -129,14 +130,14 @@ class Watching:
             findings = self.look(location)
         except Exception as error:
             _log.warning("The snapshots of %s can't be looked at: %s", location, error)
-            return CheckFailed(location, f"The table can't be looked at: {error}", _now_ms())
+            return CheckFailed(location, f"The table can't be looked at: {error}", now_ms())
         return self.found(location, findings, before="")
 
     def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:
         """Tell the core, about a commit that was not tried for it or none."""
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
             reach("watch.found")
-        return CheckFinished(location, findings, _now_ms(), self._finished(findings), before)
+        return CheckFinished(location, findings, now_ms(), self._finished(findings), before)
 
     def republish(self, publication: Publication) -> Event:
         """Publish an overwritten commit again, unless it is there or must not come back."""
@@ -159,7 +160,7 @@ class Watching:
             return RepublishUnclear(location)
         reach("republish.published")
         finished = self._finished((finding,))
-        return Republished(location, finding, _now_ms(), finished[0] if finished else None)
+        return Republished(location, finding, now_ms(), finished[0] if finished else None)
 
     # ---- for whoever changes tables outside of transactions ----
 
@@ -179,7 +180,7 @@ class Watching:
 
     def note(self, publication: Publication) -> Answer:
         """Remember what was published, or (not `certain`) is going to be now."""
-        return self._ask(lambda ask: Noted(publication, _now_ms(), ask))
+        return self._ask(lambda ask: Noted(publication, now_ms(), ask))
 
     def not_published(self, publication: Publication) -> Answer:
         """Forget what was going to be published and was not."""
@@ -239,7 +240,7 @@ class Watching:
         fence = None if self._fence is None else self._fence()
         token = repetition_token(publication, self._store.publications.repetition_runs(publication))
         receipt = commit_fenced(decoded(table, request), self._catalog.publish, fence, token=token)
-        return moved(publication, receipt, _now_ms())
+        return moved(publication, receipt, now_ms())
 
     def _request_of(self, publication: Publication) -> CommitRequest | None:
         return self._request(publication.id) if publication.is_transaction else None
@@ -259,7 +260,3 @@ def _not_again(publication: Publication, error: PaimonMagicsError) -> str:
         f"Snapshot {publication.snapshot_id} of `{publication.table}` was overwritten, and can't "
         f"be published again: {error.message}"
     )
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

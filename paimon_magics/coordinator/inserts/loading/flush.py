@@ -42,6 +42,7 @@ from paimon_magics.coordinator.inserts.log.interface import (
 )
 from paimon_magics.coordinator.inserts.log.records import DamagedError, read_segments
 from paimon_magics.coordinator.inserts.queue.values import Batch
+from paimon_magics.coordinator.protocol.clock import now_ms
 from paimon_magics.coordinator.protocol.documents import transaction_document, transaction_of
 from paimon_magics.coordinator.service.coordinator import Coordinator
 from paimon_magics.coordinator.store.database import StoreLostError
@@ -74,7 +75,6 @@ ENGINE = "auto_batch_load"
 
 _POLL_SECONDS = 0.2
 _NEWEST_MAX = 100
-_OVER = (Phase.ABORTING, Phase.ABORTED)
 
 # What the native writer says of a store that has refused.
 _REFUSED = re.compile(
@@ -267,8 +267,8 @@ class Flushing:
             task, self._definitions.of(table), table.schema, segments, batch.first, batch.last
         )
         result = self._flusher.write(job, meanwhile=lambda: self._transactions.heartbeat(id))
-        now_ms = _now_ms()
-        dead = [DeadLetter(location, lsn, why, now_ms, body) for lsn, why, body in result.unfit]
+        at_ms = now_ms()
+        dead = [DeadLetter(location, lsn, why, at_ms, body) for lsn, why, body in result.unfit]
         request = None
         if result.written is not None:
             written = completed(table, task, result.written, transaction.base_snapshot_id)
@@ -382,10 +382,6 @@ def _queue_id(log: Log, location: str) -> str:
 
 def _unknown(name: TableName, first: int, last: int, why: str) -> str:
     return f"What became of the batch {first} to {last} of `{name}` is unknown: {why}"
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _not_loaded(error: Exception) -> NotLoadedError:
