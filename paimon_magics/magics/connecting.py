@@ -13,7 +13,7 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.magics.namespace import Variables, filled_in
-from paimon_magics.magics.options import split_words
+from paimon_magics.magics.options import Option, split_words
 from paimon_magics.magics.views import load_views_aside
 from paimon_magics.redaction import conceal_options, is_secret_name, redacted
 from paimon_magics.settings import Settings
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.session.session import Session
 
-__all__ = ["AT_ONCE", "CATALOG", "connect_verb", "print_place", "read_setting"]
+__all__ = ["AT_ONCE", "CATALOG", "CONNECT_OPTIONS", "connect_verb", "print_place", "read_setting"]
 
 # Configured values that the notebook goes by at once; the others count when a connection is made.
 AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "full_tracebacks")
 CATALOG = "catalog."
+
+CONNECT_OPTIONS = (Option(("--close",), "", "close the open session first"),)
 
 
 def connect_verb(magics: PaimonMagics, argument: str) -> object:

@@ -23,9 +23,9 @@ from paimon_magics.errors import (
     nearest,
 )
 from paimon_magics.magics.config_verb import config_verb
-from paimon_magics.magics.connecting import connect_verb
+from paimon_magics.magics.connecting import CONNECT_OPTIONS, connect_verb
 from paimon_magics.magics.coordinator_verbs import COORDINATOR_VERBS
-from paimon_magics.magics.options import split_words
+from paimon_magics.magics.options import Option, read_words, split_words
 from paimon_magics.magics.reports import REPORT_VERBS
 from paimon_magics.magics.verb import Verb, one_name
 
@@ -37,6 +37,10 @@ __all__ = ["VERBS", "Verb", "run_line"]
 
 _TAIL_WORDS = ("from", "consumer", "snapshots")
 _SEVERITIES = ("notice", "serious")
+_HEALTH_OPTIONS = (
+    Option(("--json",), "", "print it as JSON"),
+    Option(("--fail-on",), "LIMIT", "fail where a layout is as bad as that", "small=0.3"),
+)
 _BEGINS_SQL = re.compile(
     r"(?i)(?:select|with|values|insert|create|drop|alter|show|truncate|delete|update|merge|call)\b"
 )
@@ -105,19 +109,8 @@ def _layout(magics: PaimonMagics, argument: str) -> object:
 
 
 def _health(magics: PaimonMagics, argument: str) -> object:
-    words = split_words(argument)
-    as_json = "--json" in words
-    names, limit = [], ""
-    rest = iter(word for word in words if word != "--json")
-    for word in rest:
-        if word == "--fail-on":
-            limit = next(rest, "")
-        elif word.startswith("-"):
-            raise UnknownNameError(
-                f"`%paimon health` has no option `{word}`.", hint="It has --json and --fail-on."
-            )
-        else:
-            names.append(word)
+    given = read_words(split_words(argument), _HEALTH_OPTIONS, "`%paimon health`")
+    names, limit = given.others, given.options.get("fail-on")
     if len(names) > 1:
         raise StatementSyntaxError(
             f"`{names[1]}` is too much after `%paimon health {names[0]}`.",
@@ -126,8 +119,9 @@ def _health(magics: PaimonMagics, argument: str) -> object:
     name = names[0] if names else None
     if name is not None and name != "*":
         one_name(name.removesuffix(".*"), "health", "a table")
-    fails = _fails_on(limit) if "--fail-on" in words else None
+    fails = None if limit is None else _fails_on(limit)
     health = magics.session().health(name)
+    as_json = "json" in given.options
     if as_json:
         print(json.dumps(health.to_json(), indent=2))
     if fails is not None and fails(health):
@@ -248,10 +242,10 @@ def _help(magics: PaimonMagics, argument: str) -> None:
 VERBS = (
     Verb(
         "connect",
-        "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=WHICH] [SETTING=…]… "
-        "[spark=NAME] [--close]",
+        "connect [warehouse=…] [catalog.OPTION=…]… [coordinator=WHICH] [SETTING=…]… [spark=NAME]",
         "open a session on a warehouse, or the configured one; --close closes the open one first",
         connect_verb,
+        CONNECT_OPTIONS,
     ),
     Verb("tables", "tables [DATABASE]", "list the tables of a database", _tables),
     Verb("describe", "describe TABLE", "show a table's columns and partitioning", _describe),
@@ -264,9 +258,10 @@ VERBS = (
     ),
     Verb(
         "health",
-        "health [NAME] [--json] [--fail-on LIMIT]",
+        "health [NAME]",
         "say whether the layout of tables is in order, and which statement would help",
         _health,
+        _HEALTH_OPTIONS,
     ),
     *REPORT_VERBS,
     Verb(

@@ -1,7 +1,7 @@
-"""A `%%paimon` cell's first line → CellOptions, or an error that names the option.
+"""Options of cells and verbs: declared once, read by one function, or refused by name.
 
-`CELL_OPTIONS` is the one list of them; help and documentation follow it. Nothing here knows
-IPython or runs anything.
+`CELL_OPTIONS` is the one list of a cell's options, each verb has its own; help, completion and
+documentation follow them. Nothing here knows IPython or runs anything.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import keyword
 import re
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paimon_magics.errors import InvalidValueError, StatementSyntaxError, UnknownNameError, nearest
@@ -17,9 +18,11 @@ from paimon_magics.settings import WAITS, Wait
 __all__ = [
     "CELL_OPTIONS",
     "RESULT_TYPES",
-    "CellOption",
     "CellOptions",
+    "GivenWords",
+    "Option",
     "read_cell",
+    "read_words",
     "split_words",
 ]
 
@@ -28,12 +31,19 @@ RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
 
 
 @dataclass(frozen=True, slots=True)
-class CellOption:
-    """One option: its flags, what its value is called (empty for none), and what it does."""
+class Option:
+    """One option: its flags, what its value is called (empty for none), what it does, and a value
+    that an error may show."""
 
     flags: tuple[str, ...]
     value: str
     purpose: str
+    example: str = ""
+
+    @property
+    def name(self) -> str:
+        """The option without its dashes: `dry-run`."""
+        return self.flags[-1].strip("-")
 
     @property
     def usage(self) -> str:
@@ -42,18 +52,16 @@ class CellOption:
 
 
 CELL_OPTIONS = (
-    CellOption(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
-    CellOption(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
-    CellOption(("--limit",), "N", "return at most N rows of a query, and show them all"),
-    CellOption(
-        ("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"
-    ),
-    CellOption(("--wait",), "WAIT", f"when a small insert is answered: {', '.join(WAITS)}"),
-    CellOption(("--explain",), "", "show how the last statement would run; run nothing"),
-    CellOption(("--dry-run",), "", "check and plan every statement; run nothing"),
-    CellOption(("--preview",), "", "show what an overwrite would take away; write nothing"),
-    CellOption(("-y", "--yes"), "", "run statements that take much away, without being asked"),
-    CellOption(("-h", "--help"), "", "show this; run nothing"),
+    Option(("-o", "--out"), "NAME", "keep the result under this name, and show it"),
+    Option(("-t", "--type"), "TYPE", f"what the result is: {', '.join(RESULT_TYPES)}"),
+    Option(("--limit",), "N", "return at most N rows of a query, and show them all"),
+    Option(("--include-buffer",), "", "see small inserts too that are acknowledged and not loaded"),
+    Option(("--wait",), "WAIT", f"when a small insert is answered: {', '.join(WAITS)}"),
+    Option(("--explain",), "", "show how the last statement would run; run nothing"),
+    Option(("--dry-run",), "", "check and plan every statement; run nothing"),
+    Option(("--preview",), "", "show what an overwrite would take away; write nothing"),
+    Option(("-y", "--yes"), "", "run statements that take much away, without being asked"),
+    Option(("-h", "--help"), "", "show this; run nothing"),
 )
 """The options of `%%paimon`; besides them, `NAME <<` keeps the result and shows nothing."""
 
@@ -98,7 +106,7 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
         options = replace(options, assigned=_name(at_start[1], "NAME <<"))
         # As many characters as before, so that positions in the cell stay what they are.
         body = re.sub(r"\S", " ", at_start[0]) + body[at_start.end() :]
-    options = _read_words(split_words(line), options)
+    options = _with_values(options, read_words(split_words(line), CELL_OPTIONS, "%%paimon"))
     if options.out is not None and options.assigned is not None:
         raise StatementSyntaxError(
             f"The cell's result is named twice: `--out {options.out}` and `{options.assigned} <<`.",
@@ -144,46 +152,79 @@ def split_words(line: str) -> list[str]:
         ) from None
 
 
-def _read_words(words: list[str], options: CellOptions) -> CellOptions:
-    known = {flag: option for option in CELL_OPTIONS for flag in option.flags}
-    seen: set[str] = set()
+@dataclass(frozen=True, slots=True)
+class GivenWords:
+    """The words of a line: `options` has the value of each option that is given, by its name and
+    empty for one that takes none; `others` are the rest."""
+
+    options: Mapping[str, str]
+    others: tuple[str, ...]
+
+
+def read_words(words: Iterable[str], known: Sequence[Option], of: str) -> GivenWords:
+    """The words of a line of `of`, whose options are the `known` ones.
+
+    Raises UnknownNameError for an option that is not there, InvalidValueError for one that lacks
+    its value or takes none, StatementSyntaxError for one that is given twice.
+    """
+    by_flag = {flag: option for option in known for flag in option.flags}
+    options: dict[str, str] = {}
+    others: list[str] = []
     rest = iter(words)
     for word in rest:
         flag, equals, value = word.partition("=")
         if not flag.startswith("-"):
-            raise StatementSyntaxError(
-                f"`{word}` is not an option of %%paimon.",
-                hint="Only options stand on the first line; the statement begins on the next one.",
-            )
-        option = known.get(flag)
+            others.append(word)
+            continue
+        option = by_flag.get(flag)
         if option is None:
-            raise UnknownNameError(
-                f"%%paimon has no option `{flag}`.", hint=nearest(flag, known, what="options")
-            )
-        field = option.flags[-1].strip("-").replace("-", "_")
-        if field in seen:
+            raise UnknownNameError(f"{of} has no option `{flag}`.", hint=_has(flag, known))
+        if option.name in options:
             raise StatementSyntaxError(
                 f"The option `{option.flags[-1]}` is given twice.", hint="Leave one of them out."
             )
-        seen.add(field)
-        if not option.value:
-            if equals:
-                raise InvalidValueError(
-                    f"The option `{flag}` takes no value.", hint=f"Write `{flag}` alone."
-                )
-            options = replace(options, **{field: True})  # type: ignore[arg-type]
-            continue
-        found = value if equals else next(rest, None)
-        if found is None or (not equals and found.startswith("-") and not found[1:].isdigit()):
+        if equals and not option.value:
             raise InvalidValueError(
-                f"The option `{flag}` lacks its value.", hint=f"Write `{flag} {option.value}`."
+                f"The option `{flag}` takes no value.", hint=f"Write `{flag}` alone."
             )
-        options = _with_value(options, field, flag, found)
+        given = value if equals or not option.value else next(rest, "")
+        if option.value and (
+            not given or (not equals and given.startswith("-") and not given[1:].isdigit())
+        ):
+            raise InvalidValueError(
+                f"The option `{flag}` lacks its value.",
+                hint=f"Write `{flag} {option.example or option.value}`.",
+            )
+        options[option.name] = given
+    return GivenWords(options, tuple(others))
+
+
+def _has(flag: str, known: Sequence[Option]) -> str:
+    """What options there are: all, or of many the one that is meant."""
+    flags = [option.flags[-1] for option in known]
+    if len(flags) > 3:
+        return nearest(flag, [f for option in known for f in option.flags], what="options")
+    return f"It has {' and '.join(flags)}."
+
+
+def _with_values(options: CellOptions, given: GivenWords) -> CellOptions:
+    if given.others:
+        raise StatementSyntaxError(
+            f"`{given.others[0]}` is not an option of %%paimon.",
+            hint="Only options stand on the first line; the statement begins on the next one.",
+        )
+    for option in CELL_OPTIONS:
+        value = given.options.get(option.name)
+        if value is not None:
+            options = _with_value(options, option, value)
     return options
 
 
-def _with_value(options: CellOptions, field: str, flag: str, value: str) -> CellOptions:
-    match field:
+def _with_value(options: CellOptions, option: Option, value: str) -> CellOptions:
+    flag = option.flags[0]
+    if not option.value:
+        return replace(options, **{option.name.replace("-", "_"): True})  # type: ignore[arg-type]
+    match option.name:
         case "out":
             return replace(options, out=_name(value, flag))
         case "type":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paimon_magics.errors import StatementSyntaxError, UnknownNameError
+from paimon_magics.errors import StatementSyntaxError
 from paimon_magics.magics.namespace import Variables
-from paimon_magics.magics.options import split_words
+from paimon_magics.magics.options import Option, read_words, split_words
 from paimon_magics.magics.verb import Verb, name_and_rest, one_name
 
 if TYPE_CHECKING:
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["REPORT_VERBS"]
 
 _TABLE = "a table"
+
+_FILES_OPTIONS = (
+    Option(("--partition",), "NAME=VALUE", "only the files of one partition", "day=2026-11-20"),
+)
+_PROFILE_OPTIONS = (
+    Option(("--statistics",), "", "start no Spark job: what statistics tell"),
+    Option(("--distinct",), "", "count different values too, by one Spark job of all columns"),
+)
 
 
 def _snapshots(magics: PaimonMagics, argument: str) -> object:
@@ -41,24 +49,9 @@ def _changes(magics: PaimonMagics, argument: str) -> object:
 
 
 def _files(magics: PaimonMagics, argument: str) -> object:
-    partition, names = None, []
-    rest = iter(split_words(argument))
-    for word in rest:
-        option, equals, value = word.partition("=")
-        if option == "--partition":
-            partition = value if equals else next(rest, "")
-            if not partition:
-                raise StatementSyntaxError(
-                    "`--partition` lacks its value.", hint="As in: --partition day=2026-11-20"
-                )
-        elif word.startswith("-"):
-            raise UnknownNameError(
-                f"`%paimon files` has no option `{word}`.", hint="It has --partition."
-            )
-        else:
-            names.append(word)
-    name = one_name(" ".join(names), "files", _TABLE)
-    return magics.session().reports.files(name, partition)
+    given = read_words(split_words(argument), _FILES_OPTIONS, "`%paimon files`")
+    name = one_name(" ".join(given.others), "files", _TABLE)
+    return magics.session().reports.files(name, given.options.get("partition"))
 
 
 def _partitions(magics: PaimonMagics, argument: str) -> object:
@@ -69,17 +62,16 @@ def _partitions(magics: PaimonMagics, argument: str) -> object:
 def _profile(magics: PaimonMagics, argument: str) -> object:
     from paimon_magics.session.reports.profile import Effort
 
-    known = {effort.value: effort for effort in Effort if effort.value}
-    words = split_words(argument)
-    options = [word for word in words if word.startswith("-")]
-    unknown = [word for word in options if word not in known]
-    if unknown or len(options) > 1:
-        raise UnknownNameError(
-            f"`%paimon profile` does not take `{' '.join(unknown or options)}`.",
-            hint="It has --statistics, for no Spark job, or --distinct, for one of all columns.",
+    given = read_words(split_words(argument), _PROFILE_OPTIONS, "`%paimon profile`")
+    if len(given.options) > 1:
+        raise StatementSyntaxError(
+            "`--statistics` and `--distinct` are given together.", hint="Leave one of them out."
         )
-    name = one_name(" ".join(w for w in words if w not in options), "profile", _TABLE)
-    return magics.session().reports.profile(name, known[options[0]] if options else Effort.NEEDED)
+    name = one_name(" ".join(given.others), "profile", _TABLE)
+    effort = Effort.NEEDED
+    if given.options:
+        effort = Effort(f"--{next(iter(given.options))}")
+    return magics.session().reports.profile(name, effort)
 
 
 def _explain(magics: PaimonMagics, argument: str) -> object:
@@ -124,9 +116,10 @@ REPORT_VERBS = (
     ),
     Verb(
         "files",
-        "files TABLE [--partition NAME=VALUE]",
+        "files TABLE",
         "list the data files of a table or partition, and how large they are",
         _files,
+        _FILES_OPTIONS,
     ),
     Verb(
         "partitions",
@@ -136,9 +129,10 @@ REPORT_VERBS = (
     ),
     Verb(
         "profile",
-        "profile TABLE [--statistics] [--distinct]",
+        "profile TABLE",
         "show NULLs, least and greatest values of each column, from statistics or by one Spark job",
         _profile,
+        _PROFILE_OPTIONS,
     ),
     Verb(
         "explain",

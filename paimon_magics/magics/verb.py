@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paimon_magics.errors import StatementSyntaxError, UnknownNameError
+from paimon_magics.magics.options import Option
 
 if TYPE_CHECKING:
     from paimon_magics.magics.configuration import PaimonMagics
@@ -19,12 +20,21 @@ _NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb: its name, how it is used, what it does, and what carries it out."""
+    """One verb: its name, what it takes, what it does, and what carries it out.
+
+    `words` is the verb with what follows it but for its options, as help shows it.
+    """
 
     name: str
-    usage: str
+    words: str
     purpose: str
     run: Callable[[PaimonMagics, str], object]
+    options: tuple[Option, ...] = ()
+
+    @property
+    def usage(self) -> str:
+        """The verb as help shows it: `files TABLE [--partition NAME=VALUE]`."""
+        return " ".join((self.words, *(f"[{option.usage}]" for option in self.options)))
 
 
 def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]:

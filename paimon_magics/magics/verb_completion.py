@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["expected_by"]
 
-_FLAG = re.compile(r"--[\w-]+")
 _NAME = re.compile(r"((?:`[^`]+`|[^\s`])+)\s+")
 _LIMITS = ("notice", "serious", "small=0.3")
 _WORDS = {
@@ -41,7 +40,7 @@ def expected_by(verb: Verb, rest: str) -> str | tuple[str, tuple[str, ...]] | Ex
     if verb.name == "health" and re.search(r"--fail-on\s+\S*\Z", rest):
         return typed, _LIMITS
     if typed.startswith("-") and "=" not in typed:
-        return typed, tuple(_FLAG.findall(verb.usage))
+        return typed, tuple(option.flags[-1] for option in verb.options)
     if verb.name == "coordinator":
         return typed, _WORDS["coordinator"] if rest == typed else ()
     named = _NAME.match(rest)

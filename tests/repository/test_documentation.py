@@ -15,7 +15,7 @@ from paimon_magics import errors
 from paimon_magics.magics.configuration import PaimonMagics
 from paimon_magics.magics.help import REFUSED, STATEMENTS, StatementHelp
 from paimon_magics.magics.line import VERBS, Verb
-from paimon_magics.magics.options import CELL_OPTIONS, CellOption
+from paimon_magics.magics.options import CELL_OPTIONS, Option
 from paimon_magics.settings import Settings
 from paimon_magics.statements.grammar.parsing import parse_cell, parse_statement
 from paimon_magics.statements.kinds import Statement
@@ -66,7 +66,7 @@ def session(spark: SparkSession, tmp_path: Path) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize("option", CELL_OPTIONS, ids=lambda option: option.flags[-1])
-def test_every_option_of_a_cell_is_documented(option: CellOption) -> None:
+def test_every_option_of_a_cell_is_documented(option: Option) -> None:
     assert option.usage in table_rows(read("magics.md"))
 
 
