@@ -53,7 +53,7 @@ from paimon_magics.tables.catalog.catalog import Catalog
 from paimon_magics.tables.stores.s3_access import ENVIRONMENT_KEYS, with_credentials
 from paimon_magics.version import __version__
 
-__all__ = ["Begun", "begin"]
+__all__ = ["CoordinatorProcess", "begin"]
 
 _OBJECTS_BEFORE_COLLECTION = 50_000
 _LAST_WORDS_SECONDS = 1.0
@@ -86,7 +86,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class CoordinatorProcess:
     """A process at work, but for its web server. `tokens` tells a person where tokens come from;
     `group` takes small inserts, where somebody does."""
 
@@ -98,7 +98,7 @@ class Begun:
     tokens: str
 
 
-def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) -> Begun:
+def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) -> CoordinatorProcess:
     """Make the parts and begin them; `ending` ends and closes what was begun and opened.
 
     Raises errors of ours for what it can't start with.
@@ -138,7 +138,9 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
     place.folder.announce(Running(place.address, os.getpid(), __version__))
     if idling is not None:
         idling.start()
-    return Begun(coordinator, group, server, place.listening, place.address, place.tokens)
+    return CoordinatorProcess(
+        coordinator, group, server, place.listening, place.address, place.tokens
+    )
 
 
 def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
