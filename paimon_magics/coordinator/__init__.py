@@ -1,2 +1,2 @@
-"""Who commits: the coordinator of a warehouse as a process, its clients, and the committer inside a
-session's own process."""
+"""The coordinator of a warehouse, which publishes its commits: the process, its clients, and the
+committer inside a session's own process."""

@@ -1,8 +1,8 @@
 """`python -m paimon_magics.coordinator`: run a coordinator for one warehouse.
 
-It prints one line when it answers: its address, and the file that holds its token. SIGTERM and
-SIGINT end it after the commits under way. When another coordinator has taken the warehouse over it
-ends by itself, with the exit code 3; 2 is for what it can't start with.
+It prints one line when it is ready: its address, and the file that holds its token. SIGTERM and
+SIGINT end it after the commits under way. The exit code is 0 after a signal, 2 when it can't start,
+3 when another coordinator has taken the warehouse over, and 4 when group commit has failed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["main"]
 
-_UNABLE = 2  # the exit codes
+_UNABLE = 2  # exit codes
 _DEPOSED = 3
 _FAILED = 4
 

@@ -1,4 +1,4 @@
-"""One caller at a time has a table: in a process commits, expiry and other changes take turns."""
+"""One caller at a time has a table: commits, expiry and other changes of a process take turns."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager
 __all__ = ["Turn", "Turns"]
 
 Turn = Callable[[str], AbstractContextManager[None]]
-"""Gives one caller at a time the table at a location; a location is as in `StoredTable`."""
+"""Gives one caller at a time the table at a location, which is that of `StoredTable`."""
 
 
 class Turns:
-    """A `Turn` for this process."""
+    """A `Turn` for this process. A thread that has a table may take it again."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -1,7 +1,7 @@
-"""What a coordinator decides about transactions, without doing anything: a pure state machine.
+"""A coordinator's decisions about transactions, as a pure state machine: it does no I/O.
 
-`step(state, event)` gives the next state and the effects that a shell must carry out, in their
-order; an effect that takes time comes back as an event. Time arrives inside events.
+`step(state, event)` returns the next state and the effects that the caller must carry out, in their
+order. The result of a slow effect comes back as an event. Time arrives inside events.
 
 A transaction's life:
 
@@ -10,9 +10,13 @@ A transaction's life:
       │                          └── refused ──┐               └── certainly absent ──> COMMITTING
       └── abort asked, lease expired ──────────┴──> ABORTING ── files removed ──> ABORTED
 
-Invariants: per table at most one commit is under way; a committed transaction never leaves that
-state, and its files are never removed; an answer is given only after what it says was saved; the
-same question about a transaction gets the same answer, also after a restart.
+An UNCLEAR transaction becomes UNDETERMINED when no look-up can tell its outcome any more. A
+COMMITTED one becomes LOST when an outside writer overwrote its snapshot and it can't be published
+again.
+
+Invariants: a table has at most one commit under way; the files of a committed transaction are never
+removed; an answer is given only after what it says was saved; the same question about a transaction
+gets the same answer, also after a restart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the coordinator's core wants to be done, as values; the order of effects is theirs."""
+"""Effects: what the coordinator's core wants done, as values, to be carried out in their order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Give the answer to whoever asked with that number."""
+    """Answer the question with that number."""
 
     ask: int
     answer: Answer
@@ -43,29 +43,31 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class RunCommit:
-    """Publish; CommitPublished, CommitRefused or CommitUnclear comes back."""
+    """Publish the commit. CommitPublished, CommitRefused or CommitUnclear comes back, or
+    CheckFinished when overwritten publications must be dealt with first."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class LookUpCommit:
-    """Look for the commit in the table's snapshots, and run it when it is certainly not there;
-    the same events as for RunCommit come back."""
+    """Look for the commit in the table's snapshots, and run it when it is certainly not there. The
+    events of RunCommit come back, or CommitUndetermined."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFiles:
-    """Remove the files that the transaction wrote; FilesRemoved comes back."""
+    """Remove the files that the transaction wrote. FilesRemoved comes back; CommitPublished when
+    the table turns out to have the commit; Ticked when the removal must be tried again."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetFinished:
-    """Delete what is stored of finished transactions and of publications that were kept until
+    """Delete the finished transactions and unwatched publications whose retention ended at
     `until_ms` or before."""
 
     until_ms: int
@@ -81,21 +83,21 @@ class SavePublication:
 
 @dataclass(frozen=True, slots=True)
 class DropPublication:
-    """Delete what is stored of a publication: what it committed is not in the table."""
+    """Delete a publication from the store: its commit is not in the table."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetPublications:
-    """Delete what is stored of the publications of a table and its branches."""
+    """Delete the publications of a table and its branches from the store."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class CutPublications:
-    """Delete what is stored of a branch's publications with ids above `above`."""
+    """Delete a branch's publications with snapshot ids above `above` from the store."""
 
     location: str
     branch: str | None
@@ -104,7 +106,7 @@ class CutPublications:
 
 @dataclass(frozen=True, slots=True)
 class SaveStopped:
-    """Store that the table is stopped, or (None) that it is not."""
+    """Store that the table is stopped, or with None that it is not."""
 
     location: str
     stopped: Stopped | None
@@ -112,22 +114,22 @@ class SaveStopped:
 
 @dataclass(frozen=True, slots=True)
 class SavePause:
-    """Store that nothing new begins, or (None) that it does."""
+    """Store the pause, or with None that there is none."""
 
     pause: Pause | None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckTable:
-    """Look at the table's watched publications; CheckFinished or CheckFailed comes back."""
+    """Check the table's watched publications. CheckFinished or CheckFailed comes back."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class Republish:
-    """Publish an overwritten commit again, once it is stored that a run of that begins; Republished
-    or RepublishUnclear comes back."""
+    """Store that a run begins, then publish an overwritten commit again. Republished or
+    RepublishUnclear comes back."""
 
     publication: Publication
 

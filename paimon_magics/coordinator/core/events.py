@@ -1,7 +1,7 @@
-"""What happens to the coordinator's core, as values.
+"""Events: what happens to the coordinator's core, as values.
 
-An event about a transaction that the state does not hold brings along what is stored of it, if that
-is finished: `finished`.
+An event about a transaction that is not in the state has it in `finished`, if the store has it as a
+finished one. `ask` is the number of the question that the event asks.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BeginAsked:
-    """Somebody asks for a new transaction; `id` is fresh. `exclusive` where the table takes one at
-    a time; who `waits` was told by TurnAsked that it is their turn. `in_pause`: it belongs to what
-    was acknowledged before, and may begin in a pause."""
+    """A client asks for a new transaction; `id` is fresh. `exclusive`: the table takes one at a
+    time; `waits`: the client is in its line, by TurnAsked with the same id. `in_pause`: it loads
+    rows that were acknowledged before, so it may begin in a pause."""
 
     id: str
     location: str
@@ -71,8 +71,8 @@ class BeginAsked:
 
 @dataclass(frozen=True, slots=True)
 class TurnAsked:
-    """Who is to open the transaction `id` asks whether it is their turn on a table that takes one
-    at a time."""
+    """A client that will open the transaction `id` asks whether it is its turn, on a table that
+    takes one transaction at a time."""
 
     id: str
     location: str
@@ -82,7 +82,7 @@ class TurnAsked:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAsked:
-    """The owner says that it is alive."""
+    """The owner renews the transaction's lease."""
 
     id: str
     now_ms: int
@@ -92,8 +92,8 @@ class HeartbeatAsked:
 
 @dataclass(frozen=True, slots=True)
 class CommitAsked:
-    """The owner hands over its files; `digest` is of everything that is to be committed, `files`
-    the number of its files, where that is told."""
+    """The owner asks to commit. `digest` is that of the whole request, `files` the number of its
+    files, if the client says so."""
 
     id: str
     digest: str
@@ -104,8 +104,8 @@ class CommitAsked:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The owner brings a transaction that a coordinator before this one has opened: to commit it,
-    with the digest as in CommitAsked, or (None) to end it. `epoch` is that of this coordinator."""
+    """The owner brings a transaction that another coordinator opened: to commit it, with the
+    `digest` of CommitAsked, or to end it, with None. `epoch` is this coordinator's."""
 
     id: str
     location: str
@@ -124,8 +124,8 @@ class Adopted:
 class CommitPublished:
     """The commit is in the table, by this attempt or an earlier one.
 
-    `findings` are of the publications that were looked at before; none of them is in the way.
-    `publication` is None where nothing was published or nobody can write over it.
+    `findings` are those of the check before it; none of them is in the way. `publication` is None
+    where no snapshot was made or nobody can overwrite it.
     """
 
     id: str
@@ -147,14 +147,14 @@ class CommitRefused:
 
 @dataclass(frozen=True, slots=True)
 class CommitUnclear:
-    """Neither success nor failure is known, or a look-up did not succeed either."""
+    """Whether the commit succeeded is unknown, or a look-up has failed: it must be looked up."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class CommitUndetermined:
-    """Neither success nor failure is known, and no look-up will tell."""
+    """Whether the commit succeeded is unknown, and no look-up will tell."""
 
     id: str
     reason: str
@@ -174,7 +174,7 @@ class AbortAsked:
 
 @dataclass(frozen=True, slots=True)
 class FilesRemoved:
-    """Nothing that the transaction wrote is left."""
+    """The files that the transaction wrote are removed."""
 
     id: str
     now_ms: int
@@ -182,7 +182,7 @@ class FilesRemoved:
 
 @dataclass(frozen=True, slots=True)
 class CheckAsked:
-    """Somebody outside transactions is about to change the table: are its publications there?"""
+    """A client is about to change the table outside transactions: are its publications there?"""
 
     location: str
     ask: int
@@ -190,10 +190,10 @@ class CheckAsked:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinished:
-    """A table's publications were looked at.
+    """A table's publications were checked.
 
-    `finished` are the transactions, which are finished, whose publications were not left as they
-    were. `before` is the commit that this was done for, which has not been tried then.
+    `finished` has the finished transactions whose publications were published again or lost.
+    `before` is the commit that this check came before and that has not been tried, "" for none.
     """
 
     location: str
@@ -205,7 +205,7 @@ class CheckFinished:
 
 @dataclass(frozen=True, slots=True)
 class CheckFailed:
-    """A table's publications could not be looked at, for now."""
+    """A table's publications could not be checked now."""
 
     location: str
     reason: str
@@ -214,7 +214,7 @@ class CheckFailed:
 
 @dataclass(frozen=True, slots=True)
 class Republished:
-    """An overwritten commit is in the table again, or can't be: the finding tells."""
+    """An overwritten commit is in the table again, or can't be, as the finding says."""
 
     location: str
     finding: PublicationFinding
@@ -224,14 +224,14 @@ class Republished:
 
 @dataclass(frozen=True, slots=True)
 class RepublishUnclear:
-    """Whether an overwritten commit was published again is not known."""
+    """Whether an overwritten commit was published again is unknown."""
 
     location: str
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something was published, or is going to be, outside transactions."""
+    """A publication was made outside transactions, or is about to be."""
 
     publication: Publication
     now_ms: int
@@ -240,7 +240,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class NotPublished:
-    """What was going to be published outside transactions was not."""
+    """A publication that was announced outside transactions was not made."""
 
     publication: Publication
     ask: int
@@ -248,7 +248,7 @@ class NotPublished:
 
 @dataclass(frozen=True, slots=True)
 class ChainCut:
-    """Somebody removed the snapshots above an id from a table's branch, on purpose."""
+    """The snapshots above an id were removed from a table's branch on purpose."""
 
     location: str
     branch: str | None
@@ -258,7 +258,7 @@ class ChainCut:
 
 @dataclass(frozen=True, slots=True)
 class TableDropped:
-    """A table is no more."""
+    """A table was dropped."""
 
     location: str
     ask: int
@@ -266,7 +266,7 @@ class TableDropped:
 
 @dataclass(frozen=True, slots=True)
 class TableMoved:
-    """A table has another name and place, or one of its branches (`branch`) another name."""
+    """A table got another name and location, or its branch `branch` another name."""
 
     location: str
     to_location: str
@@ -277,7 +277,7 @@ class TableMoved:
 
 @dataclass(frozen=True, slots=True)
 class ResumeAsked:
-    """An administrator has looked at a stopped table, and lets it go on as it is."""
+    """An administrator lets a stopped table take commits again, as it is."""
 
     location: str
     ask: int
@@ -301,8 +301,8 @@ class UnpauseAsked:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was not finished when the coordinator last stopped, which publications were watched,
-    which tables stopped, and whether it was paused; the first event of its life."""
+    """The stored state: unfinished transactions, watched publications, stopped tables and the
+    pause. It is the first event after a start."""
 
     held: tuple[TransactionState, ...]
     now_ms: int
@@ -313,7 +313,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed; comes at least once a second."""
+    """Time has passed; comes about once a second."""
 
     now_ms: int
 

@@ -1,7 +1,7 @@
-"""Who waits for a table that takes one transaction at a time: they take turns as they came.
+"""The line of clients that wait for a table that takes one transaction at a time.
 
-A waiter says again and again that it is there; one that has said nothing for a while is passed
-over. Nothing of it is stored: after a restart the waiters come again.
+They take turns in the order in which they came. A waiter keeps its place by asking again; one that
+has been silent for a while loses it. The line is not stored: after a restart the waiters ask again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from paimon_magics.coordinator.core.values import Occupied, Phase, TransactionSt
 __all__ = ["WAITER_MS", "in_turn", "leave", "waits"]
 
 WAITER_MS = 5_000
-"""How long a waiter that has said nothing keeps its place, in milliseconds: many times the pause
-between two of its questions, and no long wait for those behind one that died."""
+"""How long a silent waiter keeps its place, in milliseconds: many times the pause between two of
+its questions, and still short for those who wait behind one that died."""
 
 
 def in_turn(state: State, location: str, id: str, now_ms: int) -> tuple[State, Occupied | None]:
-    """Whether the next transaction on the table may be the one that `id` waits for; if not, what
-    is before it. From then on it is in the line, and keeps its place there by asking again.
+    """Return None when it is the turn of `id`, otherwise what comes before it. From now on `id` is
+    in the line, and keeps its place by asking again.
 
-    Whoever has no `id` ("") is in no line, and has to do with a moment in which nobody writes.
+    Without an `id` ("") nobody is put in line: the answer is None only while no exclusive
+    transaction is open on the table.
     """
     holder = _holder(state, location)
     if not id:
@@ -41,12 +42,12 @@ def in_turn(state: State, location: str, id: str, now_ms: int) -> tuple[State, O
 
 
 def waits(state: State, id: str) -> bool:
-    """Whether somebody is in a line under this id."""
+    """Whether this id is in a line."""
     return any(waiter.id == id for line in state.lines.values() for waiter in line)
 
 
 def leave(state: State, id: str) -> State:
-    """Without the one who waits under this id."""
+    """Remove this id from its line."""
     lines = state.lines
     for location, line in lines.items():
         left = tuple(waiter for waiter in line if waiter.id != id)
@@ -58,7 +59,7 @@ def leave(state: State, id: str) -> State:
 
 
 def _holder(state: State, location: str) -> TransactionState | None:
-    """The transaction that keeps a table to itself, as long as it may still commit."""
+    """The exclusive transaction of a table that may still commit, None without one."""
     ended = (Phase.ABORTING, Phase.ABORTED)
     return next(
         (

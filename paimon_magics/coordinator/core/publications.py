@@ -1,8 +1,8 @@
-"""What is decided about snapshots that were published: to publish one again that a writer outside
-has overwritten, or to stop its table until somebody has looked.
+"""Decisions about publications: to publish one again that an outside writer has overwritten, or to
+stop its table until an administrator has looked at it.
 
-A look at a table takes its turn among the table's commits. A commit that is about to run has its
-table looked at first: what is found then comes before it.
+A check of a table takes its turn among the table's commits. A commit that is about to run checks
+its table first, and overwritten publications come before it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def published(
     findings: tuple[PublicationFinding, ...],
     now_ms: int,
 ) -> _Step:
-    """After a commit: watch it, and no longer what nothing can be lost of any more."""
+    """After a commit: watch its publication, and stop watching those that the findings settle."""
     state, effects = _settle(state, location, findings)
     if publication is None:
         return state, effects
@@ -95,7 +95,7 @@ def published(
 
 
 def ask_check(state: State, event: CheckAsked) -> _Step:
-    """Have the table looked at, for who is about to commit to it outside transactions."""
+    """Check the table for a client that is about to commit to it outside transactions."""
     stopped = state.stopped.get(event.location)
     if stopped is not None:
         return state, (Reply(event.ask, Halted(stopped.reason)),)
@@ -107,7 +107,7 @@ def ask_check(state: State, event: CheckAsked) -> _Step:
 
 
 def due_checks(state: State, now_ms: int) -> _Step:
-    """Look at the tables where nobody has for a while, and nobody is at work."""
+    """Check the idle tables that have not been checked for a while."""
     effects: list[Effect] = []
     for location, watched in state.watched.items():
         if location in state.running or location in state.stopped:
@@ -123,7 +123,7 @@ def due_checks(state: State, now_ms: int) -> _Step:
 
 
 def check_finished(state: State, event: CheckFinished) -> _Step:
-    """Go on after a look at the table: with what waits, or first with what was overwritten."""
+    """After a check, publish again what was overwritten, then go on with what waits."""
     location = event.location
     state = replace(state, checked_at_ms={**state.checked_at_ms, location: event.now_ms})
     if event.before:
@@ -152,7 +152,7 @@ def check_finished(state: State, event: CheckFinished) -> _Step:
 
 
 def check_failed(state: State, event: CheckFailed) -> _Step:
-    """Go on; the table is looked at again after a while, or before its next commit."""
+    """Go on; the table is checked again after a while, or before its next commit."""
     state = replace(state, checked_at_ms={**state.checked_at_ms, event.location: event.now_ms})
     return _go_on(state, event.location, Unchecked(event.reason))
 
@@ -164,7 +164,7 @@ def republished(state: State, event: Republished) -> _Step:
         state = replace(state, overwritten=without(state.overwritten, location))
         finished = {} if event.finished is None else {event.finished.id: event.finished}
         return _stop(state, location, (finding,), finished, event.now_ms)
-    if finding.publication is None:  # there is nothing to be published again, after all
+    if finding.publication is None:  # nothing needs to be published again, after all
         state, effects = _unwatch(state, location, {finding.id})
     else:
         state, effects = _moved(state, location, finding, event.finished)
@@ -179,15 +179,15 @@ def republished(state: State, event: Republished) -> _Step:
 
 
 def republish_unclear(state: State, event: RepublishUnclear) -> _Step:
-    """Look again: nothing may be published before it is known what there is."""
+    """Check again: nothing may be published before it is known what is in the table."""
     state = replace(state, overwritten=without(state.overwritten, event.location))
     return state, (CheckTable(event.location),)
 
 
 def note(state: State, event: Noted) -> _Step:
-    """Watch what was published, or is going to be, outside transactions.
+    """Watch a publication outside transactions that was made or is about to be made.
 
-    What is going to be is a beginning, and refused in a pause.
+    One that is about to be made is refused in a pause.
     """
     if state.pause is not None and not event.publication.certain:
         return state, (Reply(event.ask, Suspended(state.pause)),)
@@ -199,13 +199,13 @@ def note(state: State, event: Noted) -> _Step:
 
 
 def not_published(state: State, event: NotPublished) -> _Step:
-    """Forget what was going to be published and was not."""
+    """Forget a publication that was announced and not made."""
     state, effects = _unwatch(state, event.publication.location, {event.publication.id}, lost=True)
     return state, (*effects, Reply(event.ask, Done()))
 
 
 def cut_chain(state: State, event: ChainCut) -> _Step:
-    """A roll-back that was asked for: what it removed is not to come back."""
+    """After a removal on purpose, such as a rollback: the removed snapshots must not come back."""
     kept = tuple(
         p
         for p in state.watched.get(event.location, ())
@@ -216,7 +216,7 @@ def cut_chain(state: State, event: ChainCut) -> _Step:
 
 
 def drop_table(state: State, event: TableDropped) -> _Step:
-    """A table that is dropped takes along what is known of it."""
+    """Forget all that is known of a dropped table."""
     effects: list[Effect] = [ForgetPublications(event.location)]
     if event.location in state.stopped:
         effects.append(SaveStopped(event.location, None))
@@ -229,7 +229,7 @@ def drop_table(state: State, event: TableDropped) -> _Step:
 
 
 def move_table(state: State, event: TableMoved) -> _Step:
-    """A table, or a branch of it, goes on under another name."""
+    """Keep what is known of a table, or a branch of it, under its new name."""
     effects: list[Effect] = []
     kept, moved = [], []
     for p in state.watched.get(event.location, ()):
@@ -252,14 +252,14 @@ def move_table(state: State, event: TableMoved) -> _Step:
 
 
 def resume(state: State, event: ResumeAsked) -> _Step:
-    """Let a stopped table go on as it is."""
+    """Let a stopped table take commits again, as it is."""
     if event.location not in state.stopped:
         return state, (Reply(event.ask, Done()),)
     state = replace(state, stopped=without(state.stopped, event.location))
     return state, (SaveStopped(event.location, None), Reply(event.ask, Done()))
 
 
-# ---- what they are made of ----
+# ---- their parts ----
 
 
 def _check(state: State, location: str) -> _Step:
@@ -274,7 +274,7 @@ def _go_on(state: State, location: str, answer: Answer) -> _Step:
 
 
 def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...]) -> _Step:
-    """No longer watch what nothing can be lost of, and be certain of what is there."""
+    """Stop watching settled publications, and mark intact ones as certain."""
     verdicts = {finding.id: finding.verdict for finding in findings}
     settled = {id for id, verdict in verdicts.items() if verdict is Verdict.SETTLED}
     state, effects = _unwatch(state, location, settled)
@@ -288,7 +288,7 @@ def _settle(state: State, location: str, findings: tuple[PublicationFinding, ...
 
 
 def _unwatch(state: State, location: str, ids: set[str], *, lost: bool = False) -> _Step:
-    """No longer watch some publications; what was never certain, or is lost, is forgotten."""
+    """Stop watching publications; uncertain and lost ones are deleted from the store."""
     watched = state.watched.get(location, ())
     effects = tuple(
         DropPublication(p.id) if lost or not p.certain else SavePublication(p, watched=False)
@@ -317,9 +317,9 @@ def _publication(state: State, location: str, id: str) -> Publication:
 def _moved(
     state: State, location: str, finding: PublicationFinding, finished: TransactionState | None
 ) -> _Step:
-    """A commit that was overwritten is in the table again, as another snapshot."""
+    """Watch an overwritten commit as the new snapshot with which it is in the table again."""
     if all(p.id != finding.id for p in state.watched.get(location, ())):
-        return state, ()  # it was cut off meanwhile, or its table dropped
+        return state, ()  # it was rolled back meanwhile, or its table dropped
     before = _publication(state, location, finding.id)
     assert finding.publication is not None
     publication = replace(finding.publication, kept_until_ms=before.kept_until_ms)
@@ -338,7 +338,7 @@ def _stop(
     finished: dict[str, TransactionState],
     now_ms: int,
 ) -> _Step:
-    """Stop the table: its commits are refused, and nothing is published on it."""
+    """Stop the table: refuse its waiting commits, and let nothing be published on it."""
     lost = tuple(finding for finding in findings if finding.verdict is Verdict.LOST)
     stopped = Stopped(" ".join(finding.account for finding in lost), now_ms)
     ids = {finding.id for finding in lost}

@@ -1,4 +1,4 @@
-"""The state of a coordinator that starts again, made of what was stored."""
+"""The state of a coordinator that starts again, made from the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["restored"]
 
 
 def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
-    """What was under way goes on: commits are looked up, leases are whole again."""
+    """Continue what was under way: look commits up, and give open transactions a full lease."""
     effects: list[Effect] = []
     state = replace(
         state, stopped=dict(event.stopped), pause=event.pause, ticked_at_ms=event.now_ms
@@ -24,7 +24,7 @@ def restored(state: State, event: Restored) -> tuple[State, tuple[Effect, ...]]:
     for held in event.held:
         match held.phase:
             case Phase.ACTIVE:
-                # Its owner could not renew it while nobody was there to ask.
+                # Its owner could not renew it while the coordinator was down.
                 lease = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
                 state = with_held(state, lease)
             case Phase.COMMITTING | Phase.UNCLEAR:

@@ -1,4 +1,4 @@
-"""The state of the coordinator's core, and the small steps that its decisions are made of."""
+"""The state of the coordinator's core, and the small changes that its decisions consist of."""
 
 from __future__ import annotations
 
@@ -39,22 +39,28 @@ __all__ = [
 ]
 
 CHECKING = ""
-"""Stands in `State.running` for a look at a table's publications and what follows from it."""
+"""Stands in `State.running` for a check of a table's publications and what follows from it."""
 
 _V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All transactions that are not finished; those are kept in the store alone, however many.
+    """What the core knows.
 
-    `running` has the transaction whose commit is under way for each busy table (or CHECKING),
-    `queues` those that wait behind it in the order of asking, `asks` who waits for a transaction's
-    commit. `watched` has for each table the publications that writing over them would lose, oldest
-    first, `checked_at_ms` when they were looked at, `check_asks` who waits for that, and
-    `overwritten` the ids of those that are to be published again, in this order. `stopped` tables
-    take no commits. With a `pause` nothing new begins. `lines` has who waits for each table that
-    takes one transaction at a time, in the order of asking.
+    `held` has the unfinished transactions by id; finished ones are in the store alone, because
+    there may be many. `asks` has, by transaction, the questions that wait for its commit.
+
+    These are by a table's location: `running` has the transaction whose commit is under way, or
+    CHECKING, and `queues` the transactions that wait behind it, in the order of asking. `watched`
+    has the publications that an outside writer could overwrite, oldest first, `checked_at_ms` the
+    time of their last check, `check_asks` the questions that wait for a check, and `overwritten`
+    the ids of the publications to publish again, in this order. `stopped` tables take no commits.
+    `lines` has the clients that wait for a table that takes one transaction at a time, in the order
+    of asking.
+
+    In a `pause` nothing new begins. `forgot_at_ms` is the time of the last deletion of finished
+    transactions, `ticked_at_ms` that of the last tick.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -81,7 +87,7 @@ def pending_transactions(state: State) -> tuple[TransactionState, ...]:
 
 
 def pending_commits(state: State) -> tuple[Publication, ...]:
-    """The commits outside transactions that are being published, or of which that is not known."""
+    """The commits outside transactions that are being published, or may have been."""
     return tuple(p for watched in state.watched.values() for p in watched if not p.certain)
 
 
@@ -99,7 +105,7 @@ def aborting(
 
 
 def next_job(state: State, location: str) -> tuple[State, tuple[Effect, ...]]:
-    """Start what comes next for a table that has nothing under way any more."""
+    """Start the next work for a table that has nothing under way any more."""
     running = without(state.running, location)
     if location in state.check_asks:
         return replace(state, running={**running, location: CHECKING}), (CheckTable(location),)
@@ -111,33 +117,33 @@ def next_job(state: State, location: str) -> tuple[State, tuple[Effect, ...]]:
     if rest:
         queues[location] = tuple(rest)
     state = replace(state, running={**running, location: first}, queues=queues)
-    # One that was waiting when the coordinator stopped may have been published before that.
+    # It may have been published before the coordinator was last stopped.
     if state.held[first].phase is Phase.UNCLEAR:
         return state, (LookUpCommit(first),)
     return state, (RunCommit(first),)
 
 
 def answered(state: State, id: str, answer: Answer) -> tuple[State, tuple[Effect, ...]]:
-    """Answer everybody who waits for a transaction's commit."""
+    """Answer the questions that wait for a transaction's commit."""
     replies = tuple(Reply(ask, answer) for ask in state.asks.get(id, ()))
     return replace(state, asks=without(state.asks, id)), replies
 
 
 def waiting(state: State, id: str, ask: int) -> State:
-    """One more waits for a transaction's commit."""
+    """Let one more question wait for a transaction's commit."""
     return replace(state, asks={**state.asks, id: (*state.asks.get(id, ()), ask)})
 
 
 def with_held(state: State, held: TransactionState) -> State:
-    """Hold a transaction as it is now."""
+    """Put a transaction into the state, or replace it there."""
     return replace(state, held={**state.held, held.id: held})
 
 
 def without_held(state: State, id: str) -> State:
-    """Hold a transaction no longer."""
+    """Remove a transaction from the state."""
     return replace(state, held=without(state.held, id))
 
 
 def without(mapping: Mapping[str, _V], key: str) -> dict[str, _V]:
-    """The mapping without a key, which need not be in it."""
+    """A copy of the mapping without a key, which may be absent."""
     return {k: value for k, value in mapping.items() if k != key}

@@ -1,4 +1,4 @@
-"""`step(state, event)`: the next state, and what must be done."""
+"""`step(state, event)`: the next state, and the effects to carry out."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _BY_OWNER = "its owner ended it"
 
 
 def step(state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
-    """The next state, and what must be done, in this order."""
+    """Return the next state, and the effects to carry out in this order."""
     match event:
         case TurnAsked():
             return _ask_turn(state, event)
@@ -166,13 +166,13 @@ def _begin(state: State, event: BeginAsked) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _ask_turn(state: State, event: TurnAsked) -> tuple[State, tuple[Effect, ...]]:
-    """Granted, nobody else who waits comes before: the transaction is opened on what is there."""
+    """Answer Done when it is the client's turn: the base snapshot may be read after that."""
     state, occupied = in_turn(state, event.location, event.id, event.now_ms)
     return state, (Reply(event.ask, Done() if occupied is None else occupied),)
 
 
 def _pause(state: State, event: PauseAsked) -> tuple[State, tuple[Effect, ...]]:
-    """What has begun may be committed; the first who has paused it is the one who is named."""
+    """Let nothing new begin; what has begun may be committed. A repeated pause keeps the first."""
     if state.pause is not None:
         return state, (Reply(event.ask, Suspended(state.pause)),)
     pause = Pause(event.by, event.now_ms)
@@ -185,7 +185,7 @@ def _heartbeat(state: State, event: HeartbeatAsked) -> tuple[State, tuple[Effect
         return state, (Reply(event.ask, Unknown()),)
     if held.phase is not Phase.ACTIVE:
         return state, (Reply(event.ask, _answer_about(held)),)
-    # Not saved: after a restart every open transaction gets a whole lease anyway.
+    # Not saved: after a restart every open transaction gets a full lease anyway.
     renewed = replace(held, expires_at_ms=event.now_ms + state.limits.lease_ms)
     return with_held(state, renewed), (Reply(event.ask, Opened(renewed.expires_at_ms)),)
 
@@ -216,7 +216,8 @@ def _ask_commit(state: State, event: CommitAsked) -> tuple[State, tuple[Effect, 
 
 
 def _adopt(state: State, event: Adopted) -> tuple[State, tuple[Effect, ...]]:
-    """Whoever opened it may have published it, or still do: it is looked up before it is run."""
+    """Take a transaction over. The coordinator that opened it may have published it, or may still
+    do so: the commit is looked up before it is run."""
     id, location, now_ms, ask = event.id, event.location, event.now_ms, event.ask
     if event.digest is None:
         if id in state.held:
@@ -277,7 +278,7 @@ def _published(state: State, event: CommitPublished) -> tuple[State, tuple[Effec
     )
     state, replies = answered(without_held(state, event.id), event.id, Committed(event.receipt))
     if state.running.get(held.location) != event.id:
-        # Found in the table when its files were to be removed: another coordinator published it.
+        # The removal of its files found it in the table: another coordinator published it.
         return state, (Save(committed), *watched, *replies)
     state, following = next_job(state, held.location)
     return state, (Save(committed), *watched, *replies, *following)
@@ -332,7 +333,7 @@ def _ask_abort(state: State, event: AbortAsked) -> tuple[State, tuple[Effect, ..
 def _files_removed(state: State, event: FilesRemoved) -> tuple[State, tuple[Effect, ...]]:
     held = state.held.get(event.id)
     if held is None or held.phase is not Phase.ABORTING:
-        return state, ()  # removed twice: the second removal began before the first had ended
+        return state, ()  # a second removal, which began before the first had ended
     aborted = replace(
         held,
         phase=Phase.ABORTED,

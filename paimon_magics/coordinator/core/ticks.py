@@ -1,4 +1,4 @@
-"""What follows from the time alone: leases end, files are removed again, receipts are forgotten."""
+"""What the passing of time does: leases end, removals are tried again, receipts are forgotten."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from paimon_magics.coordinator.core.values import Phase
 __all__ = ["FORGET_EVERY_MS", "STALL_MS", "ticked"]
 
 STALL_MS = 5_000
-"""Between two ticks, so much time does not pass: the process stood still, or the clock was set."""
+"""More milliseconds than this between two ticks mean that the process stood still or the clock was
+set."""
 
 FORGET_EVERY_MS = 60_000
-"""How often finished transactions are looked through for those that need not be kept longer."""
+"""How often finished transactions are deleted after their retention, in milliseconds."""
 
 
 def ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
-    """The state when it is `now_ms`."""
+    """Return the state at `now_ms`, and what must be done then."""
     effects: list[Effect] = []
     state = _without_stall(state, now_ms)
     for held in tuple(state.held.values()):
@@ -32,7 +33,7 @@ def ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
                 state = with_held(state, expired)
                 effects.append(Save(expired))
             case Phase.ABORTING:
-                # Again and again until it succeeds, once in a grace period.
+                # Once in a grace period, until it succeeds.
                 later = replace(held, expires_at_ms=now_ms + state.limits.cleanup_grace_ms)
                 state = with_held(state, later)
                 effects.append(RemoveFiles(held.id))
@@ -47,8 +48,8 @@ def ticked(state: State, now_ms: int) -> tuple[State, tuple[Effect, ...]]:
 
 
 def _without_stall(state: State, now_ms: int) -> State:
-    """Nobody could renew a lease while the coordinator stood still: that time does not count. Nor
-    does what the clock was set forward or back by."""
+    """Extend the leases by the time for which the coordinator stood still, when nobody could renew
+    them, or by which the clock was set."""
     passed_ms = now_ms - state.ticked_at_ms if state.ticked_at_ms else 0
     state = replace(state, ticked_at_ms=now_ms)
     if abs(passed_ms) < STALL_MS:

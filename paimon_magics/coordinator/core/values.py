@@ -1,4 +1,4 @@
-"""What the coordinator's core speaks of: transactions, and the answers about them."""
+"""The values of the coordinator's core: transactions, and the answers about them."""
 
 from __future__ import annotations
 
@@ -51,20 +51,21 @@ class Phase(StrEnum):
 
 
 FINISHED = (Phase.COMMITTED, Phase.LOST, Phase.ABORTED, Phase.UNDETERMINED)
-"""The phases in which nothing is done for a transaction any more."""
+"""The phases of a transaction that is over, with nothing left to do for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Times in milliseconds.
 
-    - `lease_ms`: without a heartbeat for so long, a transaction is aborted.
-    - `cleanup_grace_ms`: how long the files of an expired transaction stay, for its tasks to end.
-    - `receipt_retention_ms`: how long the answer to a finished transaction is kept, and all that is
-      needed to publish it again.
-    - `watch_every_ms`: how often published snapshots are looked at again where nobody commits.
-    - `expire_every_ms`: how long after a commit snapshots expire, together with those of the
-      commits in between.
+    - `lease_ms`: a transaction without a heartbeat for this time is aborted.
+    - `cleanup_grace_ms`: how long the files of an expired transaction stay, so that its tasks can
+      end.
+    - `receipt_retention_ms`: how long the answer about a finished transaction is kept, with all
+      that is needed to publish it again.
+    - `watch_every_ms`: how often a table's publications are checked while nobody commits.
+    - `expire_every_ms`: how long after a commit the table's snapshots expire; commits in between
+      share one run.
     """
 
     lease_ms: int = 60_000
@@ -76,14 +77,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a transaction comes from, as its client says it: "" for what that does not know."""
+    """Where a transaction comes from, as its client says: "" for what the client does not know."""
 
     notebook: str = ""
     host: str = ""
     engine: str = ""
 
     def told(self, owner: str) -> str:
-        """Whose it is, for a message: as much of it as is known."""
+        """The owner and what is known of the origin, for a message."""
         parts = [owner or "somebody"]
         parts += [f"in {self.notebook}"] if self.notebook else []
         parts += [f"on {self.host}"] if self.host else []
@@ -92,21 +93,21 @@ class Origin:
 
 
 NOWHERE = Origin()
-"""Of whom nothing is known."""
+"""An origin of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """A transaction as the coordinator holds it; the whole of it is stored.
+    """A transaction as the coordinator knows it; all of it is stored.
 
-    `digest` tells a repeated commit request from another one. An `exclusive` transaction writes
-    dynamic buckets; a table has one such transaction at a time (`lines` has who waits).
-    `expires_at_ms` is the end of the lease while ACTIVE, the time of removing files while ABORTING,
-    and the end of retention after. `adopted`: the epoch in which it was taken on from another
-    coordinator, which opened it and may have been cut off while publishing it; 0 for this one's
-    own. `location` is where the table lies, `table` what it was called when the transaction began.
-    `ended_at_ms`: when its outcome was decided, 0 before. `files`: how many files it commits, where
-    its client says so.
+    `digest` tells a repeated commit request from a different one. An `exclusive` transaction writes
+    dynamic buckets; a table has one of them at a time, and the others wait (see `lines`).
+    `expires_at_ms` is the end of the lease while ACTIVE, the time to remove files while ABORTING,
+    and the end of retention once finished. `adopted` is the epoch in which it was taken over from
+    another coordinator, which opened it and may have been interrupted while publishing it; 0 for
+    this one's own. `location` is the table's location, `table` its name when the transaction began.
+    `ended_at_ms` is when its outcome was decided, 0 before. `files` is the number of files that it
+    commits, if its client says so.
     """
 
     id: str
@@ -127,14 +128,14 @@ class TransactionState:
 
     @property
     def who(self) -> str:
-        """Whose it is, for a message."""
+        """The owner and the origin, for a message."""
         return self.origin.told(self.owner)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Who waits for a table that takes one transaction at a time; `id` will be the transaction's.
-    `seen_ms`: when it last said that it still waits."""
+    """A client in line for a table that takes one transaction at a time. `id` will be the
+    transaction's id; `seen_ms` is when the client last asked for its turn."""
 
     id: str
     seen_ms: int
@@ -142,7 +143,7 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Why a table takes no commits until somebody has looked at it."""
+    """Why and since when a table takes no commits, until an administrator resumes it."""
 
     reason: str
     since_ms: int
@@ -150,7 +151,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who has let nothing new begin, and since when."""
+    """A pause, in which nothing new begins: who asked for it, and since when."""
 
     by: str
     since_ms: int
@@ -168,14 +169,14 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The transaction's commit, whoever asked first."""
+    """The receipt of the transaction's commit, for the first request and repeated ones."""
 
     receipt: CommitReceipt
 
 
 class Cause(StrEnum):
-    """Why a commit was refused: because of another one, because of another one that came after the
-    statement was planned, because the table could not be written, or because of what was asked."""
+    """Why a commit was refused: it conflicts with another commit, the statement was planned on an
+    outdated snapshot, the table could not be written, or the request was wrong."""
 
     CONFLICT = "conflict"
     OUTDATED = "outdated"
@@ -198,21 +199,21 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The transaction was ended before: by its owner, by its lease, or by an administrator."""
+    """The transaction ended before, by its owner, its lease or an administrator."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Undetermined:
-    """Whether the transaction is in the table is unknown, now or later."""
+    """Whether the transaction is in the table is unknown, and will stay so."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The transaction is being committed, or was, with other files than these."""
+    """The transaction is being committed, or was committed, with a different request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +223,22 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class NotCommitted:
-    """An abort that came too late: the commit is under way or has happened."""
+    """The abort came too late: the commit is under way or has happened."""
 
     phase: Phase
 
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """The transaction was committed, and a writer outside replaced its snapshot for good."""
+    """The transaction was committed, but an outside writer replaced its snapshot for good."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """The table takes one such transaction at a time: this one is open, or so many wait for their
-    turn before who has asked."""
+    """The table takes one such transaction at a time: `holder` is open, or `ahead` clients are in
+    line before this one."""
 
     holder: TransactionState | None
     ahead: int = 0
@@ -245,28 +246,28 @@ class Occupied:
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """The table takes no commits until somebody has looked at it and lets it go on."""
+    """The table takes no commits until an administrator resumes it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Nothing new is begun until somebody resumes the coordinator."""
+    """Nothing new begins until an administrator resumes the coordinator."""
 
     pause: Pause
 
 
 @dataclass(frozen=True, slots=True)
 class Unchecked:
-    """Whether published snapshots are still there could not be found out now."""
+    """Whether the published snapshots are still there can't be found out now."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing is in the way, or what was asked for is done and stored."""
+    """Nothing is in the way, or the request is done and stored."""
 
 
 Answer = (

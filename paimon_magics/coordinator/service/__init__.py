@@ -1,1 +1,1 @@
-"""The coordinator: transactions, commits and upkeep of the tables of a warehouse."""
+"""The coordinator: transactions, commits and upkeep of a warehouse's tables."""

@@ -1,8 +1,8 @@
-"""What a client brings that another coordinator has opened: checked before it is acted upon.
+"""Checks a transaction that another coordinator opened and a client brings to this one.
 
-The client sends the transaction's document along. It is believed as far as it has to be: names are
-of the form that coordinators give, everything that is a path is worked out here anew, and files
-belong to the transaction by their names.
+The client sends the transaction's document. It is trusted no further than needed: names must have
+the form that coordinators give, paths are computed here anew, and files belong to the transaction
+by their names.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _COMMIT_USER = re.compile(r"paimon-magics-([0-9a-f-]{36})")
 
 
 def check_adopted_id(id: str) -> None:
-    """Raise InvalidValueError for what no coordinator gives as a transaction's id."""
+    """Raise InvalidValueError for an id that no coordinator gives to a transaction."""
     if _ID.fullmatch(id) is None:
         raise InvalidValueError(f"{id!r} is no transaction's id.")
 
 
 def adopted_transaction(catalog: Catalog, document: Any) -> tuple[Table, Transaction]:
-    """The table and the transaction that a client brings along.
+    """Return the table and the transaction in a client's document.
 
-    Raises InvalidValueError for one that no coordinator can have opened on that table, and
-    UnknownNameError for a table that is not there.
+    Raises InvalidValueError for a transaction that no coordinator can have opened on that table,
+    and UnknownNameError for a table that does not exist.
     """
     brought = transaction_of(document)
     found = _COMMIT_USER.fullmatch(brought.commit_user)

@@ -1,6 +1,6 @@
-"""The threads that carry out what the core decides: commits, look-ups, removals, looks at tables.
+"""The threads that carry out the core's decisions: commits, look-ups, removals, checks of tables.
 
-Each comes back as an event. The core sees to it that a table has one commit at a time.
+Each result is an event. The core sees to it that a table has one commit at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class CommitPool:
-    """Carries effects out, and hands the events that follow to `state_thread`."""
+    """Carries out effects, and hands the events that follow to `state_thread`."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class CommitPool:
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="commit")
 
     def carry_out(self, effect: Effect) -> None:
-        """Begin what an effect orders, if it orders anything of this kind."""
+        """Start the work of an effect, if it is one for the pool."""
         match effect:
             case RunCommit(id=id):
                 self._run(self._commit, id)
@@ -67,7 +67,7 @@ class CommitPool:
                 pass
 
     def end(self) -> None:
-        """End after what was begun."""
+        """Stop after the work that was started."""
         self._pool.shutdown(wait=True)
 
     def _run(self, action: Callable[[_T], Event], argument: _T) -> None:
@@ -77,7 +77,7 @@ class CommitPool:
             except DeposedError as error:
                 self._state_thread.depose(error)
 
-        with contextlib.suppress(RuntimeError):  # stopping: it is found again at the next start
+        with contextlib.suppress(RuntimeError):  # stopping: the next start finds the work
             self._pool.submit(work)
 
     def _commit(self, id: str) -> Event:

@@ -1,8 +1,8 @@
-"""What takes a coordinator time: commits, look-ups, removals, each told as an event.
+"""A coordinator's slow work: commits, look-ups and removals, each of which returns an event.
 
-Everything here may be cut off anywhere, and is done again when its coordinator comes back or a
-client asks the next one: a commit is looked up in the table's snapshots first, and files are
-removed only after that, under a claim that no other coordinator can hold for the opposite.
+All of it may be interrupted anywhere, and is done again when the coordinator restarts or a client
+asks the next one. A commit is looked up in the table's snapshots first. Files are removed only
+after that, under a claim that no other coordinator can hold for a commit.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Does one thing at a time per call, from any thread; a table has one commit at a time.
+    """Does the work in the calling thread, which may be any; a table has one commit at a time.
 
     Every method that changes something raises DeposedError when another coordinator has taken over.
     """
@@ -92,9 +92,10 @@ class Worker:
         self._claims = None if ownership is None else Claims(files, catalog.warehouse)
 
     def commit(self, id: str, request: CommitRequest, adopted: int = 0) -> Event:
-        """Publish what this coordinator's client asked for.
+        """Publish a commit that a client asked for.
 
-        `adopted`: the epoch in which it took the transaction on from another one.
+        `adopted` is the epoch in which this coordinator took the transaction over from another
+        one, 0 for its own.
         """
         try:
             return self._publish(id, request, adopted)
@@ -102,7 +103,7 @@ class Worker:
             raise
         except UnknownOutcomeError:
             return CommitUnclear(id)
-        except UnreachableError as error:  # nothing was published; it is, when the store is back
+        except UnreachableError as error:  # nothing was published; it is tried again
             _log.warning("Commit %s waits for its store: %s", id, error)
             time.sleep(_RETRY_SECONDS)
             return CommitUnclear(id)
@@ -114,7 +115,7 @@ class Worker:
             return CommitUnclear(id)
 
     def look_up(self, id: str, request: CommitRequest, adopted: int) -> Event:
-        """Find a commit that may have happened, and publish it when it certainly has not."""
+        """Look for a commit that may have happened; publish it when it certainly has not."""
         transaction = request.transaction
         try:
             table = self._catalog.load(transaction.table)
@@ -151,7 +152,7 @@ class Worker:
         return event
 
     def remove(self, id: str, transaction: Transaction, adopted: int) -> Event:
-        """Remove what an ended transaction has written, unless it turns out to be committed."""
+        """Remove the files of an ended transaction, unless it turns out to be committed."""
         try:
             if self._ownership is not None:
                 self._ownership.check()
@@ -178,20 +179,22 @@ class Worker:
         return FilesRemoved(id, now_ms())
 
     def sweep(self, request: CommitRequest) -> int:
-        """Remove what a committed transaction wrote and did not commit; how many files."""
+        """Remove the files that a committed transaction wrote and did not commit; return how
+        many."""
         table = self._catalog.load(request.transaction.table)
         keep = decoded(table, request).file_names
         wait_ms_max = self._settings.attempt_wait_ms_max
         return remove_uncommitted(table, request.transaction, keep, wait_ms_max)
 
     def drop_claims(self, before_ms: int) -> None:
-        """Give up claims of before that time, whose coordinators died over them."""
+        """Drop the claims from before that time, which coordinators left when they died."""
         if self._claims is not None:
             with contextlib.suppress(PaimonMagicsError, OSError):
                 self._claims.drop_older(before_ms)
 
     def receipt(self, transaction: Transaction) -> CommitReceipt | None:
-        """The transaction's commit, None where the table has none, or can't tell any more."""
+        """The receipt of a transaction's commit; None when the table has none, or no longer shows
+        it."""
         try:
             return find_commit(self._catalog.load(transaction.table), transaction)
         except PaimonMagicsError:
@@ -209,7 +212,7 @@ class Worker:
             findings = self._watching.look(table.location, table)
             if any(f.verdict not in (Verdict.INTACT, Verdict.SETTLED) for f in findings):
                 return self._watching.found(table.location, findings, before=id)
-            # A commit is looked for, and found absent, before it is run again.
+            # A commit runs again only after a look-up has found it absent.
             receipt = commit_fenced(
                 asked,
                 self._catalog.publish,
@@ -226,23 +229,26 @@ class Worker:
         return CommitPublished(id, receipt, now_ms(), publication, findings)
 
     def _remove_runs(self, table: Table, id: str, transaction: Transaction, adopted: int) -> None:
-        """Remove what runs that this process, or one before it, did not end left of metadata."""
+        """Remove the metadata files of runs that were interrupted, in this process or an earlier
+        one."""
         for run in range(1, self._store.transactions.runs(id) + 1):
             remove_run(table, transaction, _token(id, run, adopted))
 
     def _may_be_others(self, adopted: int) -> bool:
-        """Whether another coordinator may have been cut off while publishing a transaction."""
+        """Whether another coordinator may have been interrupted while it published a
+        transaction."""
         succeeded = self._ownership is not None and self._ownership.succeeded_another
         return bool(adopted) or succeeded
 
     def _refused(self, id: str, request: CommitRequest, reason: str, adopted: int) -> Event:
-        """What a refusal means: a coordinator before this one may have been cut off publishing the
-        transaction, and can still succeed until this one has published something on its table."""
+        """The event of a refusal. An earlier coordinator that was interrupted while publishing the
+        transaction can still succeed until this one has published on its table: until then the
+        outcome is undetermined."""
         if self._ownership is not None and self._may_be_others(adopted):
             table = self._catalog.load(request.transaction.table)
             if not is_fenced(table, self._ownership.epoch):
                 return CommitUndetermined(id, reason, now_ms())
-        # It is not to be committed any more: whoever removes its files must be able to claim it.
+        # It will not be committed: a removal of its files must be able to claim it.
         with contextlib.suppress(PaimonMagicsError, OSError):
             self._drop_claim(request.transaction)
         return CommitRefused(id, reason, now_ms())
@@ -268,6 +274,6 @@ def _cause(error: PaimonMagicsError) -> Cause:
 
 
 def _token(id: str, run: int, adopted: int) -> str:
-    """What the metadata files of a run of a transaction's commit are named by: never as the
-    coordinator names them that opened it, and may still be at work."""
+    """The token in the names of the metadata files of a run. For an adopted transaction it differs
+    from the tokens of the coordinator that opened it, which may still be at work."""
     return f"{id}-{adopted}-{run}" if adopted else f"{id}-{run}"

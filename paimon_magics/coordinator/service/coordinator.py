@@ -1,11 +1,12 @@
-"""The coordinator at work: its parts, put together, begun and ended in order.
+"""The coordinator: its parts, put together, started and stopped in order.
 
-What is asked goes to the thread that owns the state (`state_thread`) as an event, and is answered
-when that is saved. Commits, look-ups and removals run in a pool of threads (`commit_pool`) and come
-back as events; the core sees to it that a table has one commit at a time.
+A question becomes an event for the thread that owns the state (`state_thread`), and is answered
+when the state is saved. Commits, look-ups and removals run in a pool of threads (`commit_pool`) and
+come back as events. The core sees to it that a table has one commit at a time.
 
-If the process dies: a transaction that was answered is stored; a commit that was under way is
-looked up in the table's snapshots at the next start, before anything else happens to its table.
+If the process dies, every transaction that a client was told of is stored. A commit that was under
+way is looked up in the table's snapshots at the next start, before anything else happens to its
+table.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ __all__ = ["Coordinator"]
 class Coordinator:
     """Owns the commits of one warehouse. Every method may be called from any thread.
 
-    `turns` keeps apart what changes one table; whoever else does so in this process takes one too.
-    `watching` knows what was published, `republished` is how many commits were published again
-    since the start, and `recent_errors` what went wrong; `transactions` opens and commits them, and
-    `stored` has what is known of them; `leases` has what readers need. Without `ownership` (a
-    warehouse whose catalog publishes snapshots by its own comparison) any number of coordinators
-    may be at work.
+    `turns` keeps changes of one table apart; everything in this process that changes a table takes
+    one. `transactions` opens and commits transactions, `stored` looks them up. `watching` knows the
+    publications, `republished` counts the commits that were published again since the start,
+    `recent_errors` has the last errors, and `leases` the snapshots that are being read. Without
+    `ownership` (a warehouse whose catalog publishes snapshots by its own compare-and-swap) any
+    number of coordinators may run.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Coordinator:
             ownership.when_lost(self.depose)
 
     def start(self) -> None:
-        """Restore what was stored and begin to work.
+        """Restore the stored state and start.
 
         Raises SetupError when something is stored and another coordinator owns the warehouse.
         """
@@ -152,7 +153,7 @@ class Coordinator:
         self.upkeep.start()
 
     def stop(self) -> None:
-        """End after the commits under way; open transactions stay stored."""
+        """Stop after the commits under way; open transactions stay stored."""
         self._state_thread.refuse()
         self.upkeep.stop()
         self._pool.end()
@@ -163,61 +164,61 @@ class Coordinator:
         self.recent_errors.end()
 
     def depose(self, error: DeposedError) -> None:
-        """Answer nothing more: another coordinator owns the warehouse. For any thread."""
+        """Answer nothing any more: another coordinator owns the warehouse. For any thread."""
         self._state_thread.depose(error)
 
     @property
     def deposed(self) -> DeposedError | None:
-        """What it ended with when another coordinator has taken the warehouse over."""
+        """The error with which it stopped when another coordinator took the warehouse over."""
         return self._state_thread.deposed
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is taken now: it has stopped for good, or its store does not work."""
+        """Why it takes nothing now: it has stopped for good, or its store does not work."""
         return self._state_thread.problem
 
     @property
     def store_trouble(self) -> str:
-        """Why the warehouse's store could not be written the last time; "" while it could."""
+        """Why the lease could not be renewed in the warehouse's store; "" when it could."""
         return "" if self._ownership is None else self._ownership.trouble
 
     @property
     def store_facts(self) -> dict[str, str]:
-        """How it reaches the warehouse, without secrets."""
+        """How the coordinator reaches the warehouse, without secrets."""
         return dict(store_facts(self._catalog.options))
 
     @property
     def state(self) -> State:
-        """The unfinished transactions of this moment; a value, so safe to look at."""
+        """The core's state at this moment; a value, so safe to read."""
         return self._state_thread.state
 
     @property
     def finished(self) -> Mapping[Phase, int]:
-        """How many transactions were finished since the start."""
+        """How many transactions were finished since the start, by phase."""
         return self._state_thread.finished
 
     @property
     def epoch(self) -> int | None:
-        """The epoch in which it owns the warehouse, 0 before it does; None where nobody owns it."""
+        """The epoch in which it owns the warehouse, 0 before; None without ownership."""
         return self._owning.epoch
 
     def recent_publications(self, count: int) -> list[Publication]:
-        """What was published last, within and outside transactions, the newest first."""
+        """The last publications, of transactions and others, the newest first."""
         return self._store.publications.recent(count)
 
     def location_of(self, table: TableName) -> str:
-        """Where a table lies, by which the state knows it. Raises UnknownNameError."""
+        """The location of a table, by which the state knows it. Raises UnknownNameError."""
         return self._catalog.load(table).location
 
     def lease(
         self, holder: str, wanted: Collection[tuple[TableName, int]]
     ) -> tuple[int, list[tuple[TableName, int]]]:
-        """Keep the snapshots that `holder` reads, and no other of its; see `Leases.renew`."""
+        """Lease these snapshots to `holder`, and no others; see `Leases.renew`."""
         return self.leases.renew(holder, wanted, now_ms())
 
     def pause(self, by: str) -> Pause:
-        """Let nothing new begin, from the return on; who has paused it before stays the one who is
-        named."""
+        """Let nothing new begin once this returns. An earlier pause stays, with the name of whoever
+        asked for it."""
         self._owning.own()
         answer = self._state_thread.ask_event(lambda ask: PauseAsked(by, now_ms(), ask))
         assert isinstance(answer, Suspended)
@@ -229,8 +230,8 @@ class Coordinator:
         self._state_thread.ask_event(UnpauseAsked)
 
     def _was_committed(self, held: TransactionState) -> bool:
-        """Whether a coordinator between this one's two lives has committed the transaction; if so
-        that is stored."""
+        """Whether another coordinator committed the transaction while this one was down; the
+        receipt is stored if so."""
         found = self._worker.receipt(self._state_thread.opened[held.id])
         if found is None:
             return False

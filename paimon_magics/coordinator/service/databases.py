@@ -1,7 +1,7 @@
-"""Databases with their properties, of which a comment and an owner are two.
+"""Databases with their properties, such as a comment or an owner.
 
-Catalogs with a place for properties keep them themselves (jdbc, rest). A warehouse in a file system
-has none: there the coordinator's store keeps them (see `database_marks`).
+The jdbc and rest catalogs keep properties themselves. A warehouse in a file system has no place for
+them: there the coordinator's store keeps them (see `database_marks`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ _LOCATION = "location"
 
 
 class PropertyStore(Protocol):
-    """Where properties of databases are kept; see `DatabasePropertyTable`, which is one."""
+    """Keeps properties of databases; `DatabasePropertyTable` is one."""
 
     def of(self, id: str) -> dict[str, str]:
-        """What is kept under an id, nothing for an unknown one."""
+        """The properties kept under an id, empty for an unknown id."""
 
     def save(self, id: str, properties: Mapping[str, str]) -> None:
-        """Keep properties under an id; none at all forgets it."""
+        """Keep properties under an id; empty ones delete it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """Which properties were removed and set, and which were to be removed and not there."""
+    """The properties that were removed, those that were set, and those to remove that were
+    missing."""
 
     removed: tuple[str, ...]
     updated: tuple[str, ...]
@@ -49,7 +50,7 @@ class Databases:
     def create(self, name: str, properties: Mapping[str, str]) -> bool:
         """Create a database; False when it exists.
 
-        Raises InvalidTableError for a name that is not allowed or a location of its own,
+        Raises InvalidTableError for a name that is not allowed or for another location, and
         UnsupportedStatementError where properties can't be kept.
         """
         if self._catalog.database_exists(name):
@@ -64,7 +65,7 @@ class Databases:
         return True
 
     def properties(self, name: str) -> dict[str, str]:
-        """A database's properties, with its location where it has one; raises UnknownNameError."""
+        """A database's properties, with its location if it has one. Raises UnknownNameError."""
         found = self._catalog.database_properties(name)
         if self._store is None or not self._keeps_here:
             return found
@@ -72,7 +73,7 @@ class Databases:
         return found if mark is None else self._store.of(mark) | found
 
     def alter(self, name: str, removals: Collection[str], updates: Mapping[str, str]) -> Altered:
-        """Change properties; raises what `create` does."""
+        """Change properties. Raises what `create` raises."""
         updates = self._without_location(name, updates)
         before = self.properties(name)
         removed = tuple(key for key in removals if key in before and key != _LOCATION)
@@ -109,7 +110,8 @@ class Databases:
         self._store.save(mark_database(self._catalog, name), properties)
 
     def _without_location(self, name: str, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties but a location, which may only say where the database lies anyway."""
+        """The properties without a location. Raises InvalidTableError for a location other than the
+        database's folder; a rest catalog decides about it itself."""
         location = properties.get(_LOCATION)
         if location is not None and self._catalog.metastore != "rest":
             own = self._catalog.database_folder(name)

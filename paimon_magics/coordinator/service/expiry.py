@@ -1,14 +1,13 @@
-"""Upkeep of the tables that are committed to: their snapshots expire by Paimon's options, and what
-is left of overwritten ones goes.
+"""Upkeep of tables after commits: snapshots expire by Paimon's options, and the files that
+overwritten snapshots leave are removed.
 
-Done in a thread of its own, a table at a time and a bounded number of snapshots at a time, some
-seconds after a commit: no commit waits for it. What must stay is asked for right before the
-decision: the bases of open transactions, read leases, and publications that have not been looked
-at since. A failure is told, and tried again after the next commit.
+A thread of its own does it some seconds after a commit, one table and a bounded number of snapshots
+at a time, so that no commit waits for it. Right before the decision it asks what must stay: the
+bases of open transactions, leased snapshots, and publications that have not been checked since. A
+failure is logged, and tried again after the next commit.
 
-If the process dies here: see `tables.expiry.expire_snapshots` and `overwritten_cleanup`. The
-tables that it knew of are
-known again after their next commit.
+If the process dies here, see `tables.expiry.expire_snapshots` and `overwritten_cleanup`. A table is
+known again after its next commit.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ _Key = str | tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is done in the thread at a time; `run` gives the time when it is to be done again, None
-    where it is not. `problem` is what it means when it fails."""
+    """One piece of work. `run` returns the time of the next run, None without one. `problem` says
+    what a failure means."""
 
     problem: str
     run: Callable[[], int | None]
@@ -52,12 +51,12 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryGate:
-    """What is asked right before a snapshot goes.
+    """The checks right before a snapshot is removed.
 
-    `floor_of` gives, for a table's location and branch, the first snapshot that transactions and
-    publications need; `check` raises an error when another coordinator has taken over, which knows
-    better who reads what. While it `waits` nothing goes: who has paused the coordinator may be
-    about to copy the warehouse.
+    `floor_of` returns, for a table's location and branch, the first snapshot that transactions and
+    publications need. `check` raises DeposedError when another coordinator has taken over, which
+    alone knows what is being read now. While `waits` is true nothing is removed: an administrator
+    who has paused the coordinator may be copying the warehouse.
     """
 
     floor_of: Callable[[str, str | None], int]
@@ -66,12 +65,10 @@ class ExpiryGate:
 
 
 class Upkeep:
-    """Expires snapshots, and clears up after `overwritten` ones.
+    """Expires snapshots, and removes the files of `overwritten` ones. `gate` says what must stay.
 
-    `gate` says what must stay.
-
-    `expired` is how many snapshots were removed since the start, `failures` how often it failed,
-    `problem` why it did the last time, "" when it went well since.
+    `expired` counts the snapshots that were removed since the start, `failures` the failed runs.
+    `problem` is the reason of the last failure, "" after a success.
     """
 
     def __init__(
@@ -98,12 +95,12 @@ class Upkeep:
         self.problem = ""
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, now_ms()))
         self._thread.start()
 
     def stop(self) -> None:
-        """End after what is under way."""
+        """Stop after the work under way."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -111,13 +108,13 @@ class Upkeep:
             self._thread.join()
 
     def committed(self, table: TableName, location: str) -> None:
-        """There is a new snapshot of a table."""
+        """Plan the expiry of a table that has a new snapshot."""
         problem = f"Snapshots of `{table}` could not expire"
         run = partial(self._expire, table)
         self._plan((location, table.branch), _Job(problem, run, now_ms() + self._every_ms))
 
     def wrote_over(self) -> None:
-        """Somebody has written over a snapshot, which is going to be published again."""
+        """Plan the clean-up after an overwritten snapshot, which is about to be published again."""
         self._plan(_OVERWRITTEN, _Job(_LEFT, self._clear, now_ms() + self._every_ms))
 
     def _plan(self, key: _Key, job: _Job) -> None:
@@ -147,7 +144,7 @@ class Upkeep:
                 self._plan(key, replace(job, due_ms=again_ms))
 
     def _next(self) -> tuple[_Key, _Job] | None:
-        """What is to be done next, when it is due; None when the coordinator ends."""
+        """Wait for the next job that is due, and return it; None when the coordinator stops."""
         with self._changed:
             while not self._stopping:
                 at_ms = now_ms()
@@ -161,13 +158,14 @@ class Upkeep:
             return None
 
     def _clear(self) -> int | None:
-        """When there is more to remove of overwritten snapshots; None without any."""
+        """Remove what overwritten snapshots left; return when to run again, None without any
+        left."""
         self._overwritten.clear(now_ms())
         due_ms = self._overwritten.due_ms()
         return None if due_ms is None else max(due_ms, now_ms() + self._every_ms)
 
     def _expire(self, name: TableName) -> int | None:
-        """When there is more to do; None when there is nothing until the next commit."""
+        """Expire snapshots of a table; return when to run again, None for after the next commit."""
         try:
             table = self._catalog.load(name)
         except UnknownNameError:

@@ -1,9 +1,9 @@
-"""When a coordinator that nobody supervises ends: when it has had nothing to do for a while.
+"""An unsupervised coordinator ends when it has been idle for a while.
 
-It has something to do while a request is being answered, a transaction is not finished, rows wait
-to be loaded, or something is under way. What its store does not let it do is nothing to wait for:
-rows that can't be loaded stay in the log on the disk, transactions in the database, and the next
-start goes on with them. Its log is kept short meanwhile: nobody else would cut it.
+It is busy while a request is being answered, a transaction is not finished, rows wait to be loaded,
+or something is under way. It does not wait for work that the warehouse's store prevents: rows stay
+in the log on disk, transactions in the database, and the next start continues with them. It also
+cuts its process's log when that grows long, because nobody else would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STDERR = 2
 
 
 class Idling:
-    """An ASGI application around another one, that notices when nobody asks anything.
+    """An ASGI application around another one, which notices when no request comes.
 
     `end` is called once, from a thread of its own, after `idle_ms` without anything to do.
     """
@@ -59,7 +59,7 @@ class Idling:
             self._since = time.monotonic()
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to check."""
         threading.Thread(target=self._look, name="idling", daemon=True).start()
 
     def _look(self) -> None:

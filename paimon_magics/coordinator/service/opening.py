@@ -1,4 +1,4 @@
-"""Opening a transaction, as every committer does."""
+"""Opening a transaction, the same for every committer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["open_on", "open_transaction"]
 def open_transaction(
     catalog: Catalog, name: TableName, base_snapshot_id: int | None
 ) -> tuple[Table, Transaction]:
-    """The table, and a transaction on it; see `open_on`. Raises errors of ours for a table that is
-    not there."""
+    """Return the table and a transaction on it; see `open_on`. Raises UnknownNameError for a table
+    that does not exist."""
     table = catalog.load(name)
     return table, open_on(table, base_snapshot_id)
 
 
 def open_on(table: Table, base_snapshot_id: int | None) -> Transaction:
-    """A transaction on a loaded table, whose commit user and file prefix nobody else has.
+    """Return a transaction on a loaded table, with a commit user and a file prefix of its own.
 
     Raises errors of ours for a table that can't be committed to safely. A process that dies after
     this leaves a note in the table's folder `.attempts` behind.

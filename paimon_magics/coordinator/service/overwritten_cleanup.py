@@ -1,10 +1,10 @@
-"""Clearing up after snapshots that somebody wrote over, once their commits are in the table again.
+"""Cleaning up after overwritten snapshots, once their commits are in the table again.
 
-That one is published again is stored before it is begun, with the number of the run that names the
-files. What is left of the overwritten snapshot, and of runs that were cut off, is removed when the
-grace period is over: whoever goes around the coordinator may have begun to build on it.
+Before a commit is published again, the store notes it, with the number of the run that names the
+files. The files that the overwritten snapshot and interrupted runs leave are removed after a grace
+period: a writer that goes around the coordinator may have begun to build on them.
 
-If the process dies here, it is done again after the next start.
+If the process dies here, the removal is done again after the next start.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _log = logging.getLogger(__name__)
 
 
 class Overwritten:
-    """Removes what is left of overwritten snapshots. `watched` gives the publications that may
-    still be published again, `check` raises an error when another coordinator has taken over."""
+    """Removes the files that overwritten snapshots leave. `watched` returns the publications that
+    may still be published again; `check` raises DeposedError when another coordinator has taken
+    over."""
 
     def __init__(
         self,
@@ -45,12 +46,13 @@ class Overwritten:
         self._check = check
 
     def due_ms(self) -> int | None:
-        """When there is something to remove, None when there is nothing."""
+        """When the next removal is due, in milliseconds of the epoch; None without any."""
         begun = [begun_ms for _, _, begun_ms in self._store.publications.repetitions()]
         return min(begun) + self._grace_ms if begun else None
 
     def clear(self, now_ms: int) -> int:
-        """Remove what is due; return how many are left for later. Raises what stores raise."""
+        """Remove what is due; return how many snapshots are left for later. Raises errors of
+        stores."""
         later = 0
         for p, runs, begun_ms in self._store.publications.repetitions():
             with self._turns(p.location):
@@ -68,6 +70,6 @@ class Overwritten:
         return later
 
     def _is_awaited(self, p: Publication) -> bool:
-        """Whether it is not known yet what became of it."""
+        """Whether it is unknown yet if the commit is in the table again."""
         there = self._watched().get(p.location, ())
         return any((q.id, q.snapshot_id) == (p.id, p.snapshot_id) for q in there)

@@ -10,10 +10,10 @@ __all__ = ["Owning"]
 
 
 class Owning:
-    """Takes the warehouse when it is needed; `ownership` is None where nobody owns it.
+    """Takes the warehouse when that is needed. Without `ownership` nobody owns it.
 
-    In each epoch once, claims are given up that no client can ask about any more, after
-    `claims_kept_ms`. For any thread.
+    Once in each epoch it drops the claims that are older than `claims_kept_ms`: no client can ask
+    about them any more. For any thread.
     """
 
     def __init__(self, ownership: Ownership | None, worker: Worker, claims_kept_ms: int) -> None:
@@ -24,7 +24,7 @@ class Owning:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch in which the warehouse is owned, 0 before it is; None where nobody owns it."""
+        """The epoch in which the warehouse is owned, 0 before; None without ownership."""
         return None if self._ownership is None else self._ownership.epoch
 
     def own(self) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for the core's answer: each question has a number, and gets one answer or one error."""
+"""Questions that wait for the core's answer: each has a number, and gets one answer or error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PendingAnswers:
         self._numbers = itertools.count(1)
 
     def ask(self) -> tuple[int, Future[Answer]]:
-        """The number of a new question, and its answer to come."""
+        """Return the number of a new question, and the future of its answer."""
         number = next(self._numbers)
         future: Future[Answer] = Future()
         self._futures[number] = future
@@ -29,7 +29,7 @@ class PendingAnswers:
     def answer(self, number: int, answer: Answer) -> None:
         """Answer a question."""
         future = self._futures.pop(number, None)
-        if future is not None:  # else it was told that the store did not work
+        if future is not None:  # None: it has failed because the store did not work
             future.set_result(answer)
 
     def fail(self, number: int, error: SetupError) -> None:

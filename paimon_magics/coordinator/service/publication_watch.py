@@ -1,9 +1,9 @@
-"""Looking at what was published, and publishing again what a writer outside has overwritten.
+"""Checks publications, and publishes a commit again that an outside writer has overwritten.
 
-The core decides; this does it, in the coordinator's pool of threads. Whoever changes a table
-outside of transactions (the REST catalog) tells here what it publishes, and what it takes away on
-purpose. If the process dies while a commit is published again, that is found by the snapshot's
-property at the next look, before anything else is published on its table.
+The core decides; this module acts, in the coordinator's pool of threads. Code that changes a table
+outside transactions (the REST catalog) tells it what it publishes and what it removes on purpose.
+If the process dies while a commit is published again, the next check finds the new snapshot by its
+property, before anything else is published on its table.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ _RETRY_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 Ask = Callable[[Callable[[int], Event]], Answer]
-"""Has an event made for a number, puts it before the core, and waits for the answer."""
+"""Puts the event that is made for a question's number before the core; returns the answer."""
 
 
 def publication_of(
     id: str, request: CommitRequest, table: Table, receipt: CommitReceipt, now_ms: int
 ) -> Publication | None:
-    """What is to be remembered of a transaction's commit.
+    """Return the publication that a transaction's commit made.
 
-    None where no snapshot was made, or a catalog behind this one published it.
+    None when there is no snapshot, or when a catalog behind this one published it.
     """
     if receipt.snapshot_id is None or receipt.manifest_list is None or publishes_itself(table):
         return None
@@ -87,7 +87,7 @@ def publication_of(
 
 
 class Watching:
-    """The part of a coordinator that knows what was published. For any thread."""
+    """The part of a coordinator that knows the publications. For any thread."""
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class Watching:
     # ---- in the pool ----
 
     def look(self, location: str, loaded: Table | None = None) -> tuple[PublicationFinding, ...]:
-        """What became of a table's publications. Raises what reading them raises.
+        """Return a finding for each of a table's publications. Raises the errors of reading them.
 
-        `loaded` is the table, or a branch of it, where the caller has just loaded it.
+        `loaded` is the table, or a branch of it, if the caller has just loaded it.
         """
         with self._turns(location):
             by_name: dict[TableName, list[Publication]] = {}
@@ -125,7 +125,7 @@ class Watching:
             )
 
     def check(self, location: str) -> Event:
-        """Look at a table that nobody else is at work on."""
+        """Check the publications of a table on which nothing else is under way."""
         try:
             findings = self.look(location)
         except Exception as error:
@@ -134,13 +134,14 @@ class Watching:
         return self.found(location, findings, before="")
 
     def found(self, location: str, findings: tuple[PublicationFinding, ...], before: str) -> Event:
-        """Tell the core, about a commit that was not tried for it or none."""
+        """The event that tells the core of findings. `before` is the commit that was put off for
+        them, "" for none."""
         if any(finding.verdict is Verdict.OVERWRITTEN for finding in findings):
             reach("watch.found")
         return CheckFinished(location, findings, now_ms(), self._finished(findings), before)
 
     def republish(self, publication: Publication) -> Event:
-        """Publish an overwritten commit again, unless it is there or must not come back."""
+        """Publish an overwritten commit again, unless it is in the table or must not come back."""
         location = publication.location
         try:
             with self._turns(location):
@@ -162,53 +163,53 @@ class Watching:
         finished = self._finished((finding,))
         return Republished(location, finding, now_ms(), finished[0] if finished else None)
 
-    # ---- for whoever changes tables outside of transactions ----
+    # ---- for changes outside transactions ----
 
     def before_change(self, location: str) -> Answer:
-        """Have a table looked at before something is published on it: Done, Halted, Unchecked."""
+        """Check a table before something is published on it; Done, Halted or Unchecked."""
         return self._ask(lambda ask: CheckAsked(location, ask))
 
     def forget_predecessor(self, table: Table) -> None:
-        """Let a new table at the place of a stopped one, which was dropped, take commits."""
+        """Let a new table at the location of a stopped one, which was dropped, take commits."""
         stopped = self._state().stopped.get(table.location)
         if stopped is not None and made_since(table, stopped.since_ms):
             self.table_dropped(table.location)
 
     def pause(self) -> Pause | None:
-        """Who has let nothing new begin, None when nobody has."""
+        """The coordinator's pause, None when it is not paused."""
         return self._state().pause
 
     def note(self, publication: Publication) -> Answer:
-        """Remember what was published, or (not `certain`) is going to be now."""
+        """Remember a publication that was made, or (not `certain`) is about to be."""
         return self._ask(lambda ask: Noted(publication, now_ms(), ask))
 
     def not_published(self, publication: Publication) -> Answer:
-        """Forget what was going to be published and was not."""
+        """Forget a publication that was announced and not made."""
         return self._ask(lambda ask: NotPublished(publication, ask))
 
     def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
-        """The snapshots above an id were taken away on purpose."""
+        """Note that the snapshots above an id were removed on purpose."""
         return self._ask(lambda ask: ChainCut(location, branch, above, ask))
 
     def table_dropped(self, location: str) -> Answer:
-        """A table was dropped."""
+        """Note that a table was dropped."""
         return self._ask(lambda ask: TableDropped(location, ask))
 
     def table_moved(
         self, location: str, to_location: str, to: TableName, *, branch: str | None = None
     ) -> Answer:
-        """A table was renamed, or one of its branches."""
+        """Note that a table was renamed, or one of its branches."""
         return self._ask(lambda ask: TableMoved(location, to_location, to, ask, branch))
 
     def resume(self, location: str) -> Answer:
-        """Let a stopped table go on as it is."""
+        """Let a stopped table take commits again, as it is."""
         return self._ask(lambda ask: ResumeAsked(location, ask))
 
     def published_by(self, location: str, commit_user: str) -> list[Publication]:
-        """What a commit user published to a table, as far as that is kept."""
+        """The publications of a commit user to a table that are still kept."""
         return self._store.publications.by(location, commit_user)
 
-    # ---- what they are made of ----
+    # ---- their parts ----
 
     def _look(
         self,
@@ -246,7 +247,7 @@ class Watching:
         return self._request(publication.id) if publication.is_transaction else None
 
     def _finished(self, findings: Sequence[PublicationFinding]) -> tuple[TransactionState, ...]:
-        """The transactions whose publications are not as they were."""
+        """The finished transactions whose publications were published again or lost."""
         held = (
             self._store.transactions.finished(finding.id)
             for finding in findings

@@ -1,7 +1,7 @@
-"""The last things that went wrong in this process, for who looks at its page.
+"""The last errors of this process, for its status page.
 
-What the coordinator's modules log as a warning or worse is kept in memory, each message once; it
-goes to the process's log as well. After a restart there are none.
+Warnings and errors that the package logs are kept in memory, each message once; they go to the
+process's log as well. After a restart there are none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOGGER = "paimon_magics"
 
 @dataclass(frozen=True, slots=True)
 class RecentError:
-    """A message, how often it came, and when last, in milliseconds of the epoch."""
+    """A message, how often it was logged, and when last, in milliseconds of the epoch."""
 
     message: str
     count: int
@@ -35,18 +35,18 @@ class RecentErrors(logging.Handler):
         super().__init__(logging.WARNING)
         self._kept: OrderedDict[str, RecentError] = OrderedDict()
         self.total = 0
-        """How many there were since the beginning, repeated ones included."""
+        """How many messages were logged since `begin`, repeated ones included."""
 
     def begin(self) -> None:
-        """Keep from now on what is logged."""
+        """Keep messages from now on."""
         logging.getLogger(_LOGGER).addHandler(self)
 
     def end(self) -> None:
-        """Keep nothing more."""
+        """Keep no more messages."""
         logging.getLogger(_LOGGER).removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """For the logging module, which calls it under this handler's lock."""
+        """Keep a record's message; logging calls this under the handler's lock."""
         message = redacted(record.getMessage())[:_CHARACTERS_MAX]
         before = self._kept.pop(message, None)
         count = 1 if before is None else before.count + 1
@@ -56,7 +56,7 @@ class RecentErrors(logging.Handler):
             self._kept.popitem(last=False)
 
     def list(self) -> list[RecentError]:
-        """What was kept, the newest first."""
+        """Return the kept messages, the newest first."""
         self.acquire()
         try:
             return list(reversed(self._kept.values()))

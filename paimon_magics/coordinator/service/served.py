@@ -1,4 +1,4 @@
-"""What the coordinator serves: a catalog, how its snapshots are published, who hears of it."""
+"""What the coordinator's routes serve: a catalog, how it is published, and who is told."""
 
 from __future__ import annotations
 
@@ -27,59 +27,60 @@ __all__ = ["Context", "Document", "Order", "Watch", "publication_of", "watch_lat
 
 
 class Watch(Protocol):
-    """Told of what is published and taken away; see `Watching`, which is one."""
+    """Is told of publications and removals; `Watching` is one."""
 
     def before_change(self, location: str) -> Answer:
-        """Have a table looked at before something is published on it."""
+        """Check a table before something is published on it."""
 
     def pause(self) -> Pause | None:
-        """Who has let nothing new begin, None when nobody has."""
+        """The coordinator's pause, None when it is not paused."""
 
     def note(self, publication: Publication) -> Answer:
-        """Remember what was published, or is going to be now."""
+        """Remember a publication that was made, or is about to be."""
 
     def not_published(self, publication: Publication) -> Answer:
-        """Forget what was going to be published and was not."""
+        """Forget a publication that was announced and not made."""
 
     def chain_cut(self, location: str, branch: str | None, above: int) -> Answer:
-        """The snapshots above an id were taken away on purpose."""
+        """Note that the snapshots above an id were removed on purpose."""
 
     def table_dropped(self, location: str) -> Answer:
-        """A table was dropped."""
+        """Note that a table was dropped."""
 
     def table_moved(
         self, location: str, to_location: str, to: TableName, *, branch: str | None = None
     ) -> Answer:
-        """A table was renamed, or one of its branches."""
+        """Note that a table was renamed, or one of its branches."""
 
     def published_by(self, location: str, commit_user: str) -> list[Publication]:
-        """What a commit user published to a table, as far as that is kept."""
+        """The publications of a commit user to a table that are still kept."""
 
 
 class Order(Protocol):
-    """Gives what engines do to a table that takes small inserts its place among these; see
-    `GroupCommit`, which is one."""
+    """Gives commits and changes by engines their place among a table's small inserts.
+
+    `GroupCommit.order` is one."""
 
     def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
-        """The place of a commit; the given function is called when it is published."""
+        """The place of a commit; call the given function when it is published."""
 
     def change(
         self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
     ) -> AbstractContextManager[None]:
-        """The place of what changes a table, or takes away what has its name, maybe giving it
-        another one."""
+        """The place of a change of a table. `takes_away`: the table goes, or gets the name
+        `renamed_to`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The catalog that is served, by what its snapshots are published, and who is told of it.
+    """The catalog that is served, how its snapshots are published, and who is told of that.
 
     `publish` creates snapshots, tags and branches if they are absent. `turn` keeps commits of one
-    table apart; it spares retries, nothing depends on it but rolling back, dropping and renaming.
-    `prefix` is that of the REST catalog's paths. `fence` gives the right to change the catalog, as
-    it is at that moment, and is asked before and after each change; without it nothing but
-    compare-and-swap stands between this and others. `watch` is told of what is published and taken
-    away. `order` gives what engines do its place among small inserts. `properties` keeps those of
+    table apart; commits need it only to spare retries, but rolling back, dropping and renaming
+    depend on it. `prefix` is that of the REST catalog's paths. `fence` returns the present right to
+    change the catalog, and is asked before and after each change; without it compare-and-swap alone
+    keeps this coordinator and others apart. `watch` is told of publications and removals. `order`
+    gives commits by engines their place among small inserts. `properties` keeps the properties of
     databases where the catalog can't.
     """
 
@@ -101,8 +102,8 @@ class Context:
 
     @contextlib.contextmanager
     def commit_in_order(self, table: StoredTable, who: str) -> Iterator[Callable[[], None]]:
-        """What a commit of `who` does in the `with` block follows all small inserts that were
-        acknowledged before. See `Order.commit`."""
+        """In the `with` block a commit of `who` follows all small inserts that were acknowledged
+        before. See `Order.commit`."""
         if self._takes_inserts(table):
             assert self.order is not None
             with self.order.commit(table.name, who) as published:
@@ -114,7 +115,7 @@ class Context:
     def change_in_order(
         self, table: StoredTable, *, takes_away: bool = False, renamed_to: TableName | None = None
     ) -> Iterator[None]:
-        """The same for what changes a table, or takes away what has its name."""
+        """The same for a change of a table. See `Order.change`."""
         if self._takes_inserts(table):
             assert self.order is not None
             with self.order.change(table.name, takes_away=takes_away, renamed_to=renamed_to):
@@ -134,7 +135,7 @@ Document = Mapping[str, Any]
 
 
 def publication_of(table: StoredTable, snapshot: Document) -> Publication:
-    """What is to be remembered of a snapshot that was published outside transactions."""
+    """Return the publication of a snapshot that was published outside transactions."""
     return Publication(
         id=uuid.uuid4().hex,
         table=table.name,
@@ -154,8 +155,8 @@ def publication_of(table: StoredTable, snapshot: Document) -> Publication:
 
 
 def watch_latest(watch: Watch, table: StoredTable) -> None:
-    """Watch a table's last snapshot, which came from a branch: it can be written over as that of
-    any commit can."""
+    """Watch a table's latest snapshot, which came from a branch: it can be overwritten like that of
+    a commit."""
     latest = latest_document(table)
     if latest is not None:
         before = load_snapshot(table, str(latest["id"] - 1)) or {}

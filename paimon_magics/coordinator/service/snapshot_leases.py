@@ -1,8 +1,8 @@
-"""Read leases: which snapshots are being read, so that none of them expires meanwhile.
+"""Read leases: the snapshots that are being read, which must not expire meanwhile.
 
-A holder (a session) says which snapshots it reads, all of them each time, and says so again before
-its time is up. Kept in memory only: after a start nothing expires until every holder has had the
-time to say it again.
+A holder (a session) names all the snapshots that it reads, and renews that before the lease ends.
+Leases are kept in memory only: after a start nothing expires until every holder has had the time of
+a lease to renew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEASES_MAX = 1_000  # of one holder
 _HOLDERS_MAX = 10_000
 
 Leased = tuple[TableName, int]
-"""A table, by its full name, and one of its snapshots."""
+"""A table's full name, and the id of one of its snapshots."""
 
 
 @dataclass(slots=True)
@@ -50,9 +50,11 @@ class Leases:
     def renew(
         self, holder: str, wanted: Collection[Leased], now_ms: int
     ) -> tuple[int, list[Leased]]:
-        """From now on the holder has leases on these snapshots, and no other.
+        """Give the holder leases on these snapshots, and no others.
 
-        Returns until when, and those that it can't have: they have expired, or are not there.
+        Return when they end, in milliseconds of the epoch, and the snapshots that can't be leased
+        because they have expired or don't exist. Raises InvalidValueError for too many snapshots,
+        SetupError for too many holders.
         """
         if len(wanted) > _LEASES_MAX:
             raise InvalidValueError(
@@ -79,7 +81,7 @@ class Leases:
         return expires_at_ms, gone
 
     def stays(self, table: Table, snapshot_id: int) -> bool:
-        """Whether a snapshot is there, and was not about to expire when this was asked."""
+        """Whether a snapshot exists and was not about to expire at the time of the call."""
         if not can_expire(table):
             return True
         with self._turns(table.location):
@@ -88,8 +90,9 @@ class Leases:
 
     @contextlib.contextmanager
     def closing(self, table: Table, now_ms: int) -> Iterator[int | None]:
-        """Hold still what is read of a table (or branch): the body may move its EARLIEST hint up to
-        the snapshot that is given; None where nothing may expire yet."""
+        """Freeze the leases of a table (or branch) for the `with` block. It gets the first leased
+        snapshot, up to which it may move the EARLIEST hint, or None when nothing may expire
+        yet."""
         with self._turns(table.location):
             if now_ms < self._quiet_until_ms:
                 yield None

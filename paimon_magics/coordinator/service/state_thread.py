@@ -1,11 +1,11 @@
-"""The thread that owns a coordinator's state: it asks the core, saves, and only then lets act.
+"""The thread that owns a coordinator's state: it asks the core, saves, and only then acts.
 
-Events come in a queue. What the core decides of one is saved, all at once; then whoever asked is
-answered and what takes time is started. While the store can't save, whoever asks is told so at
-once, the state stays as it is stored, and what came back from the pool waits; a tick tries again.
-Only a store that is not what was left there ends the thread, and with it the coordinator.
+Events come in a queue. The core's decision about an event is saved in one piece; after that
+questions are answered and slow work is started. While the store can't save, questions fail at once,
+the state stays as it is stored, and events from the pool wait; each tick tries again. The thread,
+and with it the coordinator, ends only when the store is not as it was left.
 
-If the process dies: nothing was answered or started that was not saved.
+If the process dies, nothing was answered or started that was not saved.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An event with what must be stored with it; `body` is the form in which `request` is."""
+    """An event, and what is stored with it; `body` is `request` in its stored form."""
 
     event: Event
     opened: Transaction | None = None
@@ -69,12 +69,12 @@ class Asked:
 class StateThread:
     """Owns the state and the store's changes to it. Every method may be called from any thread.
 
-    `happened` is told of each event that was saved, then `carry_out` of each of its effects but
-    replies. `may_answer` raises DeposedError when nobody may be answered any more.
+    `happened` is called with each event that was saved, then `carry_out` with each of its effects
+    other than replies. `may_answer` raises DeposedError when no answer may be given any more.
 
-    `state` is that of this moment, a value; `opened` what was agreed when the transactions that are
-    not finished were opened; `requests` what these have asked to commit since the start; `finished`
-    how many were since the start.
+    `state` is the present state, a value. `opened` has the unfinished transactions as they were
+    opened, `requests` their commit requests since the start. `finished` counts the transactions
+    that finished since the start, by phase.
     """
 
     def __init__(
@@ -105,56 +105,56 @@ class StateThread:
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     def start(self) -> None:
-        """Begin with what was put before."""
+        """Start, with the events that were put before."""
         self._thread.start()
         self._ticker.start()
 
     def refuse(self) -> None:
-        """Take no questions any more; what was asked is still answered."""
+        """Refuse new questions; earlier ones are still answered."""
         self._stopping = True
 
     def stop(self) -> None:
-        """End after what was put before."""
+        """Stop after the events that were put before."""
         self._stopping = True
         self._events.put(None)
         self._thread.join()
 
     def depose(self, error: DeposedError) -> None:
-        """Answer nothing more: another coordinator owns the warehouse."""
+        """Answer nothing any more: another coordinator owns the warehouse."""
         self._failure = self._failure or error
-        self.put(Asked(Ticked(now_ms())))  # wakes the thread, which tells everybody who waits
+        self.put(Asked(Ticked(now_ms())))  # wakes the thread, which fails all open questions
 
     @property
     def deposed(self) -> DeposedError | None:
-        """What it ended with when another coordinator has taken the warehouse over."""
+        """The error with which it stopped when another coordinator took the warehouse over."""
         return self._failure if isinstance(self._failure, DeposedError) else None
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is taken now: it has stopped for good, or its store does not work."""
+        """Why it takes nothing now: it has stopped for good, or its store does not work."""
         if self._failure is not None:
             return self._stopped().message
         return None if self._trouble is None else self._trouble.message
 
     def ask(self, make: Callable[[int], Asked]) -> Answer:
-        """The answer to the event that `make` gives for a number.
+        """Put the event that `make` returns for a question's number; return its answer.
 
-        Raises StoreUnavailableError, or another SetupError when it has stopped.
+        Raises StoreUnavailableError, or another SetupError when the thread has stopped.
         """
         if self._failure is not None or self._stopping:
             raise self._stopped()
         ask, future = self._pending.ask()
         self.put(make(ask))
-        if self._failure is not None:  # it has stopped meanwhile, perhaps without seeing this
+        if self._failure is not None:  # it has stopped since, perhaps without seeing this
             self._pending.fail(ask, self._stopped())
         return future.result()
 
     def ask_event(self, make: Callable[[int], Event]) -> Answer:
-        """The answer to an event with which nothing else is stored; see `ask`."""
+        """Like `ask`, for an event with which nothing else is stored."""
         return self.ask(lambda ask: Asked(make(ask)))
 
     def put(self, asked: Asked) -> None:
-        """Have an event taken in its turn."""
+        """Add an event to the queue."""
         self._events.put(asked)
 
     def _work(self) -> None:
@@ -165,7 +165,7 @@ class StateThread:
                     return
                 self._take(asked)
         except BaseException as error:
-            # What is stored is not known: nobody may be answered from here on.
+            # What is stored is unknown: no question may be answered from here on.
             self._failure = error
             _log.critical("The coordinator has stopped: %s", error)
             self._pending.fail_all(self._stopped())
@@ -177,7 +177,7 @@ class StateThread:
                 if self._trouble is None or self._store_works_again():
                     self._save_or_wait(asked)
             case HeartbeatAsked(id=id) if id in self.state.held:
-                self._handle(asked)  # nothing of it is stored
+                self._handle(asked)  # it stores nothing
             case _ if self._trouble is not None:
                 trouble = self._trouble
                 self._put_off(asked, StoreUnavailableError(trouble.message, hint=trouble.hint))
@@ -194,10 +194,10 @@ class StateThread:
             self._put_off(asked, error)
 
     def _put_off(self, asked: Asked, error: StoreUnavailableError) -> None:
-        """Tell whoever waits for an answer; keep the event if it may not be lost.
+        """Fail the event's question; keep the event if it must not be lost.
 
-        What came back from the pool is kept, and an event of which it is unclear whether it is
-        stored: the state is as what is stored again when that has been handled once more.
+        Kept are events from the pool, and an event that may or may not be stored: the state matches
+        the store again when that event has been handled once more.
         """
         ask = getattr(asked.event, "ask", None)
         if ask is not None:

@@ -1,4 +1,4 @@
-"""What the core's effects change in the store."""
+"""Writes the core's effects to the store."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["store_effect"]
 
 
 def store_effect(store: StateStore, effect: Effect) -> None:
-    """Store what an effect says, if it says anything of that kind; `Save` is not among them, which
-    needs the event."""
+    """Write an effect to the store, if it changes the store. `Save` is not written here: it needs
+    the event."""
     match effect:
         case RunCommit(id=id) | LookUpCommit(id=id):
             store.transactions.begin_run(id)

@@ -1,4 +1,4 @@
-"""What is known of transactions: in the state while they are not finished, in the store after."""
+"""Looking transactions up: in the state while they are unfinished, in the store after that."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class StoredTransactions:
         self._state_thread = state_thread
 
     def state(self, id: str) -> TransactionState | None:
-        """A transaction, finished or not, while an answer about it is kept."""
+        """A transaction, finished or not; None when it is unknown or no longer kept."""
         return self._state_thread.state.held.get(id) or self._store.transactions.finished(id)
 
     def recently_finished(self, count: int) -> list[TransactionState]:
-        """The transactions that were finished last, the newest first."""
+        """The last finished transactions, the newest first."""
         return self._store.transactions.recently_finished(count)
 
     def opened(self, id: str) -> Transaction | None:
-        """What was agreed when a transaction was opened."""
+        """A transaction as it was opened; None for an unknown one."""
         opened = self._state_thread.opened.get(id)
         if opened is not None:
             return opened
@@ -38,7 +38,7 @@ class StoredTransactions:
         return None if stored is None else transaction_of(stored)
 
     def request(self, id: str) -> CommitRequest | None:
-        """What a transaction asked to commit."""
+        """A transaction's commit request; None for an unknown one, or one without a request."""
         request = self._state_thread.requests.get(id)
         if request is not None:
             return request
@@ -48,8 +48,8 @@ class StoredTransactions:
         return request_of(transaction, json.loads(body))
 
     def first_needed(self, location: str, branch: str | None) -> int:
-        """The first snapshot of a table's branch that a transaction, or the watch over what was
-        published, may still look at."""
+        """The first snapshot of a table's branch that an open transaction or the watch over
+        publications may still read; NO_FLOOR without any."""
         state = self._state_thread.state
         opened = [
             self._state_thread.opened.get(id)

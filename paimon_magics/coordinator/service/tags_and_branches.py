@@ -1,8 +1,8 @@
 """Tags, branches and rolling back, through a coordinator or inside the session's own process.
 
-Each change holds its table against commits, expiry and other changes that this process knows of. A
-coordinator makes sure before and after it that it owns the warehouse, and its watch over
-publications is told what was taken away on purpose.
+Each change holds its table's turn, against commits, expiry and other changes in this process. A
+coordinator checks before and after the change that it owns the warehouse, and tells its watch over
+publications which snapshots were removed on purpose.
 
 `POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
 receipt. A client whose first request got no answer sends it again with `repeated`.
@@ -48,7 +48,7 @@ _CUTS = (
 def change_versions(
     context: Context, name: TableName, change: VersionChange, *, repeated: bool = False
 ) -> VersionReceipt:
-    """Make a change; raises what `change_version` does, and NotOwnerError."""
+    """Make a change. Raises what `change_version` raises, and NotOwnerError."""
     if context.fence is not None:
         context.fence()
     before = load_stored(context.catalog, name)

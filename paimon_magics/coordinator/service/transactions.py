@@ -1,8 +1,9 @@
-"""Transactions as they are asked for: opened, renewed, committed, ended.
+"""What clients ask of transactions: to open, renew, commit or end them.
 
-What is asked goes to the thread that owns the state as an event, and is answered when that is
-saved. If the process dies: a transaction that was answered is stored; a commit that was under way
-is looked up in the table's snapshots at the next start, before anything else happens to its table.
+A question becomes an event for the thread that owns the state, and is answered when the state is
+saved. If the process dies, every transaction that a client was told of is stored. A commit that was
+under way is looked up in the table's snapshots at the next start, before anything else happens to
+its table.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ __all__ = ["PlaceOf", "Transactions"]
 
 PlaceOf = Callable[[Table], Callable[[str | None], None]]
 """Gives a transaction its place among the small inserts of a table that takes them: waits until
-those before it are visible, and returns a function that is told its id, or None where it was not
-opened."""
+earlier inserts are visible, and returns a function to call with the transaction's id, or with None
+when it was not opened."""
 
 
 class Transactions:
@@ -100,13 +101,13 @@ class Transactions:
         ticket: str = "",
         place_of: PlaceOf | None = None,
     ) -> tuple[str, Transaction, Opened]:
-        """Open a transaction; raises errors of ours for a table that can't be committed to, and
+        """Open a transaction. Raises errors of ours for a table that can't be committed to, and
         PausedError in a pause, unless it may begin `in_pause`.
 
-        `ticket` will be the transaction's id: who comes with it to a table that takes one
-        transaction at a time is in the line from then on, and keeps the place there by asking
-        again. Raises TableHeldError while it is not their turn. The base is read after that, and
-        after waiting for the place that `place_of` gives it among small inserts.
+        `ticket` will be the transaction's id. On a table that takes one transaction at a time it
+        stands in line from the first call on, and keeps its place by calling again; TableHeldError
+        is raised until its turn comes. The base snapshot is read after that, and after the wait
+        for the place that `place_of` gives among small inserts.
         """
         self._owning.own()
         if self._state_thread.state.pause is not None and not in_pause:
@@ -119,7 +120,7 @@ class Transactions:
         tidy_up(loaded, transaction, frozenset())
         taken_by = place_of(loaded)
         try:
-            # Opened anew: its base has what was inserted before.
+            # Opened anew: its base snapshot has the rows that were inserted before.
             loaded, transaction = open_transaction(self._catalog, table, base_snapshot_id)
             begun = self._begin(loaded, transaction, owner, origin, in_pause, ticket)
         except BaseException:
@@ -133,7 +134,7 @@ class Transactions:
         return self._state_thread.ask_event(lambda ask: HeartbeatAsked(id, now_ms(), ask))
 
     def commit(self, id: str, request: CommitRequest) -> Answer:
-        """Commit a transaction, or learn what became of it."""
+        """Commit a transaction, or return its outcome if it was committed or ended before."""
         body = request_body(request)
         files = noted_files(request.properties)
         return self._state_thread.ask(
@@ -150,11 +151,11 @@ class Transactions:
         request_for: Callable[[Transaction], CommitRequest] | None,
         origin: Origin = NOWHERE,
     ) -> Answer:
-        """Commit what another coordinator has opened, or end it where `request_for` is None.
+        """Commit a transaction that another coordinator opened, or end it if `request_for` is None.
 
-        `document` is the client's, `request_for` makes of it what is to be committed. Raises
-        InvalidValueError for what no coordinator can have opened, UnknownOutcomeError when the
-        table no longer tells what became of it.
+        `document` is the transaction as the client has it; `request_for` makes the commit request
+        for it. Raises InvalidValueError for a document that no coordinator can have made, and
+        UnknownOutcomeError when the table no longer shows what became of the transaction.
         """
         check_adopted_id(id)
         self._owning.own()
@@ -196,9 +197,9 @@ class Transactions:
         return self._state_thread.ask_event(lambda ask: AbortAsked(id, reason, now_ms(), ask))
 
     def sweep(self, id: str, request: CommitRequest) -> int | None:
-        """Remove what a committed transaction wrote and did not commit; how many files that were.
+        """Remove the files that a committed transaction wrote and did not commit; return how many.
 
-        None when the transaction is not committed, or not with this request.
+        Return None when the transaction is not committed, or not with this request.
         """
         held = self._stored.state(id)
         digest = digest_of(request_body(request))
