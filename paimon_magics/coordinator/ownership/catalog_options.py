@@ -1,6 +1,6 @@
 """The options of the catalog that a coordinator serves: from a file, the environment, arguments.
 
-Secrets belong into the file or the environment: a command line is seen by every user of a machine.
+Secrets belong in the file or the environment: every user of a machine can see command lines.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def catalog_options(
     environment: Mapping[str, str],
     assignments: Sequence[str],
 ) -> dict[str, str]:
-    """Paimon's catalog options. What comes later in this list wins: the JSON object in `file`, the
-    one in the environment, `assignments` (`key=value`), `warehouse`.
+    """Return Paimon's catalog options. A later source wins over an earlier one: the JSON object in
+    `file`, the one in the environment, `assignments` (`key=value`), `warehouse`.
 
-    Raises SetupError for what can't be read, for a secret among assignments, and when no warehouse
-    is named.
+    Raises SetupError for a source that can't be read, for a secret among `assignments`, and when no
+    warehouse is named.
     """
     options: dict[str, str] = {}
     if file is not None:

@@ -1,11 +1,12 @@
-"""Which of two coordinators decides the fate of a transaction: commits it, or removes its files.
+"""Claims: which of two coordinators decides the fate of a transaction, a commit or a removal.
 
-Within one coordinator its core decides. A transaction that a client brings to the next coordinator
-may be one whose lease expired in the one before, which may have been cut off just before removing
-its files. So whoever removes files, and whoever commits a transaction that it has not opened in its
-present life, first creates the transaction's claim if it is absent, and leaves the other's alone.
+Within one coordinator its core decides. But a transaction that a client brings to the next
+coordinator may have expired in the one before, which may have been interrupted right before it
+removed the files. So a coordinator that removes files, or that commits a transaction which it has
+not opened since its start, first creates the transaction's claim if it is absent. It does not act
+against an existing claim for the other fate.
 
-If the process dies a claim stays: the same decision can be taken up again, the other one can't.
+If the process dies, the claim stays: the same decision can be continued, the other can't be made.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class Claims:
         self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
 
     def take(self, file_prefix: str, fate: Fate) -> bool:
-        """Claim the transaction with that file prefix; False when the other fate was claimed.
+        """Claim a fate for the transaction with that file prefix; return False when the other fate
+        was claimed.
 
-        Raises errors of the store; the claim may be there then.
+        Raises errors of the store; the claim may exist after one.
         """
         path = self._path(file_prefix)
         content = json.dumps({"fate": fate, "at_ms": int(time.time() * 1000)}).encode()
@@ -47,15 +49,15 @@ class Claims:
             return True
         found = self._store.read(path)
         if found is None:
-            return self.take(file_prefix, fate)  # given up between the two
+            return self.take(file_prefix, fate)  # dropped in between
         return _read(found).get("fate") == fate
 
     def drop(self, file_prefix: str) -> None:
-        """Give a claim up: the commit is in the chain, or the files are gone."""
+        """Drop a claim: the commit is in the table, or the files are removed."""
         self._store.delete([self._path(file_prefix)])
 
     def drop_older(self, before_ms: int) -> None:
-        """Give up what was claimed before that time, by coordinators that died over it."""
+        """Drop the claims from before that time, which coordinators left when they died."""
         for name in self._store.names(self._folder, _PREFIX):
             path = f"{self._folder}/{name}"
             found = self._store.read(path)

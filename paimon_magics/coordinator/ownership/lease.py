@@ -1,7 +1,7 @@
-"""The lease on a warehouse's commits as a value and a JSON document, and when it may be succeeded.
+"""The lease on a warehouse's commits, as a value and a JSON document, and when it has run out.
 
-Nothing here acts. The document of epoch E is an object of its own, `owner-E.json`, which is created
-only if it is absent: of two coordinators that want to succeed the same lease one wins.
+This module does no I/O. The document of epoch E is an object of its own, `owner-E.json`, which is
+created only if it is absent: of two coordinators that want to succeed the same lease, one wins.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from dataclasses import asdict, dataclass, fields
 __all__ = ["FOLDER", "Home", "Lease", "Owner", "Watched", "epoch_in", "lease_name", "lease_of"]
 
 FOLDER = ".paimon-magics"
-"""Where a warehouse keeps what coordinators tell each other; databases end in `.db`."""
+"""The folder of a warehouse for coordinators' objects. It is no database: their folders end in
+`.db`."""
 
 _NAME = re.compile(r"owner-([1-9][0-9]{0,17})\.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a coordinator keeps its state: whoever holds that folder is its only heir.
+    """The identity of a state folder: only a process that holds it may succeed its lease at once.
 
-    `id` was drawn when the folder was made, so that a copy of it elsewhere is another home.
+    `id` was drawn at random when the folder was made: a new folder at the same path is another
+    home. A copy elsewhere is one by its path.
     """
 
     host: str
@@ -33,8 +35,8 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A coordinator's process, as its lease tells others of it: where it keeps its state, its
-    address, whose it is, and its number."""
+    """A coordinator's process, as its lease names it: the home of its state, its address, its user
+    and its process id."""
 
     home: Home
     address: str
@@ -42,16 +44,16 @@ class Owner:
     pid: int
 
     def lease(self, instance: str, lease_ms: int) -> Lease:
-        """A lease of this process, which it does not have yet."""
+        """Return the lease that this process would have, with epoch 0 and no end."""
         return Lease(0, instance, self.home, self.address, self.user, self.pid, lease_ms, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who owns a warehouse's commits. `instance` is fresh for each process.
+    """The ownership of a warehouse's commits. `instance` is fresh for each process.
 
-    `lease_ms` after the object has last changed it has run out; `expires_at_ms` is the owner's own
-    reckoning of that, by its clock. A released one can be succeeded at once.
+    It has run out `lease_ms` after the last change of its object; `expires_at_ms` is that time by
+    the owner's clock. A `released` lease can be succeeded at once.
     """
 
     epoch: int
@@ -75,17 +77,17 @@ class Lease:
 
 
 def lease_name(epoch: int) -> str:
-    """The leaf name of the lease of an epoch."""
+    """The file name of an epoch's lease, without its folder."""
     return f"owner-{epoch}.json"
 
 
 def epoch_in(names: Iterable[str]) -> int:
-    """The highest epoch of these leaf names, 0 for none."""
+    """The highest epoch among these file names, 0 for none."""
     return max((int(m[1]) for m in map(_NAME.fullmatch, names) if m is not None), default=0)
 
 
 def lease_of(content: bytes, epoch: int) -> Lease | None:
-    """The lease in a document of that epoch; None for one that can't be read, as after a crash."""
+    """The lease in an epoch's document; None if it can't be read, for example after a crash."""
     try:
         document = json.loads(content)
         home = Home(**{field.name: str(document["home"][field.name]) for field in fields(Home)})
@@ -106,19 +108,19 @@ def lease_of(content: bytes, epoch: int) -> Lease | None:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A lease that somebody else has, seen unchanged since `since_ms` by the watcher's own clock,
+    """Another coordinator's lease, seen unchanged since `since_ms` by the watcher's own clock,
     which never goes back."""
 
     lease: Lease | None
     since_ms: float
 
     def has_run_out(self, now_ms: float, wall_ms: float, lease_ms: int) -> bool:
-        """Whether its owner can't own any more.
+        """Whether the lease has run out for its owner too.
 
-        That is so when it was seen unchanged for a whole lease: the owner, too, counts from before
-        it wrote. What it wrote about its end by its own clock must have passed as well, unless
-        that is further away than any lease could be, so that one of the clocks is wrong.
-        `lease_ms` counts for a lease that can't be read.
+        It has when it was seen unchanged for a whole lease: the owner counts from before it wrote.
+        The end by the owner's clock must have passed as well, unless it is further away than a
+        whole lease: then one of the clocks is wrong. `lease_ms` is the length to assume for a lease
+        that can't be read.
         """
         if self.lease is None:
             return now_ms - self.since_ms >= lease_ms

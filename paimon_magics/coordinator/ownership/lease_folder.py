@@ -1,4 +1,4 @@
-"""The objects in a warehouse that say who owns its commits, one for each epoch."""
+"""The leases in a warehouse, which say who owns its commits: one object for each epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LeaseFolder:
         self._folder = f"{warehouse.rstrip('/')}/{FOLDER}"
 
     def check(self) -> None:
-        """Make sure that the store can create what is absent in one step; see `Store.check`."""
+        """Check that the store can create an absent object atomically; see `Store.check`."""
         self._store.check()
 
     def highest(self) -> int:
@@ -29,30 +29,30 @@ class LeaseFolder:
         return epoch_in(self._store.names(self._folder, _PREFIX))
 
     def read(self, epoch: int) -> Lease | None:
-        """The lease of an epoch; None where there is none, or it can't be read."""
+        """The lease of an epoch; None without one, or when it can't be read."""
         content = self.content(epoch)
         return None if content is None else lease_of(content, epoch)
 
     def content(self, epoch: int) -> bytes | None:
-        """The object of an epoch, as it is; None where there is none."""
+        """The object of an epoch as bytes; None without one."""
         return self._store.read(self._path(epoch))
 
     def create(self, lease: Lease) -> bool:
-        """Create the object of a lease's epoch; whether it is this lease's now."""
+        """Create the object of a lease's epoch; return whether it has this lease now."""
         try:
             if self._store.create(self._path(lease.epoch), lease.document()):
                 return True
         except OSError:
-            pass  # the object tells whether it was created
+            pass  # the object itself shows whether it was created
         found = self.read(lease.epoch)
         return found is not None and found.instance == lease.instance
 
     def write(self, lease: Lease) -> None:
-        """Write the object of one's own epoch anew."""
+        """Rewrite the object of the owner's own epoch."""
         self._store.write(self._path(lease.epoch), lease.document())
 
     def remove_older(self, epoch: int) -> None:
-        """Remove the objects of earlier epochs, as far as that can be done now."""
+        """Remove the objects of epochs before `epoch`; a failure is ignored."""
         names = self._store.names(self._folder, _PREFIX)
         older = [name for name in names if 0 < epoch_in([name]) < epoch]
         with contextlib.suppress(PaimonMagicsError, OSError):

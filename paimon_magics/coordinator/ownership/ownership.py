@@ -1,14 +1,15 @@
-"""Owning a warehouse's commits: a lease in the warehouse, taken, renewed, lost, given back.
+"""Owning a warehouse's commits: a lease in the warehouse that is taken, renewed, lost and released.
 
-`<warehouse>/.paimon-magics/owner-E.json` is the lease of epoch E. Taking over is creating the one
-of epoch E + 1, possible for one coordinator only, and done only when that of E was released, has
-run out, or is this coordinator's own of a former life. The owner alone rewrites its own object. It
-knows that it owns while its lease has not run out by its own clock and no higher epoch is there; a
-clock that it does not share with anybody is enough for that, because others wait until they have
-seen the object unchanged for a whole lease.
+`<warehouse>/.paimon-magics/owner-E.json` is the lease of epoch E. A coordinator takes over by
+creating the object of epoch E + 1, which only one coordinator can do. It does so only when the
+lease of E was released, has run out, or belongs to the same state folder. Only the owner rewrites
+its object. It is the owner while its lease has not run out by its own clock and no higher epoch
+exists. The clocks of machines need not agree for that: others wait until they have seen the object
+unchanged for a whole lease.
 
-If the process dies its lease runs out, or the next process on the same state folder succeeds it at
-once. If it was stopped for longer than the lease and nobody came, it takes the next epoch itself.
+If the process dies, its lease runs out, or the next process on the same state folder succeeds it at
+once. A process that stood still for longer than the lease takes the next epoch itself if nobody
+else has.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ __all__ = ["Ownership", "current_lease", "owned_elsewhere"]
 _RENEWALS_PER_LEASE = 6
 _LOOKS_PER_LEASE = 30
 _LOOK_MS_MAX = 1_000
-# How much earlier than others the owner takes its own lease for run out: clocks tick unevenly.
+# The part of a lease by which it ends earlier for its owner than for others: clocks tick unevenly.
 _MARGIN = 0.1
 
 
 def current_lease(store: Store, warehouse: str) -> Lease | None:
-    """Who owns the warehouse's commits, as far as its lease says; it may have run out."""
+    """Return the lease of the highest epoch, which may have run out; None without one that can be
+    read."""
     leases = LeaseFolder(store, warehouse)
     epoch = leases.highest()
     return leases.read(epoch) if epoch else None
@@ -64,25 +66,25 @@ class Ownership:
         self._closing = threading.Event()
         self._renewer: threading.Thread | None = None
         self.trouble = ""
-        """Why the lease could not be renewed the last time; "" while it could."""
+        """Why the last renewal of the lease failed; "" when it succeeded."""
         self.succeeded_another = False
-        """Whether a coordinator with another home owned the warehouse before this one."""
+        """Whether a coordinator with another state folder owned the warehouse before this one."""
 
     def when_lost(self, tell: Callable[[DeposedError], None]) -> None:
-        """Have `tell` called once, from any thread, when another coordinator has taken over; after
-        those that were given before. To be given before the warehouse is acquired."""
+        """Have `tell` called once, from any thread, when another coordinator has taken over. The
+        callbacks run in the order of registration; register them before `acquire`."""
         self._when_lost.append(tell)
 
     @property
     def epoch(self) -> int:
-        """The epoch that this coordinator owns or owned last, 0 for none yet."""
+        """The epoch that this coordinator owns or last owned, 0 before the first."""
         return self._mine.epoch
 
     def acquire(self) -> int:
-        """Own the warehouse's commits, if need be by waiting for a lease to run out; the epoch.
+        """Own the warehouse's commits, and return the epoch; wait for a lease to run out if needed.
 
-        Raises SetupError, which names the owner, when another coordinator renews its lease, and
-        DeposedError when one has taken over from this one; errors of the store.
+        Raises NotOwnerError, which names the owner, when another coordinator renews its lease,
+        DeposedError when one has taken over from this one, and errors of the store.
         """
         with self._turn:
             if self._lost is not None:
@@ -95,13 +97,13 @@ class Ownership:
             return self.epoch
 
     def fence(self) -> Fence:
-        """What a publish needs, at the present epoch."""
+        """Return the fence of the present epoch, which a publication needs."""
         return Fence(self.acquire(), self.check, self.outrank, self._looked_to)
 
     def outrank(self, epoch: int) -> Fence:
-        """Go on with an epoch above that one, which is in a table but among no leases.
+        """Go on with an epoch above `epoch`, which was found in a table without a lease.
 
-        Raises DeposedError when it is, or any higher one than this coordinator's.
+        Raises DeposedError when another coordinator has a lease above this one's epoch.
         """
         with self._turn:
             self.check()
@@ -112,17 +114,18 @@ class Ownership:
     def check(self) -> None:
         """Raise DeposedError unless this coordinator owns the warehouse's commits right now.
 
-        Looks at the store; one that can't be reached raises SetupError.
+        Reads from the store; raises SetupError when it can't be reached.
         """
         self.check_time()
         if self._leases.highest() > self.epoch:
-            with self._turn:  # this one may have gone on to the next epoch between the two
+            with self._turn:  # this coordinator may have gone on to the next epoch in between
                 highest = self._leases.highest()
                 if highest > self.epoch:
                     self._lose(highest)
 
     def check_time(self) -> None:
-        """The same by this process's own knowledge, which costs nothing while the lease runs."""
+        """Like `check`, but without reading from the store while the lease runs. When the lease has
+        run out, take the next epoch or raise DeposedError."""
         if self._lost is not None:
             raise self._lost
         if self.epoch and self._now_ms() >= self._until_ms:
@@ -130,12 +133,12 @@ class Ownership:
                 self._take_again()
 
     def has_written(self, lease: Lease) -> bool:
-        """Whether a lease that was found is one of this very process."""
+        """Whether this very process has written a lease."""
         return lease.instance == self._mine.instance
 
     def release(self) -> None:
-        """Give the ownership back, so that the next coordinator need not wait. Nothing happens
-        when it was lost, or never taken."""
+        """Release the lease, so that the next coordinator need not wait. A lease that was lost or
+        never taken is left alone."""
         self._closing.set()
         if self._renewer is not None:
             self._renewer.join()
@@ -147,7 +150,7 @@ class Ownership:
     # ---- taking ----
 
     def _take(self) -> None:
-        """Create the lease of the next epoch, once the present one may be succeeded."""
+        """Create the lease of the next epoch, once the present lease may be succeeded."""
         while True:
             highest = self._leases.highest()
             before = self._leases.read(highest) if highest else None
@@ -163,8 +166,8 @@ class Ownership:
         self._leases.remove_older(self.epoch)
 
     def _take_again(self) -> None:
-        """The lease ran out while this process was held up: go on with the next epoch if nobody
-        came. (The object may have been seen unchanged for long: it can't simply be renewed.)"""
+        """Take the next epoch, unless another coordinator has, after the lease ran out while this
+        process stood still. The lease can't be renewed: others may have seen it run out."""
         if self._lost is not None:
             raise self._lost
         if self._now_ms() < self._until_ms:
@@ -175,7 +178,7 @@ class Ownership:
         self._advance(self.epoch + 1)
 
     def _advance(self, epoch: int) -> None:
-        """Go on with a higher epoch, or find that another coordinator has."""
+        """Create the lease of a higher epoch. Raises DeposedError when another coordinator did."""
         started_ms = self._now_ms()
         wanted = replace(self._mine, epoch=epoch, expires_at_ms=self._end_ms())
         if not self._leases.create(wanted):
@@ -191,8 +194,8 @@ class Ownership:
         return lease is not None and lease.home == self._mine.home
 
     def _wait_for(self, epoch: int) -> Lease | None:
-        """Watch another's lease until it has run out or was released; the lease, or SetupError as
-        soon as it is renewed."""
+        """Watch another coordinator's lease until it has run out or was released, and return it.
+        Raises NotOwnerError as soon as it is renewed."""
         content = self._leases.content(epoch)
         watched = Watched(lease_of(content, epoch) if content else None, self._now_ms())
         lease_ms = watched.lease.lease_ms if watched.lease else self._mine.lease_ms
@@ -201,7 +204,7 @@ class Ownership:
             if self._closing.wait(pause):
                 raise SetupError("The coordinator is stopping.")
             if self._leases.highest() != epoch:
-                return watched.lease  # another was faster; whoever comes next is looked at anew
+                return watched.lease  # another coordinator was faster: the caller looks again
             seen = self._leases.content(epoch)
             if seen != content:
                 lease = lease_of(seen, epoch) if seen else None
@@ -215,7 +218,7 @@ class Ownership:
     def _renew(self) -> None:
         pause = self._mine.lease_ms / _RENEWALS_PER_LEASE / 1000
         while not self._closing.wait(pause):
-            # A store that does not answer is asked again; meanwhile the lease may run out.
+            # A store that does not answer is tried again; the lease may run out meanwhile.
             try:
                 with self._turn:
                     self._renew_once()
@@ -253,7 +256,7 @@ class Ownership:
 
 
 def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
-    """The error for who needs a warehouse that the coordinator of that lease owns."""
+    """Return the error for a coordinator that needs a warehouse which another one owns."""
     if lease is None:
         return NotOwnerError(
             "Another coordinator owns the warehouse's commits.",
@@ -269,6 +272,6 @@ def owned_elsewhere(lease: Lease | None) -> NotOwnerError:
 
 
 def _steady_ms() -> float:
-    """A clock that never goes back and, where the system has one, runs on while it sleeps."""
+    """Milliseconds of a clock that never goes back and, where possible, runs on during sleep."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic() if clock is None else time.clock_gettime(clock)) * 1000

@@ -1,7 +1,7 @@
-"""The log of a coordinator's process: what it and its libraries say, without secrets.
+"""The log of a coordinator's process and its libraries, without secrets.
 
-Whatever Python writes to the error stream goes through here: log records, warnings, the traces of
-threads that ended by an exception.
+Everything that Python writes to the error stream goes through here: log records, warnings, and the
+tracebacks of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _Redacting(io.TextIOBase):
-    """A stream before another one, which gets texts without secrets."""
+    """A stream that passes texts on to another one without their secrets."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -39,6 +39,6 @@ class _Redacting(io.TextIOBase):
 
 
 def keep_secrets_out_of_logs() -> None:
-    """Let this process log warnings and worse to its error stream, from which secrets are gone."""
+    """Log warnings and errors of this process to its error stream, without secrets."""
     sys.stderr = _Redacting(sys.stderr)
     logging.basicConfig(level=logging.WARNING, format=_FORMAT, stream=sys.stderr)

@@ -1,9 +1,9 @@
-"""The folder in which one coordinator keeps its state: made, checked, held by one process.
+"""The state folder of one coordinator: made, checked, and locked by one process.
 
-It has the database, the token, the log, and where the running process answers. It lies on a local
-disk: SQLite's log and the lock that tells whether a process is alive mean nothing on a network file
-system. The lock ends with its process, however that ends; whoever gets it next knows that the one
-before is dead.
+It has the database, the token, the log, and the address of the running process. It must lie on a
+local disk: SQLite's write-ahead log and the lock that shows whether a process is alive don't work
+on a network file system. The lock ends with its process, however that ends; the next holder knows
+that the process before is dead.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PAUSE_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where the process that holds a state folder answers."""
+    """The process that holds a state folder: its address, process id and version."""
 
     address: str
     pid: int
@@ -53,7 +53,7 @@ class Running:
 
 
 class StateFolder:
-    """A coordinator's folder. Making one makes the folder, readable by its owner alone.
+    """A coordinator's state folder. The constructor makes it, readable by its owner alone.
 
     Raises SetupError for a folder that can't be made or written, or on a network file system.
     """
@@ -89,21 +89,21 @@ class StateFolder:
 
     @property
     def log_file(self) -> Path:
-        """What a coordinator without a terminal prints."""
+        """The file for the output of a coordinator without a terminal."""
         return self.path / "coordinator.log"
 
     def home(self) -> Home:
-        """What tells this folder from every other."""
+        """The identity of this folder, which no other folder has."""
         return Home(socket.gethostname(), str(self.path.resolve()), self._id)
 
     def token(self) -> str:
-        """The token, made when there is none; readable by its owner alone."""
+        """The token, which is made if there is none; only the owner can read its file."""
         token = self._kept("token", lambda: secrets.token_urlsafe(32))
         conceal(token)
         return token
 
     def hold(self) -> None:
-        """Keep the folder to this process until it ends; SetupError when another one has it."""
+        """Lock the folder until this process ends. Raises SetupError when another one has it."""
         deadline = time.monotonic() + _PROBES_SECONDS_MAX
         while (lock := self._locked("lock", _EXCLUSIVE)) is None:
             if time.monotonic() > deadline:
@@ -113,9 +113,9 @@ class StateFolder:
                     f"The state folder {self.path} is in use by another process{shown}.",
                     hint="Stop that coordinator, or give this one another state folder.",
                 )
-            time.sleep(_PAUSE_SECONDS)  # somebody may just be looking whether it is held
+            time.sleep(_PAUSE_SECONDS)  # another process may just be checking whether it is held
         self._lock = lock
-        self.retract()  # what the process before said, which is dead
+        self.retract()  # the announcement of the process before, which is dead
 
     def let_go(self) -> None:
         """Let another process have the folder."""
@@ -132,15 +132,15 @@ class StateFolder:
 
     @contextlib.contextmanager
     def turn(self, name: str) -> Iterator[None]:
-        """Wait until no other process is in a block of that name, and keep others out of it."""
+        """Wait until no other process is in a block of this name, and keep others out meanwhile."""
         lock = self._locked(name, _EXCLUSIVE, wait=True)
         assert lock is not None
         with lock:
             yield
 
     def _locked(self, name: str, kind: int, *, wait: bool = False) -> IO[bytes] | None:
-        """A lock that lasts until its file is closed, or its process ends; None when another
-        process is in its way and `wait` is not set."""
+        """Return a lock, which lasts until its file is closed or the process ends. Return None
+        when another process holds it and `wait` is not set."""
         file = (self.path / name).open("ab")
         if fcntl is not None:
             try:
@@ -151,25 +151,26 @@ class StateFolder:
         return file
 
     def announce(self, running: Running) -> None:
-        """Say where this process answers."""
+        """Write down the address of this process."""
         temporary = self.path / f".running-{os.getpid()}.tmp"
         temporary.write_text(json.dumps(asdict(running)))
         temporary.replace(self.path / "running.json")
 
     def running(self) -> Running | None:
-        """Where a process answers that holds the folder, or has held it; None when none has."""
+        """The process that holds the folder, or held it last and died; None when none is written
+        down."""
         try:
             return Running(**json.loads((self.path / "running.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
     def retract(self) -> None:
-        """Take back what `announce` said."""
+        """Remove what `announce` wrote."""
         with contextlib.suppress(OSError):
             (self.path / "running.json").unlink()
 
     def _kept(self, name: str, make: Callable[[], str]) -> str:
-        """The text of a file that is made once, whole, readable by its owner alone."""
+        """Return the text of a file. It is made once, atomically, readable by its owner alone."""
         path = self.path / name
         if not path.exists():
             temporary = self.path / f".{name}-{uuid.uuid4()}.tmp"
@@ -186,10 +187,11 @@ class StateFolder:
 
 
 def token_of(home: Home) -> str | None:
-    """The token of the coordinator whose home that is, if its folder is here and this user's own.
+    """Return the token in a coordinator's folder, None unless the folder is on this machine and
+    this user's own.
 
-    What names the folder may come from anybody who can write to the warehouse: the folder must be
-    what it says, and closed to others.
+    Anybody who can write to the warehouse can have named the folder. So it must have the id that
+    the home says, and be closed to other users.
     """
     folder = Path(home.folder)
     if home.host != socket.gethostname() or not folder.is_absolute():
@@ -205,8 +207,8 @@ def token_of(home: Home) -> str | None:
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
-    """The kind of the network file system that holds `path`; None for a disk of this machine, and
-    where that is unknown. `mounts` is the text of Linux' mountinfo."""
+    """Return the kind of the network file system that holds `path`; None for a local disk, or when
+    it is unknown. `mounts` is the text of Linux's mountinfo."""
     if mounts is None:
         try:
             mounts = _MOUNTS.read_text()
@@ -220,7 +222,7 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
         if len(fields) < 5 or not found:
             continue
         mount = Path(re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), fields[4]))
-        # Of two mounts on one folder the later one is seen.
+        # Of two mounts on one folder the later one is visible.
         if place.is_relative_to(mount) and len(mount.parts) >= best:
             best, kind = len(mount.parts), found[0]
     return kind if _NETWORK.fullmatch(kind) else None

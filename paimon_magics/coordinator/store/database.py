@@ -1,8 +1,8 @@
-"""The database that a coordinator's store is kept in, as the store sees it: one interface.
+"""The interface of the database in which a coordinator's store is kept.
 
-Two stand behind it, SQLite (`sqlite`) and PostgreSQL (`postgres`). Both promise:
-what `write` was given is durable, all of it or nothing, before it returns; there is one owner at a
-time; and an error says whether anything may have been written.
+SQLite (`sqlite`) and PostgreSQL (`postgres`) implement it. Both promise that all the changes of a
+`write` are durable when it returns, or none of them; that there is one owner at a time; and that an
+error says whether anything may have been written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Change", "Database", "Dialect", "StoreLostError", "StoreUnavailableE
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A statement that changes rows, with a `?` for each of its values in their order."""
+    """A statement that changes rows, with a `?` for each of its values in order."""
 
     statement: str
     values: tuple[object, ...] = ()
@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What differs in the definition of a table."""
+    """What differs between databases in the definition of a table."""
 
     integer: str
     bytes: str
@@ -34,10 +34,10 @@ class Dialect:
 
 
 class StoreUnavailableError(SetupError):
-    """The database does not work now and may again: full, locked, read-only, out of reach.
+    """The database does not work now, but may recover: it is full, locked, read-only, unreachable.
 
-    Nothing of what was to be written was, unless `unclear`: then all of it may have been, which
-    the same `write` again finds out.
+    Nothing was written, unless `unclear`: then all of it may have been, and repeating the same
+    `write` settles it.
     """
 
     def __init__(self, message: str, *, hint: str = "", unclear: bool = False) -> None:
@@ -46,13 +46,13 @@ class StoreUnavailableError(SetupError):
 
 
 class StoreLostError(SetupError):
-    """The database is not what this coordinator left: it must not go on, and can't heal."""
+    """The database is not as this coordinator left it. The coordinator must not go on with it."""
 
 
 class Database(Protocol):
-    """Where a store is kept. Safe for several threads.
+    """Keeps a store. Safe for several threads.
 
-    `name` says to a person which one it is, without secrets.
+    `name` names the database in messages, without secrets.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Database(Protocol):
         """The rows of a query. Raises StoreUnavailableError or StoreLostError."""
 
     def write(self, changes: Sequence[Change]) -> None:
-        """Make all the changes, durably, or none of them.
+        """Make all the changes durable, or none of them.
 
-        Raises StoreUnavailableError or StoreLostError; any other error leaves open what was
-        written, and whoever gets it must not go on.
+        Raises StoreUnavailableError or StoreLostError. After any other error it is unknown what
+        was written, and the caller must not go on.
         """
 
     def close(self) -> None:
-        """Give the database up, so that another coordinator may own it."""
+        """Close the database, so that another coordinator may own it."""

@@ -1,4 +1,4 @@
-"""The table of properties of databases, which a warehouse of files has no place for."""
+"""The table of properties of databases, for warehouses in a file system, which can't keep them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ __all__ = ["DatabasePropertyTable"]
 
 
 class DatabasePropertyTable:
-    """Properties by the ids of databases; see `service.databases`."""
+    """The properties of databases by their ids; see `service.databases`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def of(self, id: str) -> dict[str, str]:
-        """The properties of a database, nothing for an unknown one. See `Databases`."""
+        """The properties of a database, empty for an unknown id. See `Databases`."""
         rows = self._sql.read("SELECT body FROM databases WHERE id = ?", id)
         properties: dict[str, str] = json.loads(rows[0][0]) if rows else {}
         return properties
 
     def save(self, id: str, properties: Mapping[str, str]) -> None:
-        """Store the properties of a database; none at all forgets it."""
+        """Store the properties of a database; empty ones delete it."""
         if properties:
             self._sql.write(
                 "INSERT INTO databases (id, body) VALUES (?, ?) "

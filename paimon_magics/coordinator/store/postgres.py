@@ -1,13 +1,13 @@
-"""A store in PostgreSQL: for a coordinator that may be started on another machine.
+"""A store in PostgreSQL, for a coordinator that may be started on another machine.
 
-One connection does everything. It holds a lock for its session, so that there is one owner, and
-what it writes is committed with synchronous_commit. Each `write` counts itself in a row that also
-names the owner. A connection that is lost is made again, and by that row it is certain then whether
-the last commit arrived, and that nothing was lost and nobody else was here; else StoreLostError.
+One connection does everything. Its session holds a lock, so that there is one owner, and commits
+with synchronous_commit. Each `write` increments a counter in a row that also names the owner. After
+a lost connection is made again, that row shows whether the last commit arrived, that nothing was
+lost, and that nobody else was the owner meanwhile; otherwise StoreLostError is raised.
 
-If the process dies in a `write`, all of it is found at the next start or nothing. The server gives
-the lock up when it notices: at once on one machine, after the TCP keep-alives of some 25 seconds
-where the other machine has died.
+If the process dies in a `write`, the next start finds all of it or nothing. The server releases the
+lock when it notices: at once on the same machine, and after about 25 seconds of TCP keep-alives
+when the other machine has died.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ __all__ = ["PostgresDatabase"]
 
 SCHEMA = "paimon_coordinator"
 
-_LOCK = int.from_bytes(b"paimon-c")  # of all sessions in one database
+_LOCK = int.from_bytes(b"paimon-c")  # the same for all sessions in one database
 _CONNECT_SECONDS = 5
-_LOCK_SECONDS = 2.0  # for the session of a process that has just died to end
+_LOCK_SECONDS = 2.0  # the session of a process that has just died may take so long to end
 _RECONNECT_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _SESSION = {
     "application_name": "paimon-coordinator",
     "connect_timeout": _CONNECT_SECONDS,
-    # Both ends give a silent connection up.
+    # Both ends close a silent connection.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
-    # Of several hosts, the one that takes writes.
+    # Of several hosts, choose the one that takes writes.
     "target_session_attrs": "read-write",
 }
 _SETTINGS = (
@@ -63,9 +63,9 @@ _SETTINGS = (
 
 
 class PostgresDatabase:
-    """A `Database` on a server. `address` is libpq's: a URL, or `key=value` pairs.
+    """A `Database` on a server. `address` is in libpq's form: a URL, or `key=value` pairs.
 
-    What the address leaves out comes from libpq's own places: PGPASSWORD, ~/.pgpass, and so on.
+    libpq finds what the address leaves out in PGPASSWORD, ~/.pgpass and so on.
     """
 
     dialect = Dialect(integer="BIGINT", bytes="BYTEA", table_end="")
@@ -78,7 +78,7 @@ class PostgresDatabase:
         self._session: tuple[Any, ...] = (0, None)
         self._generation: int | None = None
         self._saved = 0
-        self._unclear = False  # whether a commit was sent and not answered
+        self._unclear = False  # a commit was sent and not answered
         with self._turn:
             self._connected()
 
@@ -141,7 +141,7 @@ class PostgresDatabase:
         self._saved += 1
 
     def _deadline(self) -> float:
-        """Until when a connection that breaks now is waited for; not where it was broken before."""
+        """Until when to wait for a connection that breaks now; no wait if it was broken before."""
         connected = self._connection is not None and not self._connection.closed
         return time.monotonic() + (_RECONNECT_SECONDS if connected else 0)
 
@@ -155,7 +155,7 @@ class PostgresDatabase:
             time.sleep(_POLL_SECONDS)
 
     def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
-        """The connection, made where there is none; everything is as it was left then."""
+        """Return the connection, after making it and checking the owner if there is none."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         try:
@@ -192,7 +192,7 @@ class PostgresDatabase:
 
     def _lock(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         deadline = time.monotonic() + _LOCK_SECONDS
-        # One of our own sessions that the server has not yet seen end.
+        # A session of our own may have ended without the server noticing.
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE pid = %s AND backend_start = %s",

@@ -1,4 +1,4 @@
-"""The tables of what was published, and of what was published again."""
+"""The tables of publications, and of publications that were published again."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["PublicationTable"]
 
 
 class PublicationTable:
-    """Publications, watched and not."""
+    """The stored publications, watched and unwatched."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def watched(self) -> list[Publication]:
-        """The publications that are watched, in the order of their snapshots."""
+        """The watched publications, in the order of their snapshots."""
         rows = self._sql.read(
             "SELECT body FROM publications WHERE watched = 1 ORDER BY snapshot_id"
         )
         return [_publication(body) for (body,) in rows]
 
     def by(self, location: str, commit_user: str) -> list[Publication]:
-        """What a commit user published to a table, as far as it is kept."""
+        """The publications of a commit user to a table that are still kept."""
         rows = self._sql.read(
             "SELECT body FROM publications WHERE location = ? AND commit_user = ?",
             location,
@@ -36,7 +36,7 @@ class PublicationTable:
         return [_publication(body) for (body,) in rows]
 
     def recent(self, count: int) -> list[Publication]:
-        """What was published last, within and outside transactions, the newest first."""
+        """The last publications, of transactions and others, the newest first."""
         found = [
             _publication(body)
             for watched in (0, 1)  # each by the index
@@ -49,7 +49,7 @@ class PublicationTable:
         return sorted(found, key=lambda p: p.published_at_ms, reverse=True)[:count]
 
     def save(self, publication: Publication, watched: bool) -> None:
-        """Store a publication, or what is known of it now."""
+        """Store a publication, or replace it."""
         self._sql.write(
             "INSERT INTO publications (id, location, branch, snapshot_id, commit_user, watched, "
             "kept_until_ms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
@@ -79,7 +79,7 @@ class PublicationTable:
 
     def begin_repetition(self, publication: Publication, now_ms: int) -> None:
         """Store that another run begins to publish an overwritten commit again."""
-        # Done twice it skips a number, which is as good.
+        # Repeated, it skips a number, which does no harm.
         self._sql.write(
             "INSERT INTO repetitions (id, snapshot_id, runs, begun_at_ms, body) "
             "VALUES (?, ?, 1, ?, ?) ON CONFLICT (id, snapshot_id) DO UPDATE SET "
@@ -88,15 +88,15 @@ class PublicationTable:
         )
 
     def repetitions(self) -> list[tuple[Publication, int, int]]:
-        """The overwritten publications of which files may be left, as they were: each with the
-        number of runs that published it again, and when the last began."""
+        """The overwritten publications that may have left files, as they were before: each with
+        the number of runs that published it again, and the time when the last run began."""
         rows = self._sql.read(
             "SELECT body, runs, begun_at_ms FROM repetitions ORDER BY begun_at_ms"
         )
         return [(_publication(body), runs, begun_ms) for body, runs, begun_ms in rows]
 
     def repetition_runs(self, publication: Publication) -> int:
-        """How often publishing an overwritten commit again was begun."""
+        """The number of runs that began to publish an overwritten commit again."""
         rows = self._sql.read(
             "SELECT runs FROM repetitions WHERE id = ? AND snapshot_id = ?",
             *(publication.id, publication.snapshot_id),
@@ -104,14 +104,14 @@ class PublicationTable:
         return int(rows[0][0]) if rows else 0
 
     def drop_repetition(self, publication: Publication) -> None:
-        """Store that nothing is left of an overwritten publication."""
+        """Store that no files of an overwritten publication are left."""
         self._sql.write(
             "DELETE FROM repetitions WHERE id = ? AND snapshot_id = ?",
             *(publication.id, publication.snapshot_id),
         )
 
     def forget_unwatched(self, until_ms: int) -> None:
-        """Delete those that nobody watches and that need not be kept longer than `until_ms`."""
+        """Delete the unwatched publications whose retention ended at `until_ms` or before."""
         self._sql.write(
             "DELETE FROM publications WHERE watched = 0 AND kept_until_ms <= ?", until_ms
         )
@@ -120,7 +120,7 @@ class PublicationTable:
 def _publication(text: str) -> Publication:
     body: dict[str, Any] = json.loads(text)
     name, properties = body.pop("table"), body.pop("properties")
-    manifests = body.pop("manifests", ())  # which older versions did not store
+    manifests = body.pop("manifests", ())  # older versions did not store them
     return Publication(
         table=TableName(**name),
         properties=tuple((k, v) for k, v in properties),

@@ -1,4 +1,4 @@
-"""SQL as a store speaks it: one statement at a time, or several that become durable together."""
+"""SQL for a store: one statement at a time, or several that become durable together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ __all__ = ["Sql"]
 class Sql:
     """Reads and writes one database, for any thread.
 
-    What a statement does twice must be as if done once: it is repeated when it is unclear whether
-    it was done.
+    Every statement must be idempotent: it is repeated when it is unclear whether it was done.
     """
 
     def __init__(self, database: Database) -> None:
@@ -29,7 +28,7 @@ class Sql:
         return self._database.read(statement, *values)
 
     def write(self, statement: str, *values: object) -> None:
-        """Change something, durably; at the end of `together` within that."""
+        """Make a change durable: at once, or at the end of the `together` block around it."""
         with self._turn:
             change = Change(statement, values)
             if self._together is None:
@@ -39,7 +38,7 @@ class Sql:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """All that is saved in the body becomes durable at once, at its end; nothing when it
+        """Make the changes of the `with` block durable together, at its end; drop them when it
         raises."""
         with self._turn:
             changes: list[Change] = []

@@ -2,8 +2,8 @@
 
 WAL mode with synchronous=FULL and one connection: when `write` returns, the changes are on the
 disk. A database that can't be opened, is locked by another process, or lies on a network file
-system is refused at the start. If the process dies in a `write`, all of it is found at the next
-start or nothing.
+system is refused at the start. If the process dies in a `write`, the next start finds all of it or
+nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["MemoryDatabase", "SqliteDatabase"]
 
 _BUSY_MS = 1_000
 
-# SQLite has undone all when it reports these. After any other, an error of the disk above all, what
-# is on it is not known before the file is opened again.
+# When SQLite reports these, it has undone everything. After any other error, such as one of the
+# disk, what the disk holds is unknown until the file is opened again.
 _PASSING = (apsw.FullError, apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError)
 
 
 class _Connected:
-    """One connection for all, so that a reader would see what another thread has not yet made
-    durable: whoever uses it holds `_turn`."""
+    """One connection for all threads. A reader would see another thread's changes before they are
+    durable, so every use holds `_turn`."""
 
     dialect = Dialect(integer="INTEGER", bytes="BLOB", table_end=" STRICT")
 
@@ -55,7 +55,7 @@ class _Connected:
             ) from error
 
     def close(self) -> None:
-        """See `Database.close`; the file is complete without the log then."""
+        """See `Database.close`; after that the file is complete without the write-ahead log."""
         with self._turn:
             self._connection.close()
 
@@ -74,8 +74,8 @@ class _Connected:
 
 
 class MemoryDatabase(_Connected):
-    """A `Database` in this process's memory: what is durable of it is its owner's to say. `image`
-    is what another one gave as its own."""
+    """A `Database` in this process's memory, which its user makes durable. `image` is the image of
+    another one to start with."""
 
     def __init__(self, name: str, image: bytes | None = None) -> None:
         super().__init__(name)
@@ -84,7 +84,7 @@ class MemoryDatabase(_Connected):
             self._connection.deserialize("main", image)
 
     def image(self) -> bytes:
-        """All that is in it, without what was deleted."""
+        """Return the whole database as bytes, without deleted rows."""
         with self._turn:
             self._connection.execute("VACUUM")
             return self._connection.serialize("main")
@@ -100,7 +100,7 @@ class SqliteDatabase(_Connected):
             self._connection.set_busy_timeout(_BUSY_MS)
             mode = self._connection.pragma("journal_mode", "wal")
             self._connection.pragma("synchronous", "full")
-            # Held for good: a second coordinator on the same file fails here, not later.
+            # The lock is kept: a second coordinator on the same file fails here, not later.
             self._connection.pragma("locking_mode", "exclusive")
             self._connection.execute("BEGIN IMMEDIATE; COMMIT")
         except apsw.BusyError as error:

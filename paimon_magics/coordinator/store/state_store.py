@@ -1,7 +1,6 @@
-"""What a coordinator remembers over its own death: transactions, and what they asked to commit.
+"""The state of a coordinator that survives its process: transactions, publications, halts.
 
-One text of every table and statement, for whichever database stands behind it: when `save` returns,
-the state is durable there.
+The SQL is the same for each kind of database. When `save` returns, the state is durable.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _FORMAT = 5
 _FORMATS_READ = (4, 5)  # 4 has other names in the bodies of transactions
 _SCHEMES = ("postgresql://", "postgres://")
 
-# `finished` is 1 when a transaction is committed or aborted, with all that belongs to that. `body`
-# is the coordinator's own view of it; `opened` its commit user, file prefix and base snapshot,
-# which never change; `request` what was asked to be committed, once it was; `runs` how often that
-# was begun, with files named by the number of the run. `watched` is 1 while something can be lost
-# by writing over a publication. `repetitions` are publications as they were when somebody wrote
-# over them, `runs` and `begun_at_ms` how often publishing them again was begun, and when last.
+# `finished` is 1 when nothing is left to do for a transaction. `body` is the core's state of it;
+# `opened` has its commit user, file prefix and base snapshot, which never change; `request` is the
+# commit request, once there is one; `runs` counts the runs of the commit, whose number is in the
+# names of their files. `watched` is 1 while overwriting a publication would lose something.
+# `repetitions` has overwritten publications as they were; its `runs` counts the runs that began to
+# publish them again, the last one at `begun_at_ms`.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (format {integer} NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS transactions ("
@@ -58,10 +57,10 @@ _TABLES = (
 
 
 def open_store(state: Path, address: str | None = None) -> StateStore:
-    """The store of the coordinator whose state folder this is; it is made when there is none.
+    """Open the store of the coordinator with this state folder; make it if there is none.
 
-    `address` is that of a PostgreSQL database; without one it is an SQLite file in the folder.
-    Raises SetupError for a store that can't be used, or that another coordinator uses.
+    `address` is that of a PostgreSQL database; without one the store is an SQLite file in the
+    folder. Raises SetupError for a store that can't be used, or that another coordinator uses.
     """
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -88,7 +87,7 @@ def open_store(state: Path, address: str | None = None) -> StateStore:
 
 
 def store_address(option: str | None) -> str | None:
-    """The store's address: the command line's `option`, else what PAIMON_COORDINATOR_STORE says.
+    """Return the store's address: the command line's `option`, else PAIMON_COORDINATOR_STORE.
 
     Raises SetupError for an option with a password, which every user of the machine could read.
     """
@@ -105,10 +104,10 @@ def store_address(option: str | None) -> str | None:
 
 
 class StateStore:
-    """What one coordinator has stored, for any thread. Owns the database.
+    """The store of one coordinator. It owns the database. For any thread.
 
-    Raises StoreUnavailableError and StoreLostError: see `Database`. `transactions`, `publications`,
-    `halts` and `database_properties` are its tables.
+    `transactions`, `publications`, `halts` and `database_properties` are its tables. Its methods
+    raise StoreUnavailableError and StoreLostError; see `Database`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -124,26 +123,26 @@ class StateStore:
 
     @property
     def database(self) -> Database:
-        """Where it is kept."""
+        """The database in which it is kept."""
         return self._database
 
     def together(self) -> AbstractContextManager[None]:
-        """All that is saved in the body becomes durable at once, at its end; nothing when it
+        """Make the changes of the `with` block durable together, at its end; drop them when it
         raises."""
         return self._sql.together()
 
     def forget_finished(self, until_ms: int) -> None:
-        """Delete the finished transactions, and the publications that nobody watches, that need not
-        be kept longer than `until_ms`."""
+        """Delete the finished transactions and the unwatched publications whose retention ended
+        at `until_ms` or before."""
         self.transactions.forget_finished(until_ms)
         self.publications.forget_unwatched(until_ms)
 
     def check(self) -> None:
-        """Write something; raises an error when that does not work."""
+        """Write something, so that an error is raised when that does not work."""
         self._sql.write("UPDATE meta SET format = format")
 
     def close(self) -> None:
-        """Give the database up."""
+        """Close the database."""
         self._database.close()
 
     def _check_format(self) -> None:
@@ -151,7 +150,7 @@ class StateStore:
         if not found:
             self._sql.write("INSERT INTO meta VALUES (?)", _FORMAT)
         elif len(found) == 1 and found[0] in _FORMATS_READ:
-            if found[0] != _FORMAT:  # so that an older version, which can't read it, says so
+            if found[0] != _FORMAT:  # an older version, which can't read it, then says so
                 self._sql.write("UPDATE meta SET format = ?", _FORMAT)
         else:
             self.close()

@@ -1,4 +1,4 @@
-"""The table of transactions, and of what they asked to commit."""
+"""The table of transactions and their commit requests."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["TransactionTable"]
 
 
 class TransactionTable:
-    """Transactions, finished and not."""
+    """The stored transactions, finished and unfinished."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def unfinished(self) -> list[tuple[TransactionState, dict[str, object]]]:
-        """All transactions that are not finished, each with what was noted when it was opened."""
+        """All unfinished transactions, each with its document from when it was opened."""
         rows = self._sql.read(
             "SELECT body, opened FROM transactions WHERE finished = 0 ORDER BY id"
         )
         return [(_held(body), json.loads(opened)) for body, opened in rows]
 
     def finished(self, id: str) -> TransactionState | None:
-        """A finished transaction, None when there is none (any more) or it is not finished."""
+        """A finished transaction; None when it is unknown, no longer kept, or unfinished."""
         rows = self._sql.read("SELECT body FROM transactions WHERE id = ? AND finished = 1", id)
         return _held(rows[0][0]) if rows else None
 
     def recently_finished(self, count: int) -> list[TransactionState]:
-        """The transactions that were finished last, the newest first."""
+        """The last finished transactions, the newest first."""
         rows = self._sql.read(
             "SELECT body FROM transactions WHERE finished = 1 ORDER BY expires_at_ms DESC LIMIT ?",
             count,
@@ -39,17 +39,17 @@ class TransactionTable:
         return [_held(body) for (body,) in rows]
 
     def opened(self, id: str) -> dict[str, object] | None:
-        """What was noted when the transaction was opened."""
+        """A transaction's document from when it was opened; None for an unknown one."""
         rows = self._sql.read("SELECT opened FROM transactions WHERE id = ?", id)
         return json.loads(rows[0][0]) if rows else None
 
     def request(self, id: str) -> bytes | None:
-        """What the transaction asked to commit."""
+        """A transaction's commit request; None for an unknown one, or one without a request."""
         rows = self._sql.read("SELECT request FROM transactions WHERE id = ?", id)
         return rows[0][0] if rows else None
 
     def runs(self, id: str) -> int:
-        """How often a run of the transaction's commit was begun."""
+        """The number of runs of the transaction's commit that were begun."""
         rows = self._sql.read("SELECT runs FROM transactions WHERE id = ?", id)
         return int(rows[0][0]) if rows else 0
 
@@ -64,7 +64,7 @@ class TransactionTable:
         )
 
     def save(self, held: TransactionState, request: bytes | None = None) -> None:
-        """Store a transaction's new state, and what it asks to commit where that is given."""
+        """Store a transaction's new state, and its commit request if that is given."""
         self._sql.write(
             "UPDATE transactions SET finished = ?, expires_at_ms = ?, body = ?, "
             "request = coalesce(?, request) WHERE id = ?",
@@ -73,11 +73,11 @@ class TransactionTable:
 
     def begin_run(self, id: str) -> None:
         """Store that another run of the transaction's commit begins."""
-        # Done twice it skips a number, which is as good.
+        # Repeated, it skips a number, which does no harm.
         self._sql.write("UPDATE transactions SET runs = runs + 1 WHERE id = ?", id)
 
     def forget_finished(self, until_ms: int) -> None:
-        """Delete the finished ones that need not be kept longer than `until_ms`."""
+        """Delete the finished transactions whose retention ended at `until_ms` or before."""
         self._sql.write(
             "DELETE FROM transactions WHERE finished = 1 AND expires_at_ms <= ?", until_ms
         )
@@ -90,8 +90,8 @@ def _body(held: TransactionState) -> str:
 def _held(text: str) -> TransactionState:
     body: dict[str, object] = json.loads(text)
     receipt = body.pop("receipt")
-    origin = body.pop("origin", None)  # which older versions did not store
-    if "location" not in body:  # as format 4 has it
+    origin = body.pop("origin", None)  # older versions did not store it
+    if "location" not in body:  # format 4
         body["location"], body["table"] = body.pop("table"), body.pop("name", "")
     return TransactionState(
         **{**body, "phase": Phase(str(body["phase"]))},  # type: ignore[arg-type]
