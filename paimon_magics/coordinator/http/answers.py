@@ -1,9 +1,9 @@
-"""Answers and errors as a coordinator gives them, in one form for every client.
+"""The responses and errors of a coordinator, in one form for every client.
 
-Errors are JSON: `{"error": {"type", "message", "hint"}}`, with the status that tells what the
-caller must do: 400 change the request, 401 bring the token, 403 ask for the right, 404 no such
-table or transaction, 409 conflict, 410 the transaction has ended, 413 too large, 423 already under
-way, 502 the store refuses, 503 come back later, 507 make room.
+Errors are JSON: `{"error": {"type", "message", "hint"}}`. The status says what the caller must do:
+400 change the request, 401 send the token, 403 ask for the right, 404 no such table or transaction,
+409 conflict, 410 the transaction has ended, 413 send less, 423 wait for what is under way, 500 look
+up whether it happened, 502 the store refuses access, 503 come back later, 507 make room.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NEW_CREDENTIALS = (
     "A new connection with credentials that work (%paimon connect --close …) gives them to a "
     "coordinator of your own; one that is a service needs its administrator."
 )
-"""What to do where a coordinator's store refuses its credentials."""
+"""What to do when a coordinator's store refuses its credentials."""
 
 _FAILURE = 500
 _REFUSED = {Cause.CONFLICT: 409, Cause.OUTDATED: 409, Cause.STORAGE: 507, Cause.REQUEST: 400}
@@ -76,7 +76,7 @@ _log = logging.getLogger(__name__)
 
 
 def error_answer(status: int, kind: str, message: str, hint: str, **facts: int) -> JSONResponse:
-    """An error as JSON: as our own client reads it, and as clients of Paimon's REST catalog do."""
+    """Return an error as JSON, for our own client and for clients of Paimon's REST catalog."""
     return JSONResponse(
         {
             "error": {"type": kind, "message": message, "hint": hint, **facts},
@@ -90,7 +90,7 @@ def error_answer(status: int, kind: str, message: str, hint: str, **facts: int) 
 
 
 def answer_response(answer: Answer) -> Response:
-    """What the core has answered, as a response."""
+    """Return the response for an answer of the core."""
     match answer:
         case Opened(expires_at_ms=expires_at_ms):
             return JSONResponse({"expires_at_ms": expires_at_ms})
@@ -151,7 +151,7 @@ def answer_response(answer: Answer) -> Response:
 
 
 async def on_error(_: Request | None, error: Exception) -> Response:
-    """The response to a request that raised an error of ours."""
+    """Return the response to a request that raised an error of ours."""
     assert isinstance(error, PaimonMagicsError)
     if isinstance(error, NotOwnerError):
         return _not_owner(error)
@@ -169,7 +169,7 @@ async def on_error(_: Request | None, error: Exception) -> Response:
 
 
 async def on_no_route(request: Request, error: Exception) -> Response:
-    """The response to a request for what is not there: 404, or 405 for another method."""
+    """Return the response to a request without a route: 404, or 405 for a wrong method."""
     assert isinstance(error, HTTPException)
     return error_answer(
         error.status_code,
@@ -180,12 +180,12 @@ async def on_no_route(request: Request, error: Exception) -> Response:
 
 
 async def on_gone(_: Request, __: Exception) -> Response:
-    """Nobody is there any more to get an answer: nothing is amiss."""
+    """Return the response to a client that has gone away, which is no error."""
     return Response(status_code=499)
 
 
 async def on_unexpected(request: Request, error: Exception) -> Response:
-    """The response to a request that raised what nobody expected; its text stays in the log."""
+    """Return the response to an unexpected error. Its text goes to the log only."""
     _log.error("%s %s failed unexpectedly: %r", request.method, request.url.path, error)
     return error_answer(
         500,
@@ -196,7 +196,7 @@ async def on_unexpected(request: Request, error: Exception) -> Response:
 
 
 def _not_owner(error: NotOwnerError) -> JSONResponse:
-    """The answer of a coordinator that is not the warehouse's: 503, with the owner's address."""
+    """Return the 503 response of a coordinator that is not the owner, with the owner's address."""
     shown = {"type": type(error).__name__, "message": error.message, "hint": error.hint}
     return JSONResponse({"error": shown, "address": error.address}, status_code=503)
 
@@ -214,7 +214,7 @@ def _status(error: PaimonMagicsError) -> int:
         case CommitConflictError():
             return 409
         case StoreRefusedError():
-            return 502  # asking again does not help
+            return 502  # a repeated request does not help
         case SetupError():
             return 503
         case _:

@@ -1,9 +1,9 @@
-"""Who asks a coordinator, and what each of its endpoints asks of them.
+"""Who sends requests to a coordinator, and the scope that each of its endpoints needs.
 
-An authoriser tells from a request who sends it and what they may: `TokenFile`, where whoever has
-the token may do everything, or JupyterHub (`hub`). Every endpoint stands in `SCOPES`; one that
-doesn't is not served. Nothing here decides about a single transaction: that its owner alone may
-use it is decided where it is looked up.
+An authoriser finds the sender of a request and their scope: `TokenFile`, where everybody with the
+token may do everything, or JupyterHub (`hub`). Every endpoint is listed in `SCOPES`, `STREAMS` or
+`PUBLIC`; no other is served. That only its owner may use a transaction is not checked here, but
+where the transaction is looked up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Scope(StrEnum):
-    """What one may do. ADMIN includes WRITE, WRITE includes READ."""
+    """What a principal may do. ADMIN includes WRITE, WRITE includes READ."""
 
     READ = "read"
     WRITE = "write"
@@ -46,34 +46,35 @@ _ORDER = tuple(Scope)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request, and the greatest scope that they have, None without any.
+    """The sender of a request, and the greatest scope that they have, None without any.
 
-    `name` is None where nobody vouches for one: then whoever asks may call themselves as they like.
+    `name` is None where no name is verified: then senders may call themselves as they like.
     """
 
     name: str | None
     scope: Scope | None
 
     def may(self, needed: Scope) -> bool:
-        """Whether they have that scope."""
+        """Whether the principal has this scope."""
         return self.scope is not None and _ORDER.index(self.scope) >= _ORDER.index(needed)
 
 
 class Authoriser(Protocol):
-    """Tells who sends a request."""
+    """Finds the sender of a request."""
 
     async def principal(self, connection: HTTPConnection) -> Principal | None:
-        """Who it is; None for who has no valid token. Raises SetupError while it can't tell."""
+        """Return the sender, None without a valid token. Raises SetupError while that can't be
+        checked."""
 
     def challenge(self, connection: HTTPConnection) -> Response:
-        """The answer to a request that nobody with a valid token has sent."""
+        """Return the response to a request without a valid token."""
 
     def routes(self) -> list[Route]:
-        """Routes of its own, which everybody may use."""
+        """Return the authoriser's own routes, which everybody may use."""
 
 
 class TokenFile:
-    """One token for everybody who can read its file, and for everything."""
+    """One token, which everybody who can read its file may use for everything."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -105,14 +106,14 @@ def bearer_token(connection: HTTPConnection) -> str | None:
 
 
 def unauthorised(message: str, hint: str) -> Response:
-    """401: bring a token."""
+    """Return a 401 response, which asks for a bearer token."""
     answer = error_answer(401, "Unauthorized", message, hint)
     answer.headers["www-authenticate"] = "Bearer"
     return answer
 
 
 PUBLIC = frozenset({"/health/live", "/dead-letters"})
-"""Paths that are answered to everybody; the second asks for a proof of its own."""
+"""Paths that are open to everybody. `/dead-letters` asks for a proof of its own."""
 
 _TABLE = "/v1/paimon/databases/{database}/tables/{table}"
 _DATABASE = "/v1/paimon/databases/{database}"
@@ -156,12 +157,12 @@ _READ = (
     f"GET {_TABLE}/tags",
     f"GET {_TABLE}/tags/{{tag}}",
     f"GET {_TABLE}/token",
-    # They ask by POST, and change nothing.
+    # POST requests that change nothing.
     "POST /v1/leases",
     f"POST {_TABLE}/auth",
     f"POST {_TABLE}/partitions/list-by-filter",
     f"POST {_TABLE}/partitions/list-by-names",
-    # What is not there.
+    # Endpoints that do not exist.
     *(f"{method} /v1/paimon/{{rest:path}}" for method in ("GET", "POST", "PUT", "PATCH", "DELETE")),
 )
 _WRITE = (
@@ -214,7 +215,7 @@ _ADMIN = (
     "POST /v1/coordinator/pause",
     "POST /v1/coordinator/resume",
     "POST /v1/tables/resume",
-    # With all its tables, whoever made them.
+    # It drops all the tables, whoever made them.
     f"DELETE {_DATABASE}",
     "POST /v1/paimon/permissions/grant",
     "POST /v1/paimon/permissions/revoke",
@@ -225,7 +226,7 @@ SCOPES: Mapping[str, Scope] = {
     **dict.fromkeys(_WRITE, Scope.WRITE),
     **dict.fromkeys(_ADMIN, Scope.ADMIN),
 }
-"""The scope that each endpoint asks for, by its method and path."""
+"""The scope that each endpoint needs, by its method and path."""
 
 STREAMS: Mapping[str, Scope] = {"/v1/inserts/{database}/{table}/stream": Scope.WRITE}
-"""The scope that each WebSocket asks for, by its path."""
+"""The scope that each WebSocket needs, by its path."""

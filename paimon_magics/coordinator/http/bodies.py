@@ -18,7 +18,7 @@ _HINT = "Send a JSON object in UTF-8."
 
 
 async def json_body(request: Request) -> dict[str, Any]:
-    """The object in the body. Raises InvalidValueError for anything else."""
+    """Return the object in the body. Raises InvalidValueError for anything else."""
     try:
         body = json_value(await request.body())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""In front of every endpoint: who asks, whether they may, and how much they may send."""
+"""The guard of every endpoint: who sends a request, whether they may, and how large it may be."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["Guard", "TooLargeError", "guarded", "on_too_large", "principal_in", 
 
 _PRINCIPAL = "paimon_magics.principal"
 _WEBSOCKET = "WEBSOCKET"
-_UNAUTHORISED = 4401  # the codes that a WebSocket is refused with
+_UNAUTHORISED = 4401  # codes of refused WebSockets
 _FORBIDDEN = 4403
 
 
 def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
-    """The same routes, each behind the scope that `SCOPES` says for it.
+    """Put each route behind its scope in `SCOPES` or `STREAMS`, and return the routes.
 
-    Raises KeyError for a route that it says nothing about: forgotten, it would be open to all.
+    Raises KeyError for a route without a scope: it would be open to everybody.
     """
     for route in routes:
         if isinstance(route, WebSocketRoute):
@@ -45,21 +45,21 @@ def guarded(routes: Sequence[BaseRoute]) -> list[BaseRoute]:
 
 
 def principal_of(request: Request) -> Principal:
-    """Who sent a request that has passed the guard."""
+    """Return the sender of a request that has passed the guard."""
     return principal_in(request.scope)
 
 
 def principal_in(scope: Scope) -> Principal:
-    """The same, for who has only the request's scope."""
+    """The same, from the request's ASGI scope."""
     principal = scope[_PRINCIPAL]
     assert isinstance(principal, Principal)
     return principal
 
 
 class Guard:
-    """Lets requests of known principals through; counts bodies while they arrive.
+    """Lets requests of known principals through, and counts the bytes of bodies as they arrive.
 
-    `root` is the path below which everything is served, as "/services/paimon-coordinator".
+    `root` is the path below which everything is served, such as "/services/paimon-coordinator".
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Guard:
         await self._app(scope, counted, send)
 
     async def _admit_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The same for a WebSocket, whose messages are bounded by the server."""
+        """The same for a WebSocket, whose messages the server limits."""
         scope = {**scope, "root_path": self._root}
         is_below = scope["path"].startswith(self._root)
         if not is_below or await self._admit(scope, HTTPConnection(scope)) is not None:
@@ -131,7 +131,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
-    """One endpoint, for those who have the scope that it needs for a method."""
+    """An endpoint that only principals with the scope that a method needs may use."""
 
     app: ASGIApp
     needed: dict[str, Needed]
@@ -145,7 +145,7 @@ class _Scoped:
             return
         needed = self.needed.get("GET" if scope["method"] == "HEAD" else scope["method"])
         principal: Principal = scope[_PRINCIPAL]
-        # Without a scope for the method there is no such endpoint, which the route says itself.
+        # A method without a scope does not exist here, which the route answers itself.
         if needed is None or principal.may(needed):
             await self.app(scope, receive, send)
             return
@@ -160,7 +160,7 @@ class _Scoped:
 
 
 class TooLargeError(Exception):
-    """A body has grown past the limit, in bytes, that it carries."""
+    """A request's body is larger than `bytes_max`."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
@@ -168,7 +168,7 @@ class TooLargeError(Exception):
 
 
 async def on_too_large(_: Request | None, error: Exception) -> Response:
-    """The answer to a request whose body was too large."""
+    """Return the response to a request whose body was too large."""
     assert isinstance(error, TooLargeError)
     return _too_large(error.bytes_max)
 

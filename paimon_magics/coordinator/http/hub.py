@@ -1,15 +1,15 @@
-"""JupyterHub says who asks: by tokens of its users, their servers and services, and by a login.
+"""Authorisation by JupyterHub: tokens of its users, their servers and services, and a login.
 
-A request brings a token of the hub's in its header; the hub is asked whose it is and which scopes
-it carries, and the answer is used for a short time. A revoked or expired token is refused after
-that time. Somebody with a browser, and for the status page alone, is sent to log in at the hub
-(OAuth) and comes back with a cookie, signed here, that holds a token of the hub's for this service.
-The cookie opens nothing but the reading of that page, so that no other site can use it to change
-anything; that the login was begun here is held by a second, signed cookie.
+A request carries a token of the hub in its header. The hub says whose it is and which scopes it
+has, and the answer is cached for a short time; a revoked or expired token is refused after that.
 
-While the hub can't be asked, tokens that are not known from a moment ago are answered 503. If this
-process dies, people with a browser are sent through the login again, unnoticed while the hub knows
-them.
+A browser that asks for the status page without a token is sent to log in at the hub (OAuth). It
+comes back with a cookie, signed here, that holds a token of the hub for this service. The cookie
+only allows reading that page, so that no other site can use it to change anything. A second signed
+cookie proves that the login was begun here.
+
+While the hub can't be asked, tokens that are not cached get the answer 503. If this process dies,
+browsers go through the login again, which people don't notice while the hub knows them.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _NEEDED = (
 _LOOPBACK = ("127.0.0.1", "localhost")
 _CALLBACK = "/oauth_callback"
 _PAGE = "/"
-_SESSION = "jupyterhub-session-id"  # the hub's own cookie: a new session is looked up anew
+_SESSION = "jupyterhub-session-id"  # the hub's own cookie; a new session is looked up again
 _LOGIN_SECONDS_MAX = 600
 _SERVICE = "service:"
 
 
 @dataclass(frozen=True, slots=True)
 class HubService:
-    """What the hub has told the service that it started: where to be, and whom to ask.
+    """What the hub told the service that it started: its port and path, and how to authorise.
 
-    `root` is the path below which the hub's proxy and everybody else finds it, without a slash at
-    its end.
+    `root` is the path below which the hub's proxy and everybody else reaches it, without a slash
+    at its end.
     """
 
     port: int
@@ -70,9 +70,10 @@ class HubService:
 
 
 def hub_service(cache_ms: int) -> HubService:
-    """The service that this process is, by its environment.
+    """Return the hub service that the environment of this process describes.
 
-    Raises SetupError when it was not started by a JupyterHub, or is to listen for other machines.
+    Raises SetupError when no JupyterHub started the process, when it is to listen for other
+    machines, or without the jupyterhub package.
     """
     missing = [name for name in _NEEDED if not os.environ.get(name)]
     if missing:
@@ -94,7 +95,7 @@ def hub_service(cache_ms: int) -> HubService:
             f"A service of JupyterHub needs the jupyterhub package: {error}.",
             hint="Install it with: pip install 'paimon-magics[hub]'",
         ) from error
-    # Whole seconds are what it knows; none at all would mean for ever.
+    # It takes whole seconds, and 0 would mean forever.
     hub = HubOAuth(cache_max_age=max(1, round(cache_ms / 1000)))
     root = os.environ["JUPYTERHUB_SERVICE_PREFIX"].rstrip("/")
     return HubService(url.port, root, HubAuthoriser(hub, root))
@@ -123,7 +124,7 @@ class HubAuthoriser:
         return Principal(_name(model), self._scope(model))
 
     def challenge(self, connection: HTTPConnection) -> Response:
-        """See `Authoriser.challenge`: a browser that wants the page is sent to log in."""
+        """See `Authoriser.challenge`: a browser that asks for the page is sent to log in."""
         if self._is_page(connection) and bearer_token(connection) is None:
             return self._login(connection)
         return unauthorised(
@@ -133,7 +134,7 @@ class HubAuthoriser:
         )
 
     def routes(self) -> list[Route]:
-        """See `Authoriser.routes`: where the hub sends people back to after their login."""
+        """See `Authoriser.routes`: the path to which the hub sends browsers after the login."""
         return [Route(_CALLBACK, self._called_back)]
 
     def _is_page(self, connection: HTTPConnection) -> bool:
@@ -204,7 +205,7 @@ class HubAuthoriser:
         return answer
 
     def _opened(self, connection: HTTPConnection, name: str) -> str | None:
-        """A value that was kept in a cookie, if it was kept here."""
+        """Return the value in a cookie that was signed here, None for any other."""
         from tornado.web import decode_signed_value
 
         value = decode_signed_value(self._secret, name, connection.cookies.get(name, ""))
@@ -218,7 +219,7 @@ class HubAuthoriser:
         value: str,
         seconds_max: int | None,
     ) -> None:
-        """Keep a value in a cookie of the service's path that no script can read."""
+        """Put a signed value into a cookie for the service's path that no script can read."""
         from tornado.web import create_signed_value
 
         public = os.environ.get("JUPYTERHUB_PUBLIC_URL", "")
@@ -236,7 +237,7 @@ class HubAuthoriser:
 
 
 def _name(model: dict[str, Any]) -> str:
-    """The name of a user, or `service:NAME`. No user has a name of that form."""
+    """Return a user's name, or `service:NAME`. Raises SetupError for a user with such a name."""
     name = str(model["name"])
     if model.get("kind") == "service":
         return _SERVICE + name

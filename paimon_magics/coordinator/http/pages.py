@@ -1,7 +1,7 @@
-"""What the coordinator's pages have in common: their style, and what a browser may do with them.
+"""The common frame of the coordinator's pages: their style, and what a browser may do with them.
 
-Plain HTML, nothing to load and nothing to run. Every text comes from somebody else, and is escaped
-by who makes the parts.
+They are plain HTML that loads and runs nothing. The code that makes the parts of a page must escape
+every text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ code { font-size: .9em; overflow-wrap: anywhere; }
 
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
-# Nothing is loaded or run by the page, it is shown in no other site's, and kept by nobody.
+# The page loads and runs nothing, is shown in no other site's frame, and is not cached.
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; "
@@ -45,13 +45,13 @@ HEADERS = {
 
 
 class Markup(str):
-    """HTML that was made here, of texts that were escaped."""
+    """HTML whose texts are escaped."""
 
     __slots__ = ()
 
 
 def page(parts: Iterable[str]) -> str:
-    """A page of these parts, which are HTML."""
+    """Return a page with these parts, which are HTML."""
     return "".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -64,7 +64,7 @@ def page(parts: Iterable[str]) -> str:
 
 
 def notice(status: int, message: str, hint: str) -> HTMLResponse:
-    """A page that says what went wrong after a button was pressed, and leads back."""
+    """Return a page that says what went wrong after a button was pressed, with a link back."""
     hint = f"<p>{html.escape(hint)}</p>" if hint else ""
     parts = [
         f'<h1>Paimon coordinator</h1><p class="bad">{html.escape(message)}</p>{hint}',

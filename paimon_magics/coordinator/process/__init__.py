@@ -1,1 +1,1 @@
-"""A coordinator's process: what it is made of, in which order it begins, and how it ends."""
+"""A coordinator's process: its parts, the order in which they start, and how it ends."""

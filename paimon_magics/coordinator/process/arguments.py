@@ -11,7 +11,7 @@ from paimon_magics.coordinator.inserts.queue.values import Thresholds
 __all__ = ["parser"]
 
 _REQUEST_BYTES_MAX = 16 * 1024 * 1024
-# Long enough for a store that does not answer for a while, short enough to wait for.
+# Long enough to survive a store that does not answer for a while, short enough to wait for.
 _OWNERSHIP_LEASE_MS = 30_000
 _IDLE_MS = 600_000
 _LABEL_RETENTION_MS = 3 * 86_400_000  # as long as Doris keeps labels
@@ -19,7 +19,7 @@ _LOG_RESERVE_BYTES = 256 * 1024 * 1024
 
 
 def parser() -> argparse.ArgumentParser:
-    """What may be given, with the defaults."""
+    """Return the parser of the command line, with the defaults."""
     defaults = Limits()
     arguments = argparse.ArgumentParser(
         prog="paimon-coordinator", description="Owns the commits of one Paimon warehouse."

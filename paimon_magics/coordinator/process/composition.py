@@ -1,7 +1,8 @@
-"""The parts of a coordinator's process: each is made after those that it needs, and closed before
-them, also when a later one can't be made or begun.
+"""Puts a coordinator's process together. Each part is made after the parts that it needs, and
+closed before them, also when a later part can't be made or started.
 
-Ownership comes before all that writes to the warehouse, and is given back after that has ended.
+Ownership comes before everything that writes to the warehouse, and is released after that has
+ended.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _LAST_WORDS_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the process keeps its state and answers, and what it serves."""
+    """The process's state folder, store and socket, and the catalog that it serves."""
 
     folder: StateFolder
     store: StateStore
@@ -71,24 +72,24 @@ class _Place:
 
     @property
     def root(self) -> str:
-        """The path that all routes are below."""
+        """The path below which all routes are; "" without a hub."""
         return "" if self.hub is None else self.hub.root
 
     @property
     def address(self) -> str:
-        """Where it answers."""
+        """The URL at which it answers."""
         return f"http://127.0.0.1:{self.listening.getsockname()[1]}{self.root}"
 
     @property
     def tokens(self) -> str:
-        """Where its tokens come from, for a person."""
+        """Where its tokens come from, for the line that it prints."""
         return "tokens=hub" if self.hub else f"token-file={self.folder.token_file}"
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorProcess:
-    """A process at work, but for its web server. `tokens` tells a person where tokens come from;
-    `group` takes small inserts, where somebody does."""
+    """A started process whose web server does not run yet. `tokens` says where tokens come from.
+    `group` takes small inserts; it is None without ownership."""
 
     coordinator: Coordinator
     group: GroupCommit | None
@@ -99,9 +100,9 @@ class CoordinatorProcess:
 
 
 def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) -> CoordinatorProcess:
-    """Make the parts and begin them; `ending` ends and closes what was begun and opened.
+    """Make the parts and start them; `ending` stops and closes them.
 
-    Raises errors of ours for what it can't start with.
+    Raises errors of ours when the process can't start.
     """
     keep_secrets_out_of_logs()
     place = _place(options, ending)
@@ -123,9 +124,9 @@ def begin(options: argparse.Namespace, shutdown: Shutdown, ending: ExitStack) ->
             has_work=lambda: group is not None and group.backlog.has_work,
         )
     server = Server(app, shutdown, options.request_bytes_max)
-    # Who waits to see its rows need not wait any more when the process ends.
+    # Clients that wait until their rows are visible are released when the process ends.
     shutdown.take_signals((lambda: None) if group is None else group.wind_up)
-    # One that is embedded takes the warehouse when somebody writes: readers hinder nobody.
+    # An embedded one takes the warehouse at the first write, so that readers hinder nobody.
     if ownership is not None and not options.embedded:
         ownership.acquire()
     ending.callback(coordinator.stop)
@@ -161,7 +162,7 @@ def _place(options: argparse.Namespace, ending: ExitStack) -> _Place:
 
 
 def _ownership(options: argparse.Namespace, place: _Place, ending: ExitStack) -> Ownership | None:
-    if place.catalog.metastore == "rest":  # that catalog's own comparison decides between several
+    if place.catalog.metastore == "rest":  # its own compare-and-swap decides
         return None
     files = place.catalog.stores.of(place.catalog.warehouse)
     owner = Owner(place.folder.home(), place.address, getpass.getuser(), os.getpid())
@@ -189,7 +190,7 @@ def _log(options: argparse.Namespace, place: _Place, ending: ExitStack) -> Regis
     if options.log == "warehouse":
         log = ObjectLog(files, warehouse, who)
     elif isinstance(place.store.database, SqliteDatabase):
-        # A file of its own: transactions do not wait for inserts, nor inserts for them.
+        # A file of its own, so that transactions and inserts do not wait for each other.
         log = DatabaseLog(SqliteDatabase(place.folder.path / "log.sqlite"))
     else:
         log = DatabaseLog(place.store.database, owned=False)
@@ -251,8 +252,8 @@ def _application(
 
 
 def _catalog(options: argparse.Namespace) -> Catalog:
-    """The catalog. One that was started by a session has its credentials from there alone: what the
-    environment had then must not outlast what a later session brings."""
+    """Open the catalog. An embedded coordinator gets its credentials from the session that starts
+    it, and removes them from its environment: they must not outlast those of a later session."""
     given = catalog_options(
         warehouse=options.warehouse,
         file=options.catalog,
@@ -269,8 +270,8 @@ def _catalog(options: argparse.Namespace) -> Catalog:
 
 
 def _spare_garbage_collection() -> None:
-    """Look for circles among objects seldom: inserts make many objects and no circles, and what was
-    loaded at the start stays anyway. That was a sixth of what an insert cost."""
+    """Collect garbage seldom: inserts make many objects but no reference cycles, and the objects of
+    the start stay anyway. Collection was a sixth of an insert's cost."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTION, 20, 20)

@@ -1,4 +1,4 @@
-"""The web server of a coordinator's process, and the wish that it ends."""
+"""The web server of a coordinator's process, and the request to shut it down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 __all__ = ["Server", "Shutdown", "listen"]
 
-_GRACE_SECONDS = 30  # for who waits for something that does not come
+_GRACE_SECONDS = 30  # for requests that wait for something that does not come
 
 
 class Shutdown:
@@ -23,11 +23,11 @@ class Shutdown:
         self.is_requested = False
 
     def request(self) -> None:
-        """End when who asks now is answered."""
+        """End the process after the requests under way."""
         self.is_requested = True
 
     def take_signals(self, first: Callable[[], object]) -> None:
-        """Let SIGTERM and SIGINT request it from now on; `first` is called by a thread then."""
+        """Let SIGTERM and SIGINT request the shutdown, and call `first` in a thread of its own."""
 
         def requested(*_: object) -> None:
             self.request()
@@ -37,21 +37,21 @@ class Shutdown:
             signal.signal(number, requested)
 
     def request_after(self, seconds: float) -> None:
-        """End so much later: who asks meanwhile is still answered."""
+        """Request the shutdown after this time; requests until then are still answered."""
         timer = threading.Timer(seconds, self.request)
         timer.daemon = True
         timer.start()
 
 
 class Server(uvicorn.Server):
-    """Serves until a shutdown is requested. Signals are left to the process: uvicorn would end it
-    by them, before its parts have been closed."""
+    """Serves until a shutdown is requested. It handles no signals: uvicorn would end the process on
+    one before its parts are closed."""
 
     def __init__(self, app: ASGIApp, shutdown: Shutdown, request_bytes_max: int) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                log_config=None,  # what it says goes where all else goes
+                log_config=None,  # its records go to the process's log
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -64,18 +64,18 @@ class Server(uvicorn.Server):
         self._shutdown = shutdown
 
     async def on_tick(self, counter: int) -> bool:
-        """For uvicorn, ten times a second: whether to end."""
+        """Return whether to end; uvicorn asks ten times a second."""
         return self._shutdown.is_requested or await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """For uvicorn: leave signals alone."""
+        """Leave signals alone; uvicorn would take them here."""
         yield
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that listens on this machine alone; any free port for 0."""
+    """Return a socket that listens on 127.0.0.1; port 0 means any free one."""
     listening = socket.create_server(("127.0.0.1", port))
-    # Accepted connections inherit it; without it answers wait 40 ms for an acknowledgement.
+    # Accepted connections inherit this. Without it answers wait 40 ms for an acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -1,1 +1,1 @@
-"""What clients and coordinator send each other."""
+"""The documents and errors that clients and coordinators exchange."""

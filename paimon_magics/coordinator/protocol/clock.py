@@ -1,4 +1,4 @@
-"""The time that queues go by: this machine's, or one that a test moves on."""
+"""The coordinator's clock: this machine's, or one that a test moves."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 __all__ = ["Clock", "now_ms"]
 
 Clock = Callable[[], int]
-"""Milliseconds of the epoch."""
+"""Returns the milliseconds since 1970."""
 
 
 def now_ms() -> int:
-    """By the machine's clock."""
+    """Return the milliseconds since 1970 by the machine's clock."""
     return int(time.time() * 1000)

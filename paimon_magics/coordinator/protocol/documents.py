@@ -1,7 +1,7 @@
-"""Requests and replies of the transaction protocol as JSON documents, both ways.
+"""Encodes and decodes the transaction protocol's requests and replies as JSON documents.
 
-A codec: nothing here acts. A document that is not of the form raises InvalidValueError, which names
-the member.
+This module does no I/O. Decoding a malformed document raises InvalidValueError, which names the
+member.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _TEXT_CHARACTERS_MAX = 500
 
 
 def table_document(name: TableName) -> dict[str, Any]:
-    """A table's full name."""
+    """The document of a table's full name."""
     document = {"database": name.database, "table": name.table}
     return document if name.branch is None else {**document, "branch": name.branch}
 
 
 def table_of(document: Any) -> TableName:
-    """The name in a document; every part must be a plain name."""
+    """The table name in a document; each part must be a plain name."""
     branch = None
     if isinstance(document, Mapping) and document.get("branch") is not None:
         branch = _name(document, "branch")
@@ -61,7 +61,7 @@ def table_of(document: Any) -> TableName:
 
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
-    """An open transaction, as its owner needs it."""
+    """The document of an open transaction, with all that its owner needs."""
     return {**asdict(transaction), "table": table_document(transaction.table)}
 
 
@@ -79,12 +79,12 @@ def transaction_of(document: Any) -> Transaction:
 
 
 def origin_document(origin: Origin) -> dict[str, Any]:
-    """Where a transaction comes from."""
+    """The document of a transaction's origin."""
     return asdict(origin)
 
 
 def origin_of(document: Any) -> Origin:
-    """The origin in a document; what is missing, or no text, is not known."""
+    """The origin in a document; a member that is missing or no text counts as unknown."""
     if not isinstance(document, Mapping):
         return Origin()
     known = {field.name: document.get(field.name) for field in fields(Origin)}
@@ -92,7 +92,7 @@ def origin_of(document: Any) -> Origin:
 
 
 def request_document(request: CommitRequest) -> dict[str, Any]:
-    """What is to be committed, without the transaction, which the address names."""
+    """The document of a commit request without its transaction, which the request's path names."""
     return {
         "change": _change_document(request.change),
         "messages": [base64.b64encode(message).decode() for message in request.messages],
@@ -117,17 +117,17 @@ def request_of(transaction: Transaction, document: Any) -> CommitRequest:
 
 
 def request_body(request: CommitRequest) -> bytes:
-    """What is to be committed, as it is stored: the same for the same request."""
+    """A commit request as it is stored; equal requests give equal bytes."""
     return json.dumps(request_document(request), sort_keys=True, separators=(",", ":")).encode()
 
 
 def digest_of(body: bytes) -> str:
-    """Tells a repeated request, by its `request_body`, from another one for the transaction."""
+    """The digest of a `request_body`, which tells a repeated request from a different one."""
     return hashlib.sha256(body).hexdigest()
 
 
 def receipt_document(receipt: CommitReceipt) -> dict[str, Any]:
-    """A receipt."""
+    """The document of a receipt."""
     return asdict(receipt)
 
 
@@ -144,7 +144,7 @@ def receipt_of(document: Any) -> CommitReceipt:
 
 
 def member(document: Any, key: str, kind: type) -> Any:
-    """The member `key`, which must be of `kind`; raises InvalidValueError otherwise."""
+    """Return the member `key`. Raises InvalidValueError unless it is of `kind`."""
     if not isinstance(document, Mapping):
         raise InvalidValueError(f"An object with the member `{key}` is expected.")
     if key not in document:

@@ -1,4 +1,4 @@
-"""Errors that a coordinator answers with, and what they advise."""
+"""Errors that a coordinator answers with, and their hints."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = [
 ]
 
 RETRY_AFTER = "5"
-"""Seconds after which a client may ask again that was refused in a pause."""
+"""The header `retry-after` for a client that was refused in a pause, in seconds."""
 
 
 RESUME_HINT = "The table takes no commits until an administrator has looked at it and resumed it."
 
 
 class StoppedError(SetupError):
-    """The coordinator answers nothing any more, until it is started again."""
+    """The coordinator has stopped, and answers nothing until it is started again."""
 
 
 class TableHeldError(CommitConflictError):
-    """The table takes one transaction at a time, and `in_front` others come first."""
+    """The table takes one transaction at a time, and `in_front` others come before this one."""
 
     def __init__(self, message: str, in_front: int, *, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -55,4 +55,4 @@ class PausedError(SetupError):
 
 
 class NotTheirsError(PaimonMagicsError):
-    """What was asked for belongs to somebody else."""
+    """The transaction or object asked for belongs to somebody else."""

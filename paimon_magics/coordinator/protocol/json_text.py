@@ -1,4 +1,4 @@
-"""JSON in UTF-8, as it comes over the wire."""
+"""Decoding of JSON in UTF-8, as requests carry it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def json_value(body: bytes) -> Any:
-    """The value of a JSON text in UTF-8.
+    """Return the value of a JSON text in UTF-8.
 
-    Raises ValueError for anything else, and for texts with halves of characters, which can't be
-    written to any file.
+    Raises ValueError for anything else, and for a text with half of a surrogate pair, which can't
+    be written as UTF-8.
     """
     try:
         value = _DECODER.decode(body.decode())
@@ -30,4 +30,4 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # to make one costs more than it does
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)  # making one costs more than decoding

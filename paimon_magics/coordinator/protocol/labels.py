@@ -1,4 +1,4 @@
-"""Labels of small inserts, by which a repeated one is known."""
+"""Labels of small inserts, by which a repeated insert is recognised."""
 
 from __future__ import annotations
 

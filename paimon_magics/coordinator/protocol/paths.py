@@ -1,4 +1,4 @@
-"""Paths that both sides name."""
+"""Paths that both the client and the coordinator use."""
 
 from __future__ import annotations
 

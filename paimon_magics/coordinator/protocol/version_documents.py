@@ -1,7 +1,7 @@
-"""Changes of a table's tags, branches and history as JSON documents, both ways.
+"""Encodes and decodes changes of a table's tags, branches and history as JSON documents.
 
-A codec: nothing here acts. `kind` is the name of the change's class. A document that is not of the
-form raises InvalidValueError, which names the member.
+This module does no I/O. `kind` is the name of the change's class. Decoding a malformed document
+raises InvalidValueError, which names the member.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paimon_magics.tables.snapshots.tags_and_branches import VersionReceipt
 __all__ = ["change_document", "change_of", "version_receipt_document", "version_receipt_of"]
 
 _KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(VersionChange)}
-# What the members of changes are annotated with, and the JSON values that they take.
+# The annotations of the members of changes, and the types of the JSON values that they accept.
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
@@ -30,7 +30,7 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
 
 
 def change_document(change: VersionChange) -> dict[str, Any]:
-    """A change."""
+    """The document of a change."""
     values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(change).items()}
     return {"kind": type(change).__name__, **values}
 
@@ -50,7 +50,7 @@ def change_of(document: Any) -> VersionChange:
 
 
 def version_receipt_document(receipt: VersionReceipt) -> dict[str, Any]:
-    """What became of a change."""
+    """The document of a change's receipt."""
     return {**asdict(receipt), "changed": list(receipt.changed)}
 
 

@@ -1,4 +1,4 @@
-"""The state of a coordinator that survives its process: transactions, publications, halts.
+"""What survives a coordinator's process: transactions, publications, halts, database properties.
 
 The SQL is the same for each kind of database. When `save` returns, the state is durable.
 """
