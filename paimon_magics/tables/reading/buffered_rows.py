@@ -1,8 +1,8 @@
-"""Rows that are not in a table yet, merged with those of their keys that are: as the table's own
-merge engine would once they are there.
+"""Merges rows that are not in a table yet with the table's rows of the same keys, as its merge
+engine will once they are written.
 
-What is there was merged before; Paimon's engines give the same for rows that are merged in two
-steps as in one, because compaction does it so.
+The table's rows were merged before. Paimon's merge engines give the same result in two steps as in
+one, because compaction merges in steps too.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _KINDS = {name: kind for kind, name in enumerate(KIND_NAMES)}
 
 
 def needs_rows_below(schema: TableSchema) -> bool:
-    """Whether what is in the table has a say in what rows of the same keys become: not where the
-    last one wins whatever it holds."""
+    """Whether merging new rows needs the table's rows of the same keys. It does not where the last
+    row wins whatever it holds."""
     return (
         schema.merge_engine != "deduplicate"
         or bool(schema.sequence_fields)
@@ -35,12 +35,15 @@ def needs_rows_below(schema: TableSchema) -> bool:
 
 
 def merged_on_top(schema: TableSchema, below: pa.Table, rows: pa.Table) -> pa.Table:
-    """One row for each key of `rows` (later ones follow earlier ones) and `below` (one for each
-    key, none where `needs_rows_below` says so), or none where a row has deleted it. Both have the
-    table's columns. Raises JobError for rows that the merge engine does not take."""
+    """Merge `rows`, oldest first, with `below`, the table's rows of these keys: one row for each
+    key, none for a deleted key.
+
+    Both have the table's columns. `below` is empty where `needs_rows_below` is false. Raises
+    JobError for rows that the merge engine does not take.
+    """
     rule = merge_rule(schema)
     order = replace(rule.order, keys=schema.primary_keys)
-    rule = replace(rule, order=order, looks_up=False)  # what is below was merged
+    rule = replace(rule, order=order, looks_up=False)  # `below` is merged already
     if not rows.num_rows:
         return below
     slices = [_numbered(rows, _kinds(schema, rows), below.num_rows)]

@@ -1,7 +1,7 @@
-"""A data file as batches of the columns that are wanted, whatever schema and format it has.
+"""Reads a data file as batches of the wanted columns, whatever its schema and format.
 
-Light to import: Spark's tasks load it. Files of a local disk are opened without pypaimon, whose
-import takes a second; others by Paimon's own file IO, which is pickled into the task.
+Light to import, because Spark's tasks load it. Files on a local disk are opened without pypaimon,
+whose import takes a second; others by pypaimon's file IO, which is pickled into the task.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class FileAccess:
     file_io: Any = None
 
     def open(self, path: str) -> Any:
-        """A file to read from any place; raises OSError."""
+        """Open a file for random reads; raises OSError."""
         local = local_path(path)
         return pa.OSFile(local) if local is not None else self.file_io.new_input_stream(path)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes of a file, fewer at its end; raises OSError."""
+        """Read `length` bytes of a file, fewer at its end; raises OSError."""
         with contextlib.closing(self.open(path)) as stream:
             stream.seek(offset)
             return bytes(stream.read(length))
@@ -56,8 +56,8 @@ class FileAccess:
 
 @dataclass(frozen=True)
 class FileColumns:
-    """What is read of one file: the stored fields `found` for the wanted ones, None where it has
-    none; `names` are those of all that are read."""
+    """The columns to read from one file. `found` has the stored field for each wanted field, None
+    where the file lacks it; `names` are all columns to read, system columns among them."""
 
     names: tuple[str, ...]
     found: tuple[Field | None, ...]
@@ -65,14 +65,14 @@ class FileColumns:
 
 @dataclass(frozen=True)
 class FileReader:
-    """Reads the columns `wanted`, as the table's schema has them, out of files.
+    """Reads the columns `wanted` from files, with the types of the table's schema.
 
-    `schemas` are the fields of every schema that files have. `system` are those of SEQUENCE and
-    KIND that are wanted of key-value files, `with_row_ids` adds ROW_ID and SEQUENCE of tables with
-    row tracking, `first_place` PLACE: rows' numbers in their file, counted from there. Batches have
-    at most `batch_rows` rows. `legacy_instants` is the option `orc.timestamp-ltz.legacy.type`.
-    Rows that don't meet the `conditions` on fields of the table may be left out. `table` is the
-    table's name in SQL, for errors.
+    `schemas` are the fields of each schema id that files have. `system` are the columns among
+    SEQUENCE and KIND to read from key-value files. `with_row_ids` adds ROW_ID and SEQUENCE of
+    tables with row tracking. `first_place` adds PLACE: the rows' numbers in their file, plus
+    `first_place`. Batches have at most `batch_rows` rows. `legacy_instants` is the option
+    `orc.timestamp-ltz.legacy.type`. Rows that don't meet the `conditions` may be left out.
+    `table` is the table's name in SQL, for errors.
     """
 
     access: FileAccess
@@ -100,9 +100,9 @@ class FileReader:
         }
 
     def batches(self, file: StoredFile) -> Iterator[pa.RecordBatch]:
-        """The file's rows without deleted ones, in their order, as batches that are not empty.
+        """The rows of a file without deleted ones, in file order. No batch is empty.
 
-        Raises TableDamagedError for a file that is gone or damaged.
+        Raises TableDamagedError for a file that is missing or damaged.
         """
         deleted = self._deleted(file.deletions) if file.deletions else None
         start = 0
@@ -138,7 +138,7 @@ class FileReader:
             raise damaged(f"The deletion vector in {deletions.path}", error) from error
 
     def mapping(self, file: StoredFile) -> FileColumns:
-        """What is read of a file for the columns that are wanted."""
+        """The columns to read from a file."""
         stored = self._fields(file)
         found = tuple(stored.get(one.id) for one in self.wanted)
         names = [one.name for one in found if one is not None] + list(self.system)
@@ -147,7 +147,7 @@ class FileReader:
         return FileColumns(tuple(names), found)
 
     def evolved(self, batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
-        """Rows as they are stored → rows of the columns that are wanted."""
+        """Cast stored rows to the wanted columns; columns that the file lacks are NULL."""
         arrays = []
         for source, one in zip(columns.found, self.wanted, strict=True):
             array = None
@@ -166,8 +166,8 @@ class FileReader:
 
     @contextlib.contextmanager
     def telling(self, file: StoredFile) -> Iterator[None]:
-        """What goes wrong inside is told as TableDamagedError of the file; a value that can't be
-        read as its column's type, with the file that it is in."""
+        """Raise failures of the body as TableDamagedError that names the file. For a value that
+        can't be read as its column's type, add the file to the error."""
         try:
             yield
         except UnreadableValueError as error:
@@ -187,7 +187,7 @@ class FileReader:
     def _stored(
         self, file: StoredFile, columns: FileColumns
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if not columns.names:  # nothing of it is stored: the number of rows is known
+        if not columns.names:  # the file has none of the columns, but its row count is known
             for start in range(0, file.rows, self.batch_rows):
                 yield start, _without_columns(min(self.batch_rows, file.rows - start))
             return
@@ -205,7 +205,7 @@ class FileReader:
             yield from read(source, stored, self.batch_rows)
 
     def _conditions(self, file: StoredFile) -> Iterator[StoredCondition]:
-        """The conditions on columns that the file has with the type of today."""
+        """The conditions on columns that the file stores with the current type."""
         stored = self._fields(file) if self.conditions else {}
         for wanted, predicate in self.conditions:
             one = stored.get(wanted.id)
@@ -214,7 +214,8 @@ class FileReader:
 
 
 def _numbered(batch: pa.RecordBatch, file: StoredFile, start: int) -> pa.RecordBatch:
-    """With the rows' ids and sequence numbers: the stored ones, else those of their places."""
+    """Add row ids and sequence numbers: the stored ones, else the first row id plus the row's
+    position, and the file's sequence number."""
     first = (file.first_row_id or 0) + start
     computed = {
         ROW_ID: pa.array(np.arange(first, first + batch.num_rows, dtype=np.int64)),

@@ -1,6 +1,7 @@
-"""A read of a table's data, or of a system table that shows it: planned, and its splits readable.
+"""Plans a read of a table's data, or of a system table that shows its data.
 
-The same plan serves the table and `$audit_log`, `$binlog` and `$ro`; see `planning.reads.views`.
+The same plan serves the table, `$audit_log`, `$binlog`, `$ro` and `$row_tracking`; see
+`planning.reads.views`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ _LOCAL = "file"
 
 @dataclass(frozen=True)
 class DataRead:
-    """What to read, and how: `planned` has raw files and splits, `reader` reads splits and raw
-    files alike. `fields` are all of the schema that is read, `schemas` those of its files, `stores`
-    the schemes of the places where files can lie."""
+    """A planned read. `planned` has its raw files and splits, `reader` reads both. `fields` are
+    all fields of the schema that is read, `schemas` the table's schemas, `stores` the URI schemes
+    of the stores that its files can lie in."""
 
     target: Target
     scan: TableScan
@@ -64,19 +65,19 @@ class DataRead:
 
     @property
     def view(self) -> RowView:
-        """The view of the rows."""
+        """What the read shows: the table, or one of its system tables."""
         return self.scan.view
 
     @property
     def predicates(self) -> Sequence[ColumnPredicate]:
-        """The conditions by which files were left out."""
+        """The conditions by which files were pruned."""
         return self.scan.predicates
 
     def with_columns(self, columns: Sequence[str]) -> DataRead:
         """The same read of fewer columns."""
         reader = self.reader
         names = tuple(columns)
-        if isinstance(self.target, Difference):  # rows are compared as a whole
+        if isinstance(self.target, Difference):  # it compares whole rows
             return replace(self, reader=replace(reader, columns=names))
         needed = {*names, *(_needed(reader.rule) if reader.rule is not None else ())}
         wanted = tuple(field for field in self.fields if field.name in needed)
@@ -85,7 +86,8 @@ class DataRead:
 
     @property
     def changed_parts(self) -> frozenset[tuple[int, int]]:
-        """(schema id, field id) whose nested fields are others than those of the schema read."""
+        """(schema id, field id) of stored fields whose nested fields differ from those of the
+        schema that is read."""
         today = {field.id: field for field in self.fields}
         return frozenset(
             (schema_id, field.id)
@@ -95,7 +97,7 @@ class DataRead:
         )
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """All rows, read here; what Spark would scan by itself, too."""
+        """Read all rows in this process, also the raw files that Spark would scan."""
         for raw in self.planned.raw:
             for path, rows in zip(raw.paths, raw.row_counts, strict=True):
                 file = StoredFile(path, raw.format, raw.schema_id, rows, 0)
@@ -104,7 +106,7 @@ class DataRead:
             yield from self._named(split)
 
     def _named(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
-        """Kinds by their names, as Spark shows them."""
+        """The rows of a split, with row kinds by name (`+I`) as Spark shows them."""
         for batch in self.reader.rows(split):
             if not self.view.keeps_retracts:
                 yield batch
@@ -117,9 +119,10 @@ class DataRead:
 class ReadRequest:
     """What a query asks of a table, in one of its views.
 
-    `columns` are those that it needs, None for all. `options` are Paimon's read options, `zone` is
-    that of times in them. `filters` are conditions that the reader applies by itself, with the
-    values `bound` to their bind names. `unordered`: rows may come in any order.
+    `columns` are the columns that it needs, None for all. `options` are Paimon's read options,
+    `zone` is the time zone of times in them. `filters` are conditions by which files and row groups
+    are pruned, with the values `bound` to their bind names. `unordered`: rows may come in any
+    order.
     """
 
     kind: ViewKind = ViewKind.TABLE
@@ -139,11 +142,11 @@ def plan_data_read(
     manifests: ManifestCache | None = None,
     batch_rows: int = 65536,
 ) -> DataRead:
-    """Plan a read: files that can't hold rows of use are left out.
+    """Plan a read; files that can't hold matching rows are pruned.
 
-    `target` is what the options name, where that is known, `manifests` are those of the table that
-    were read before. Raises UnknownNameError and InvalidValueError for options and points that the
-    table does not have, UnsupportedStatementError for a view or merge that is not offered.
+    `target` is what the options name, where that is known; `manifests` is a cache of the table's
+    manifests. Raises UnknownNameError and InvalidValueError for options and points in time that
+    the table does not have, UnsupportedStatementError for a view or merge that is not offered.
     """
     given = read_options(request.options)
     if target is None:
@@ -200,7 +203,7 @@ def _access(table: Table, stores: frozenset[str]) -> FileAccess:
 def _conditions(
     fields: Sequence[Field], predicates: Sequence[ColumnPredicate], view: RowView
 ) -> Iterator[tuple[Field, ColumnPredicate]]:
-    """The conditions that speak of stored values: arrays of `$binlog` are none."""
+    """The conditions on stored values. `$binlog` has none, since it shows arrays of them."""
     by_name = {field.name: field for field in fields}
     for one in predicates if view.kind is not ViewKind.BINLOG else ():
         yield by_name[one.column], one
@@ -209,8 +212,8 @@ def _conditions(
 def _check_types(
     table: Table, fields: Sequence[Field], schemas: Mapping[int, Sequence[Field]]
 ) -> None:
-    """Raise UnsupportedStatementError for a column whose older files hold another type that is not
-    cast exactly as Paimon does."""
+    """Raise UnsupportedStatementError for a column whose older files have another type that can't
+    be cast exactly as Paimon does."""
     for schema_id, stored in schemas.items():
         by_id = {column.id: column for column in stored}
         for column in fields:
@@ -226,7 +229,7 @@ def _check_types(
 
 
 def row_view(schema: TableSchema, kind: ViewKind) -> RowView:
-    """The view of that kind of a table. Raises UnsupportedStatementError where it has none."""
+    """The view of a kind. Raises UnsupportedStatementError for a table that does not have it."""
     if kind is ViewKind.ROW_TRACKING and not schema.row_tracking_enabled:
         raise UnsupportedStatementError(
             "`$row_tracking` is of tables whose rows have ids, and this one's have none.",
@@ -239,7 +242,7 @@ def row_view(schema: TableSchema, kind: ViewKind) -> RowView:
 
 
 def shown_schema(read: DataRead) -> pa.Schema:
-    """The Arrow schema of the rows."""
+    """The Arrow schema of the rows of a read, with its system columns."""
     by_name = {field.name: field.type for field in read.fields}
     wrapped = read.view.kind is ViewKind.BINLOG
     system = []
@@ -257,7 +260,7 @@ def shown_schema(read: DataRead) -> pa.Schema:
 
 
 def _needed(rule: MergeRule) -> set[str]:
-    """What a merge reads beside what is shown."""
+    """The columns that a merge needs whatever columns are shown."""
     names = {*rule.order.keys, *rule.order.sequence_fields}
     for group in rule.groups:
         names |= set(group.columns)
@@ -265,7 +268,7 @@ def _needed(rule: MergeRule) -> set[str]:
 
 
 def _schema_read(schemas: TableSchemas, table: Table, target: Target) -> Any:
-    """pypaimon's schema that the rows have: of the past where a past state was asked for."""
+    """pypaimon's schema of the rows: the snapshot's own for time travel, else the current one."""
     current = table.paimon.table_schema
     if isinstance(target, TableState) and target.is_past and target.snapshot is not None:
         return schemas.schema(target.snapshot.schema_id)

@@ -1,9 +1,10 @@
-"""The rows of Parquet, ORC and Avro files as Arrow batches of the columns that are asked for.
+"""Reads columns of Parquet, ORC and Avro files as Arrow batches.
 
-Each batch comes with the number of its first row. Row groups of Parquet whose statistics tell that
-no row of theirs meets the conditions are passed over; an empty batch stands behind the last one.
-Light to import: Spark's tasks load it. Memory is bounded by the batch: Parquet is read through a
-buffer instead of whole column chunks. Whatever a damaged file raises is the caller's to tell.
+Each batch comes with the number of its first row in the file. Row groups of Parquet are skipped
+where statistics show that no row of theirs meets the conditions; then an empty batch at the end
+gives the file's row count. Memory is bounded by the batch: Parquet is read through a buffer instead
+of whole column chunks. Errors of damaged files pass to the caller unchanged. Light to import,
+because Spark's tasks load it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from paimon_magics.tables.reading.row_groups import StoredCondition, useful_row_
 __all__ = ["FORMATS", "StoredColumns", "parquet_file"]
 
 _PARQUET_BUFFER_BYTES = 1024 * 1024
-_NANOSECONDS_MS = 2**63 // 1_000_000  # what fits 64 bits of nanoseconds
+_NANOSECONDS_MS = 2**63 // 1_000_000  # the milliseconds that fit into 64 bits of nanoseconds
 
 
 @dataclass(frozen=True)
 class StoredColumns:
-    """The columns `names` as a file calls them, their `types` by name; those that are `optional`
-    are left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`. Rows that
-    don't meet the `conditions` may be left out."""
+    """The columns to read, by their names in the file, and their types. The `optional` columns are
+    left out where the file lacks them. `legacy_instants`: see `orc_zones.in_zone`. Rows that don't
+    meet the `conditions` may be left out."""
 
     names: tuple[str, ...]
     types: Mapping[str, pa.DataType]
@@ -39,7 +40,7 @@ class StoredColumns:
     conditions: tuple[StoredCondition, ...] = ()
 
     def of(self, stored: Sequence[str]) -> list[str]:
-        """The names to read out of a file with the columns `stored`."""
+        """The names to read from a file with the columns `stored`."""
         return [name for name in self.names if name in stored or name not in self.optional]
 
 
@@ -57,7 +58,7 @@ def parquet_file(source: Any) -> Any:
 def _parquet(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[_Placed]:
     with parquet_file(source) as parquet:
         names = columns.of(parquet.schema_arrow.names)
-        # A task has one core: threads of Arrow's own would be in the way of the other tasks.
+        # A task has one core: threads of Arrow would compete with the other tasks.
         read = partial(parquet.iter_batches, columns=names, use_threads=False)
         if not columns.conditions:
             yield from _placed(read(batch_rows))
@@ -92,8 +93,8 @@ def _orc(source: Any, columns: StoredColumns, batch_rows: int) -> Iterator[pa.Re
 
 
 def _zones(source: Any, names: Sequence[str]) -> Sequence[str]:
-    """The time zone of each stripe. Raises UnsupportedStatementError for times that 64 bits of
-    nanoseconds have no room for."""
+    """The time zone of each stripe. Raises UnsupportedStatementError for times that don't fit into
+    64 bits of nanoseconds."""
     if not names:
         return ()
 
@@ -144,7 +145,8 @@ def _columns_of(records: Sequence[Mapping[str, Any]], columns: StoredColumns) ->
 
 
 def _arrow_value(value: Any, data_type: pa.DataType) -> Any:
-    """An Avro value as Arrow takes it: maps with other keys than texts are arrays of records."""
+    """An Avro value as Arrow takes it. Avro stores maps whose keys are no texts as arrays of
+    records."""
     if value is None:
         return None
     if pa.types.is_map(data_type):
@@ -173,4 +175,4 @@ FORMATS: Mapping[str, _Reader] = {
     "orc": _counted(_orc),
     "avro": _counted(_avro),
 }
-"""Readers by the ending of a file's name."""
+"""The reader of each format, by the extension of a file's name."""

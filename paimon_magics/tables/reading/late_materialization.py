@@ -1,8 +1,7 @@
-"""Merges that read values last: only keys decide, and values are read of the rows that are left.
+"""Late materialization: merges keys first, then reads the other columns of the winning rows.
 
-Row groups that hold none of them are never read, so that of rows that were overwritten as a whole
-nothing but their keys is. Only where whole rows win (deduplicate, first-row), and of Parquet. Light
-to import: Spark's tasks load it.
+Row groups without a winning row are never read. It is used only where whole rows win (deduplicate,
+first-row) and files are Parquet. Light to import, because Spark's tasks load it.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from paimon_magics.tables.reading.file_formats import parquet_file
 __all__ = ["ChosenRows", "block_rows", "merged_late", "takes_late"]
 
 _Ints = npt.NDArray[np.int64]
-# Below, opening files twice costs more than the values that need not be read.
+# Below this size, opening files twice costs more than late materialization saves.
 _LATE_BYTES_MIN = 4 * 1024 * 1024
 _BLOCK_ROWS_MIN = 1024
 _FILE_BITS = 40  # a file has fewer rows than 2 to the power of this
 
 
 def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
-    """Whether a section is merged by `merged_late`."""
+    """Whether to merge a section by `merged_late`."""
     stored = [file for run in section for file in run]
     return (
         rule.engine in ("deduplicate", "first-row")
@@ -45,7 +44,8 @@ def takes_late(files: FileReader, rule: MergeRule, section: Section) -> bool:
 
 
 def block_rows(files: FileReader, section: Section) -> int:
-    """How many rows of each run are at hand: those of all runs are at the same time."""
+    """How many rows to read at once from each run. A merge holds a block of every run in memory, so
+    that the runs share `batch_rows`."""
     if len(section) == 1:
         return files.batch_rows
     return max(files.batch_rows // len(section), _BLOCK_ROWS_MIN)
@@ -59,10 +59,9 @@ def merged_late(
     *,
     sequence_numbers: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The merged rows of a section. `shown` gets the keys and kinds of rows, and gives those to
-    keep.
+    """The merged rows of a section, with SEQUENCE if `sequence_numbers`.
 
-    Rows have SEQUENCE where `sequence_numbers` is given.
+    `shown` filters the winning rows by their keys and kinds, before their values are read.
     """
     deciding = _deciding(rule)
     rows = block_rows(files, section)
@@ -92,7 +91,7 @@ def merged_late(
             kept = shown(batch)
             if not kept.num_rows:
                 continue
-            # A batch of winners comes from one file: it is what a block of a run has left.
+            # All rows of a batch come from one file: they are the winners of one run's block.
             places = np.asarray(kept.column(PLACE))
             kept = kept.drop_columns([PLACE])
             start = 0
@@ -103,8 +102,8 @@ def merged_late(
 
 
 def _by_sequence(section: Section) -> tuple[Section, bool]:
-    """The runs by their sequence numbers, and whether all of one follow all of the one before:
-    then each row need not be asked for its own."""
+    """The runs in the order of their sequence numbers, and whether the numbers of no two runs
+    overlap: then a merge need not read the number of each row."""
     ranges = {
         run: (
             min(file.min_sequence_number for file in run),
@@ -135,7 +134,7 @@ def _beside(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class ChosenRows:
-    """One file's rows, asked for in their order. Opens the file when the first is; to be closed."""
+    """Reads chosen rows of one file, in file order. Opens the file with the first row; close it."""
 
     def __init__(self, files: FileReader, file: StoredFile) -> None:
         self._reader = files
@@ -150,9 +149,10 @@ class ChosenRows:
         self._start = 0  # the number of the batch's first row
 
     def rows(self, places: _Ints) -> Iterator[pa.RecordBatch]:
-        """The rows with these numbers, which grow from call to call, in one batch or several.
+        """The rows with these numbers, in one or more batches. The numbers are ascending, also from
+        call to call.
 
-        Raises TableDamagedError for a file that is gone, damaged or too short.
+        Raises TableDamagedError for a file that is missing, damaged or too short.
         """
         while len(places):
             batch = self._batch_with(int(places[0]))
@@ -164,7 +164,7 @@ class ChosenRows:
                 yield batch.take(pa.array(found))
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._resources.close()
 
     def _batch_with(self, place: int) -> pa.RecordBatch:
@@ -181,7 +181,7 @@ class ChosenRows:
             return self._batch
 
     def _seek(self, place: int) -> None:
-        """Begin the row group that holds a row."""
+        """Begin to read the row group that holds a row."""
         if self._parquet is None:
             source = self._resources.enter_context(
                 contextlib.closing(self._reader.access.open(self._file.path))

@@ -1,9 +1,9 @@
-"""What a change of a column's type, or NOT NULL, would do to the rows that are stored.
+"""Finds the harm that a change of a column's type, or to NOT NULL, would do to stored rows.
 
-Files keep the type that they were written with, and are cast whenever they are read: a text that is
-no number makes every read of its file fail, and a number that is too large comes out as another
-one. Paimon allows such a change. What the manifests' statistics can tell is asked first; beyond
-that files are read, those that the statistics make suspicious first, up to a number of rows.
+Files keep the type that they were written with, and their values are cast at each read: a text that
+is no number makes every read of its file fail, and a number that is too large is read as another
+one. Paimon allows such a change. The statistics in manifests are examined first, then files up to a
+number of rows, beginning with those whose statistics show harm.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from paimon_magics.tables.table import Table
 __all__ = ["Harm", "StoredValue", "harm_of"]
 
 _FILES_MAX = 64
-"""Files that are opened at most: each costs a request of its store."""
+"""The most files to open: each costs a request to the store."""
 
 _SHOWN_MAX = 3
 _VALUE_CHARACTERS_MAX = 40
@@ -57,7 +57,7 @@ _VALUE_CHARACTERS_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A value and where it lies: its file, its partition ("" without any), its key as text."""
+    """A stored value and its place: file, partition ("" without any) and primary key as texts."""
 
     value: str
     file: str
@@ -73,12 +73,12 @@ class StoredValue:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What a change does to stored rows of one column.
+    """The harm that a change does to the stored rows of one column; false if there is none.
 
-    `unreadable` are values whose files can't be read any more, `changed` those that come out as
-    others, `nulls` the NULLs in a column that becomes NOT NULL; of all of them the first few.
-    `impossible` where files can't be read at all. `examined` says how much was looked at, and
-    `not_looked_at` why files could not be. True where there is any harm.
+    `unreadable` are the first values whose files become unreadable, `changed` the first values that
+    are read as others, `nulls` is the number of NULLs in a column that becomes NOT NULL.
+    `impossible`: some files have a type that can't be cast to the new one. `examined` says how many
+    rows and files were looked at, `not_looked_at` why files could not be read.
     """
 
     column: str
@@ -94,12 +94,12 @@ class Harm:
 
 
 def harm_of(table: Table, planned: TableSchema, rows_max: int, zone: str = UTC) -> list[Harm]:
-    """What `planned`, the table's definition after a change, does to the columns whose types it
-    changes: nothing is in the list of a column of which no harm was found, unless files of it could
-    not be looked at. Instants are told in `zone`.
+    """The harm of `planned`, the table's schema after a change, for each column whose type changes.
+    A column without harm is left out, unless some of its files could not be read. Instants are
+    shown in `zone`.
 
-    Reads manifests, and up to `rows_max` rows of files. Raises TableDamagedError where the table's
-    metadata is damaged.
+    Reads manifests, and up to `rows_max` rows of the files for each column. Raises
+    TableDamagedError where the table's metadata is damaged.
     """
     before = {column.id: column for column in table.schema.columns}
     changed = [
@@ -116,7 +116,7 @@ def harm_of(table: Table, planned: TableSchema, rows_max: int, zone: str = UTC) 
 
 
 class _StoredColumn:
-    """One column's stored values, examined for what a change does to them."""
+    """Examines what a change does to the stored values of one column."""
 
     def __init__(
         self, table: Table, files: pa.Table, old: Column, new: Column, rows_max: int, zone: str
@@ -127,7 +127,7 @@ class _StoredColumn:
         self._rows_max = rows_max
         self._zone = zone
         self._schemas = TableSchemas(table.paimon)
-        # The field with the new type: the ids of nested parts are those of today, by name.
+        # The field with the new type; its nested fields keep their ids.
         today = next(one for one in self._schemas.fields(table.schema.schema_id)
                      if one.id == old.id)  # fmt: skip
         self._wanted = _retyped(today, new)
@@ -137,7 +137,7 @@ class _StoredColumn:
         self._rows = self._opened = 0
 
     def harm(self) -> Harm:
-        """What was found."""
+        """Examine the column and return the harm that was found."""
         nulls = 0
         if self._old.type.nullable and not self._new.type.nullable:
             nulls = self._nulls()
@@ -210,8 +210,8 @@ class _StoredColumn:
         )
 
     def _told_by_bounds(self, file: pa.Table, stored: Mapping[int, Field | None]) -> str:
-        """Whether a file's least and greatest value say that it is harmless, harmful, or nothing:
-        between two whole numbers that fit all others do."""
+        """Say whether a file is "harmless", "harmful" or "unknown" by its least and greatest value.
+        Whole numbers are harmless if these two fit; other types may hide harm between them."""
         (schema_id,) = file["schema_id"].to_pylist()
         field = stored[schema_id]
         array = self._ends(file, field)
@@ -224,7 +224,7 @@ class _StoredColumn:
         return "harmless" if whole else "unknown"
 
     def _ends(self, file: pa.Table, field: Field | None) -> pa.Array | None:
-        """The least and the greatest value of a file, where its statistics tell them exactly."""
+        """The least and the greatest value of a file; None if its statistics are not exact."""
         bounds = self._bounds(file)
         if field is None or not bounds.is_exact:
             return None
@@ -322,7 +322,7 @@ def _text(value: Any, zone: str) -> str:
 
 
 def _retyped(today: Field, new: Column) -> Field:
-    """Today's field with the new type; parts keep their ids."""
+    """The current field with the new type; nested fields keep their ids."""
 
     def build(field: Field, data_type: Any) -> Field:
         arrow = arrow_type(data_type)

@@ -1,6 +1,6 @@
 """Which row groups of a Parquet file can hold rows that meet conditions, by their statistics.
 
-What statistics don't tell keeps a group. Light to import: Spark's tasks load it.
+A group without statistics is kept. Light to import, because Spark's tasks load it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["RowGroups", "StoredCondition", "useful_row_groups"]
 
 @dataclass(frozen=True)
 class StoredCondition:
-    """A condition on the column that a file calls `name` and whose values are of `type`."""
+    """A condition on the column `name` of a file; its values have the type `type`."""
 
     name: str
     type: pa.DataType
@@ -30,8 +30,8 @@ class StoredCondition:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Row groups that follow each other; `first_row` is the number of their first row in the file,
-    `rows` how many they have."""
+    """Adjacent row groups. `first_row` is the number of their first row in the file, `rows` the
+    number of their rows."""
 
     numbers: tuple[int, ...]
     first_row: int
@@ -39,9 +39,9 @@ class RowGroups:
 
 
 def useful_row_groups(metadata: Any, conditions: Sequence[StoredCondition]) -> list[RowGroups]:
-    """The row groups that can hold rows which meet all conditions, those that touch together.
+    """The row groups that can hold rows that meet all conditions; adjacent groups are joined.
 
-    `metadata` is pyarrow's of the file.
+    `metadata` is pyarrow's metadata of the file.
     """
     rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     kept = np.ones(len(rows), dtype=bool)
@@ -87,11 +87,11 @@ def _matching(
 
 
 def _bounds(known: Any, data_type: pa.DataType) -> tuple[Any, Any]:
-    """What the statistics say is least and greatest; None where they don't."""
+    """The least and greatest value in the statistics; None where they have none."""
     if not known.has_min_max:
         return None, None
     if pa.types.is_decimal(data_type) and known.physical_type in ("INT32", "INT64"):
-        # As Java stores short decimals; pyarrow only tells the numbers that they are stored as.
+        # Java stores short decimals as integers, and pyarrow has no bounds but these integers.
         scale = data_type.scale
         return Decimal(known.min_raw).scaleb(-scale), Decimal(known.max_raw).scaleb(-scale)
     try:

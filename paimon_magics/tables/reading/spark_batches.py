@@ -1,4 +1,4 @@
-"""Batches of rows as Spark's `mapInArrow` takes them. Light to import: tasks load it."""
+"""Converts batches for Spark's `mapInArrow`. Light to import, because Spark's tasks load it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["spark_arrow_type", "spark_batches"]
 def spark_batches(
     batches: Iterator[pa.RecordBatch], batch_rows: int, variants: Collection[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of at least `batch_rows` rows but for the last, in Spark's types.
+    """The rows in Spark's types, in batches of at least `batch_rows` rows; the last may have fewer.
 
-    `variants` are the columns that hold values of VARIANT, which Arrow has as structs.
+    `variants` are the columns with VARIANT values, which are structs in Arrow.
     """
     pending: list[pa.RecordBatch] = []
     rows = 0
@@ -32,7 +32,7 @@ def spark_batches(
 def spark_arrow_type(data_type: pa.DataType) -> pa.DataType:
     """The Arrow type that Spark's `mapInArrow` takes in place of `data_type`.
 
-    Spark knows timestamps in microseconds and no times of day: TIME becomes its milliseconds.
+    Spark has timestamps in microseconds and no TIME: a TIME becomes its milliseconds as INT.
     """
     if pa.types.is_timestamp(data_type):
         return pa.timestamp("us", tz=data_type.tz)

@@ -1,8 +1,9 @@
-"""What a Spark task of a merge read does: splits in, rows of the table or of its changes out.
+"""Reads splits in a Spark task of a merge read: the rows of a table or of its changes.
 
-A split is merged by key, read plainly, or compared with an earlier state; then its rows become the
-table's, `$audit_log`'s or `$binlog`'s. Memory is bounded by `batch_rows` and the number of sorted
-runs that overlap. Light to import, as tasks load it.
+The rows of a split are merged by key, read unmerged, put together from several files, or compared
+with an earlier state. Then they become rows of the table or of a system table such as `$audit_log`.
+Memory is bounded by `batch_rows` and the number of overlapping sorted runs. Light to import,
+because Spark's tasks load it.
 
 Rules: `MergeFileSplitRead`, `RawFileSplitRead`, `IncrementalDiffSplitRead`, `AuditLogTable`,
 `BinlogTable` of Paimon.
@@ -45,8 +46,8 @@ _BEFORE = "_BEFORE"
 class SplitReader:
     """Reads splits of one table.
 
-    `files` reads what `rule` needs as well as what is shown; `rule` is None for tables whose rows
-    are not merged. `columns` are the names of the table's columns that are shown, in order.
+    `files` reads the columns that `rule` needs and those that are shown. `rule` is None for tables
+    without keys. `columns` are the names of the table's columns to show, in order.
     """
 
     files: FileReader
@@ -55,7 +56,7 @@ class SplitReader:
     columns: tuple[str, ...]
 
     def rows(self, split: TaskSplit) -> Iterator[pa.RecordBatch]:
-        """The rows of a split, as the view shows them; kinds as Paimon's numbers."""
+        """The rows of a split as the view shows them. Row kinds are Paimon's numbers."""
         match split:
             case MergeSplit(sections=sections):
                 yield from self._shown(self._merged(sections), packed=False)
@@ -68,7 +69,7 @@ class SplitReader:
 
     def _plain(self, files: Sequence[StoredFile]) -> Iterator[pa.RecordBatch]:
         reader = self.files
-        if self.rule is not None:  # what decides a merge is of no use here
+        if self.rule is not None:  # columns that only a merge needs are not read
             reader = replace(
                 self._of_keys(reader),
                 wanted=tuple(one for one in reader.wanted if one.name in self.columns),
@@ -78,21 +79,22 @@ class SplitReader:
             yield from reader.batches(file)
 
     def _of_keys(self, reader: FileReader) -> FileReader:
-        """With the conditions on keys alone: they hold for all rows of a key or for none, so that
-        rows that hide others, and both rows of an update, are read with them."""
+        """The reader with the conditions on keys only. These hold for all rows of a key or for
+        none, so that they never drop a row that hides another, or one of the rows of an update."""
         assert self.rule is not None
         keys = self.rule.order.keys
         kept = tuple(one for one in reader.conditions if one[0].name in keys)
         return replace(reader, conditions=kept)
 
     def _system_columns(self) -> tuple[str, ...]:
-        """What the view is made of beside the table's columns."""
+        """The system columns that the view needs."""
         if not self.view.keeps_retracts:
             return ()
         return (SEQUENCE, KIND) if self.view.sequence_numbers else (KIND,)
 
     def _side_by_side(self, groups: Sequence[Sequence[StoredFile]]) -> Iterator[pa.RecordBatch]:
-        """Each column from the newest file of a group that has it."""
+        """Read groups of files that hold columns of the same rows (data evolution): each column
+        from the newest file that has it."""
         reader = replace(self.files, conditions=())  # a file has only some columns of its rows
         for group in groups:
             if len(group) == 1:
@@ -102,7 +104,7 @@ class SplitReader:
             for one in reader.wanted:
                 holders = (i for i, file in enumerate(group) if reader.holds(file, one))
                 wanted.setdefault(next(holders, len(group) - 1), []).append(one)
-            oldest = len(group) - 1  # all rows are there: ids and kinds are told by it
+            oldest = len(group) - 1  # it has all rows, and so their ids
             if reader.with_row_ids or not wanted:
                 wanted.setdefault(oldest, [])
             parts = [
@@ -130,7 +132,7 @@ class SplitReader:
                     yield kept
 
     def _added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that the view shows: those that take nothing back, where it hides these."""
+        """The rows of a batch that the view shows: without retracts, unless it keeps them."""
         if not self.view.keeps_retracts:
             retracts = is_retract(_kinds(batch))
             if retracts.any():
@@ -142,7 +144,7 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         assert self.rule is not None
         for section in sections:
-            # A run has every key once: where there is no other, no row hides another one.
+            # A run has every key once: in a section of one run no row hides another one.
             files = self.files if len(section) == 1 else self._of_keys(self.files)
             files = replace(files, batch_rows=block_rows(files, section))
             levels = self.rule.looks_up
@@ -170,7 +172,7 @@ class SplitReader:
             yield batch.set_column(place, SEQUENCE, batch.column(_BEFORE))
 
     def _differences(self, groups: Groups) -> Iterator[pa.RecordBatch]:
-        """Of each key: what only one side has, or the later row where the sides differ."""
+        """For each key the row that only one side has, or the later row if the sides differ."""
         kinds = groups.kinds()
         sides = np.asarray(groups.column(SEQUENCE))
         first, last = groups.order[groups.starts], groups.order[groups.ends - 1]
@@ -244,7 +246,7 @@ class SplitReader:
 def _chained(
     files: FileReader, run: Sequence[StoredFile], *, levels: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a run, with LEVEL where `levels` is given."""
+    """The rows of a run, with LEVEL if `levels`."""
     for file in run:
         for batch in files.batches(file):
             if levels:
@@ -254,7 +256,7 @@ def _chained(
 
 
 def _beside(parts: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of all parts, which have the same rows."""
+    """Join the columns of all parts, which have the same rows in batches of different lengths."""
     waiting = [next(part, None) for part in parts]
     while all(batch is not None for batch in waiting):
         batches = [batch for batch in waiting if batch is not None]

@@ -1,5 +1,5 @@
-"""What becomes of stored values when their column gets another type: which can't be read, and which
-come out as others."""
+"""Finds the stored values that can't be read, or are read as other values, when the type of their
+column changes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["INTEGERS", "can_be_read", "changed_places", "failing_places"]
 
-# What floating-point numbers tell for certain: 15 digits, 6 of a FLOAT.
+# The relative precision of floating-point numbers: 15 decimal digits, 6 for FLOAT.
 _DOUBLE_SHARE, _FLOAT_SHARE = 5e-15, 5e-6
 INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 def can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
-    """Whether all of these values can be read as the new type."""
+    """Whether all values can be read as the new type."""
     try:
         evolved(array, stored, wanted, len(array))
     except (PaimonMagicsError, pa.ArrowException, ArithmeticError, ValueError):
@@ -32,7 +32,8 @@ def can_be_read(array: pa.Array, stored: Field, wanted: Field) -> bool:
 def failing_places(
     array: pa.Array, passes: Callable[[pa.Array], bool], count_max: int, start: int = 0
 ) -> list[int]:
-    """Where the first `count_max` values are that do not pass, by halves."""
+    """The positions of the first `count_max` values that do not pass, found by bisection. `passes`
+    takes several values at once."""
     if not len(array) or passes(array):
         return []
     if len(array) == 1:
@@ -46,7 +47,8 @@ def failing_places(
 
 
 def changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int) -> list[int]:
-    """Where the first `count_max` values are that come out as others, and don't come back."""
+    """The positions of the first `count_max` values that the new type changes: casting them to it
+    and back gives other values."""
     if stored.atomic is None or wanted.atomic is None or not can_evolve(wanted, stored):
         return []
     try:
@@ -64,8 +66,8 @@ def changed_places(array: pa.Array, stored: Field, wanted: Field, count_max: int
 
 
 def _means_the_same(one: Any, other: Any, stored: Field, wanted: Field) -> bool:
-    """Whether a value that comes back otherwise says the same: `007` of 7, `TRUE` of true, and
-    digits that a floating-point number does not tell for certain."""
+    """Whether a value that comes back in another form means the same: `007` and 7, `TRUE` and true,
+    and numbers that differ beyond the precision of floating point."""
     if other is None or wanted.atomic is None or stored.atomic is None:
         return False
     name = wanted.atomic.name

@@ -1,8 +1,7 @@
-"""VARIANT columns of Parquet files, in which parts of the values may lie in columns of their own.
+"""Puts VARIANT columns of Parquet files together whose values are shredded.
 
-Such a file is "shredded": beside `metadata` and `value` it has `typed_value`. pypaimon puts the
-parts
-together, value by value; it is loaded for that alone, since its import takes a second.
+A shredded VARIANT has parts of its values in a column `typed_value` beside `metadata` and `value`.
+pypaimon joins them value by value. It is imported only then, because that takes a second.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ _PARTS = ("value", "metadata")
 
 
 def _holds(field: Field) -> bool:
-    """Whether a column is a VARIANT, or has some inside."""
+    """Whether a column is a VARIANT or has one nested inside."""
     if field.atomic is not None:
         return field.atomic.name == "VARIANT"
     return any(_holds(part) for part in field.parts)
 
 
 def whole_variants(array: pa.Array, stored: Field) -> pa.Array:
-    """The column `stored` of a file with every VARIANT as a struct of `value` and `metadata`.
+    """The column with every VARIANT in it as a struct of `value` and `metadata`. `stored` is its
+    field in the file.
 
     Raises ValueError for values that are no VARIANT.
     """

@@ -1,1 +1,1 @@
-"""Which files a read needs, and how they are shared among tasks."""
+"""The files that a read needs, and the splits that tasks get of them."""

@@ -1,4 +1,4 @@
-"""The files of one bucket → splits: sections of runs that overlap, packed by size.
+"""Makes splits of the files of one bucket: sections of overlapping sorted runs, packed by size.
 
 Rules: `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`, `DataEvolutionSplitGenerator`.
 """
@@ -37,22 +37,22 @@ _Ints = npt.NDArray[np.int64]
 
 
 class BucketSplits:
-    """Makes splits of about `source.split.target-size`, a file counting for
-    `source.split.open-file-cost` at least."""
+    """Makes splits of about `source.split.target-size` bytes. Each file counts as at least
+    `source.split.open-file-cost` bytes."""
 
     def __init__(self, schema: TableSchema) -> None:
         self._schema = schema
         self._target_bytes = self._memory("source.split.target-size")
         self._open_bytes = self._memory("source.split.open-file-cost")
         self._evolves = schema.data_evolution_enabled
-        # Each key is in one of the files that are fully merged.
+        # Above level 0 each key has at most one row that is not deleted.
         self._key_once = schema.deletion_vectors_enabled or (schema.merge_engine == "first-row")
 
     def _memory(self, key: str) -> int:
         return memory_size_bytes(key, self._schema.option(key) or "")
 
     def append(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
-        """Of a table without keys, by the files' first sequence numbers."""
+        """The splits of a bucket without keys, in the order of the files' sequence numbers."""
         if self._evolves:
             yield from self._evolving_splits(stored)
             return
@@ -67,15 +67,15 @@ class BucketSplits:
             yield ColumnsSplit(tuple(part))
 
     def packed(self, stored: Sequence[StoredFile]) -> Iterator[TaskSplit]:
-        """Files that are read one after the other."""
+        """Splits whose files are read one after the other, without a merge."""
         for part in pack_in_order(stored, self._weight, self._target_bytes):
             yield PlainSplit(tuple(part))
 
     def keyed(
         self, stored: Sequence[StoredFile], ranks: KeyRanks, rows: range, *, merges: bool
     ) -> Iterator[TaskSplit]:
-        """Of a table with keys: `stored` are the files in `rows`, whose keys `ranks` has. `merges`:
-        rows of one key become one."""
+        """The splits of a bucket of a primary-key table. `rows` are the positions of `stored` in
+        `ranks`. With `merges` the rows of each key are merged into one."""
         levels = {file.level for file in stored}
         merged = 0 not in levels and not any(file.deleted_rows for file in stored)
         if merged and (self._key_once or len(levels) == 1):
@@ -100,7 +100,8 @@ class BucketSplits:
 
 
 def sections_of(stored: Sequence[StoredFile], ranks: KeyRanks, rows: range) -> list[Section]:
-    """Files whose keys overlap are in one section; `stored` are the files in `rows`."""
+    """The sections of `stored`: files whose key ranges overlap are in the same one. `rows` are
+    the positions of the files in `ranks`."""
     if len(stored) == 1:
         return [((stored[0],),)]
     ranges = [
@@ -111,8 +112,8 @@ def sections_of(stored: Sequence[StoredFile], ranks: KeyRanks, rows: range) -> l
 
 
 class KeyRanks:
-    """The least and greatest keys of files as numbers that compare as the keys do, found when they
-    are first asked for."""
+    """The least and greatest keys of files as numbers that compare as the keys do. They are
+    computed on first use."""
 
     def __init__(self, files: pa.Table, schema: TableSchema) -> None:
         self._files = files
@@ -124,19 +125,21 @@ class KeyRanks:
 
     @property
     def least(self) -> _Ints:
-        """Of each file."""
+        """The rank of the least key of each file."""
         return self._ranks[: self._files.num_rows]
 
     @property
     def greatest(self) -> _Ints:
-        """Of each file."""
+        """The rank of the greatest key of each file."""
         return self._ranks[self._files.num_rows :]
 
 
 def without_non_overlapping(split: TaskSplit) -> tuple[TaskSplit | None, list[StoredFile]]:
-    """What is left of a split without the files that share no key with others, and those: their
-    rows are the table's as they are where nothing in them deletes. Paimon merges those of a split
-    that has others, too; the rows are the same."""
+    """Take the non-overlapping files without deletes out of a split: return the rest of the split
+    (None if nothing is left) and these files, whose rows need no merge.
+
+    Paimon merges them too where their split has other files; the rows are the same.
+    """
     if not isinstance(split, MergeSplit):
         return split, []
     apart = [
@@ -152,7 +155,7 @@ def without_non_overlapping(split: TaskSplit) -> tuple[TaskSplit | None, list[St
 
 
 def _key_ranks(files: pa.Table, schema: TableSchema) -> _Ints:
-    """The least keys, then the greatest."""
+    """The ranks of the least keys of all files, then those of the greatest keys."""
     types = [arrow_type(schema.column(key).type) for key in schema.trimmed_primary_keys]
     ends = [files[name].combine_chunks() for name in ("min_key", "max_key")]
     columns = [

@@ -1,6 +1,7 @@
-"""Which files a read needs to look at, and how many were left after each step of leaving some out.
+"""Prunes the files of a read, and counts how many are left after each pruning step.
 
-Rules: `SnapshotReaderImpl`, `ReadOptimizedTable`; by conditions, see `pruning`.
+Rules: `SnapshotReaderImpl`, `ReadOptimizedTable`. The module `pruning` compares files with
+conditions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["FilePruning", "PruningStep"]
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
-    """How many files, of how many partitions, buckets and bytes, are left after `step`.
+    """How many files, partitions, buckets and bytes are left after `step`.
 
     `partitions` is None for a table without any.
     """
@@ -41,8 +42,8 @@ class PruningStep:
 
 
 class FilePruning:
-    """Chooses files of one table for one read; `steps` tells of each. `schema` is the
-    schema that is read, `columns` gives those of a schema by its number."""
+    """Prunes the files of one table for one read. `schema` is the schema that is read, `columns`
+    returns the columns of a schema by its id. `steps` are the pruning steps so far."""
 
     def __init__(
         self,
@@ -54,13 +55,13 @@ class FilePruning:
         self._columns = columns
         self._schema = schema
         self._view = view
-        # Arrays of `$binlog` are no values that statistics speak of.
+        # `$binlog` shows arrays; statistics are of the values in them.
         self._predicates = () if view.kind is ViewKind.BINLOG else tuple(predicates)
         self.steps: list[PruningStep] = []
 
     def seen(self, files: pa.Table) -> pa.Table:
-        """The files that can hold rows of use; without rows that wait for their bucket, and for
-        `$ro` the top level alone."""
+        """The files that can hold matching rows. Leaves out files that wait for their bucket
+        (negative bucket numbers) and, for `$ro`, all but the top level."""
         schema, predicates = self._schema, self._predicates
         self._tell("all files", files)
         files = files.filter(pc.greater_equal(files["bucket"], 0))
@@ -83,11 +84,11 @@ class FilePruning:
         return int(levels) - 1 if levels else int(trigger or 5)
 
     def in_value_ranges(self, files: pa.Table) -> npt.NDArray[np.bool_]:
-        """Files whose statistics can meet the conditions; only where no row can hide another."""
+        """Files whose statistics can meet the conditions. Right only where no row hides another."""
         return in_value_ranges(files, self._columns, self._schema.columns, self._predicates)
 
     def tell_values(self, files: pa.Table) -> None:
-        """What is left after files of fully merged buckets were left out by their statistics."""
+        """Note what the statistics of files in fully merged buckets have left: `files`."""
         self._tell("values", files)
 
     def _kept(self, step: str, files: pa.Table, kept: npt.NDArray[np.bool_]) -> pa.Table:

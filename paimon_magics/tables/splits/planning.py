@@ -1,7 +1,7 @@
-"""From the files of a state, or of changes, to what Spark scans and what tasks merge.
+"""Plans a read of a snapshot's files, or of changes: what Spark scans raw, what tasks merge.
 
-Files that need no merge are only counted here and come out as paths; splits are made for the rest.
-Values in, values out: nothing is read, files come as Arrow columns; `table_scan` reads them.
+Files that need no merge come out as paths; splits are made for the rest. Nothing is read here:
+files come in as Arrow columns, which `table_scan` reads from the manifests.
 Rules: `SnapshotReaderImpl`, `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`,
 `ReadOptimizedTable`, `IncrementalDeltaStartingScanner`.
 """
@@ -56,9 +56,8 @@ FileKey = tuple[bytes, int, str]
 
 @dataclass(frozen=True)
 class PlannedSplits:
-    """What a read consists of. `schema_ids` are those of all files. `pruning_steps` tells what was
-    left after each step of leaving files out. `stores_elsewhere` are the schemes of files that are
-    not in the table's folder."""
+    """The raw files and splits of a read. `schema_ids` are the schemas of all its files.
+    `stores_elsewhere` are the URI schemes of files that lie outside the table's folder."""
 
     raw: tuple[RawFiles, ...] = ()
     splits: tuple[TaskSplit, ...] = ()
@@ -69,10 +68,10 @@ class PlannedSplits:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """What is read of a table, whose name it has for messages. `schema` is the schema that is read.
+    """What is read of a table. `name` is for messages, `schema` the schema that is read.
 
-    `predicates` are conditions that rows must meet to be of use: files that can't hold such rows
-    are left out. `unordered`: nobody asks that the two rows of an update stay together.
+    `predicates` are conditions that rows must meet: files that can't hold matching rows are
+    pruned. `unordered`: the two rows of an update need not stay together.
     """
 
     name: TableName
@@ -84,16 +83,15 @@ class TableScan:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """The files that a snapshot has (columns of MANIFEST_ENTRIES), and their deletion vectors by
-    partition, bucket and name of the file."""
+    """The files of a snapshot (columns of MANIFEST_ENTRIES), and deletion vectors by file."""
 
     files: pa.Table
     deletions: Mapping[FileKey, Deletions] = field(default_factory=dict)
 
 
 class SplitPlanner:
-    """Plans one read. `columns` gives the columns of a schema by its number, `first_bucket_folder`
-    the folder of bucket 0 in a partition, by the partition's values."""
+    """Plans one read. `columns` returns the columns of a schema by its id, `first_bucket_folder`
+    the folder of bucket 0 of a partition by the partition's values."""
 
     def __init__(
         self,
@@ -115,7 +113,7 @@ class SplitPlanner:
         self._unordered = scan.unordered
 
     def state(self, state: StoredState, created_after_ms: int | None = None) -> PlannedSplits:
-        """The rows of a table; of files created after a time alone, where one is given."""
+        """Plan to read a snapshot; with `created_after_ms` only files created after that time."""
         files = self._pruning.seen(state.files)
         if created_after_ms is not None:
             created = pc.greater(files.column("creation_time").cast(pa.int64()), created_after_ms)
@@ -125,11 +123,14 @@ class SplitPlanner:
         return self._ended(self._planned(files, state.deletions, merges=True))
 
     def changes(self, files: pa.Table) -> PlannedSplits:
-        """The rows of the files that snapshots added, each as it was written."""
+        """Plan to read the files that snapshots added: their rows as written, without a merge."""
         return self._ended(self._planned(self._pruning.seen(files), {}, merges=False))
 
     def difference(self, before: StoredState, after: StoredState) -> PlannedSplits:
-        """What is other in a state than in the one before."""
+        """Plan to read what differs between two snapshots.
+
+        Raises UnsupportedStatementError for data evolution and for `$binlog`.
+        """
         old, new = self._pruning.seen(before.files), self._pruning.seen(after.files)
         self._check_difference(old.num_rows + new.num_rows)
         added = new.filter(pc.invert(_named_in(new, old)))
@@ -179,13 +180,13 @@ class SplitPlanner:
         *,
         merges: bool,
     ) -> PlannedSplits:
-        """`merges`: rows of one key become one, where the table has a key."""
+        """With `merges` the rows of each key of a primary-key table are merged into one."""
         if not files.num_rows:
             return PlannedSplits()
         files, groups = by_bucket(files)
         paths = self._paths(files)
         plain = self._plain_groups(files, groups, merges=merges)
-        # Where no row hides another one, values tell which files are of use.
+        # Where no row hides another one, statistics of values can prune files.
         useful = np.ones(files.num_rows, dtype=bool)
         if merges and self._schema.is_primary_key_table and plain.any():
             useful = self._pruning.in_value_ranges(files)
@@ -221,7 +222,7 @@ class SplitPlanner:
     def _plain_groups(
         self, files: pa.Table, groups: Sequence[range], *, merges: bool
     ) -> npt.NDArray[np.bool_]:
-        """For each bucket, whether its rows are the table's as they are stored."""
+        """For each bucket, whether its stored rows need no merge."""
         schema = self._schema
         if not schema.is_primary_key_table or not merges:
             return np.ones(len(groups), dtype=bool)
@@ -245,7 +246,7 @@ class SplitPlanner:
         *,
         merges: bool,
     ) -> npt.NDArray[np.bool_]:
-        """For each bucket, whether rows that need no merge must be read in tasks all the same."""
+        """For each bucket, whether tasks must read it although its rows need no merge."""
         if self._shows_kinds and self._schema.is_primary_key_table:
             # A raw scan cuts files anywhere, also between the two rows of an update.
             cut = merges or not self._unordered or self._view.kind is not ViewKind.AUDIT_LOG

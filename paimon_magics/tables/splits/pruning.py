@@ -1,7 +1,7 @@
 """Which files can hold rows that meet a query's conditions: by partition, bucket and statistics.
 
-A file is left out only where that is certain; what is not known keeps it. Values of columns count
-only where a file holds each row once (append tables, fully merged buckets): a row that does not
+A file is pruned only where it certainly holds no such row. Statistics of values may be used only
+where no row hides another one (append tables, fully merged buckets): elsewhere a row that does not
 meet a condition may hide one that does. Rules: `AppendOnlyFileStoreScan`, `KeyValueFileStoreScan`.
 """
 
@@ -48,8 +48,8 @@ def in_partitions(
 def in_buckets(
     files: pa.Table, schema: TableSchema, predicates: Sequence[ColumnPredicate]
 ) -> _Bools:
-    """Files of the buckets that rows with the given bucket keys are in (`bucket-function.type`
-    default, a fixed number of buckets)."""
+    """Files of the bucket that the conditions on the bucket keys name. All files unless each
+    bucket key has one value, the buckets are fixed and `bucket-function.type` is default."""
     keys = schema.bucket_keys
     given = {one.column: one for one in predicates if one.operator == "=" and len(one.values) == 1}
     function = (schema.option("bucket-function.type") or "default").lower()
@@ -96,8 +96,9 @@ def in_value_ranges(
     columns: Sequence[Column],
     predicates: Sequence[ColumnPredicate],
 ) -> _Bools:
-    """Files whose statistics can meet the conditions. `columns_of` gives the columns of a schema,
-    `columns` are those that are read: statistics count where the column has the same type."""
+    """Files whose statistics can meet the conditions. `columns_of` returns the columns of a schema
+    by its id, `columns` are those of the schema that is read. Statistics are used where the column
+    has the same type in both."""
     kept = np.ones(files.num_rows, dtype=bool)
     if not predicates or not files.num_rows:
         return kept
@@ -140,7 +141,7 @@ def _in_ranges(
         place = places[0]
         if least is None or greatest is None:
             if not _has_fields(files["value_min_values"].combine_chunks(), len(in_file)):
-                return kept  # statistics of other columns than we think
+                return kept  # the statistics are of other columns than expected
             types = [arrow_type(stored.type) for stored in in_file]
             least = decode_rows(files["value_min_values"].combine_chunks(), types)
             greatest = decode_rows(files["value_max_values"].combine_chunks(), types)

@@ -1,4 +1,4 @@
-"""Files as their manifests say → files as tasks read them: by bucket, with their paths."""
+"""Turns manifest entries into the files that tasks read: by bucket, with their paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 def by_bucket(files: pa.Table) -> tuple[pa.Table, list[range]]:
-    """The files ordered by partition and bucket, otherwise as they were, and the range of each."""
+    """Sort the files by partition and bucket (stable); return them and each bucket's range."""
     partition = files["partition"].combine_chunks().dictionary_encode().indices
     codes = np.asarray(partition).astype(np.int64)
     bucket = np.asarray(files["bucket"]).astype(np.int64)
@@ -36,7 +36,7 @@ def _single(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def stores_elsewhere(files: pa.Table) -> frozenset[str]:
-    """The schemes of the paths of files that are not in the table's folder."""
+    """The URI schemes of files that lie outside the table's folder."""
     external = files["external_path"].drop_null().to_pylist()
     return frozenset(urlsplit(path).scheme or "file" for path in external)
 
@@ -47,7 +47,7 @@ def stored_files(
     paths: pa.Array,
     deletions: Mapping[tuple[bytes, int, str], Deletions],
 ) -> list[StoredFile]:
-    """The files in those rows, in their order; `paths` are those of all files."""
+    """The files at the positions `rows`, in that order; `paths` are those of all files."""
     chosen = pa.array(rows)
     taken = files.take(chosen).append_column("path", paths.take(chosen))
     columns = [
@@ -83,7 +83,7 @@ def stored_files(
 def raw_files(
     files: pa.Table, raw: npt.NDArray[np.bool_], paths: pa.Array, more: Sequence[StoredFile]
 ) -> tuple[RawFiles, ...]:
-    """The files marked in `raw`, and `more`, by schema and format."""
+    """The files marked in `raw` and those of `more`, grouped by schema and format."""
     marked = pa.array(raw)
     taken = files.select(["file_name", "schema_id", "row_count", "file_size"]).filter(marked)
     formats = pc.utf8_lower(pc.replace_substring_regex(taken["file_name"], r"^.*\.", ""))

@@ -1,4 +1,4 @@
-"""A scan of a table at a point: the manifests that it needs are read, and its splits planned."""
+"""Plans the scan of a table: reads the manifests that it needs and makes the splits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["plan_splits"]
 def plan_splits(
     table: Table, scan: TableScan, target: Target, manifests: ManifestCache, schemas: TableSchemas
 ) -> PlannedSplits:
-    """The raw files and the splits of `target`. Raises TableDamagedError for manifests that are
-    gone or damaged."""
+    """Plan the raw files and the splits of `target`. Raises TableDamagedError for manifests that
+    are missing or damaged."""
 
     def first_bucket_folder(partition: tuple[Any, ...]) -> str:
         return str(canonical_data_file_path(table.paimon, partition, 0, ""))
