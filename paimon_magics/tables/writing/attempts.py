@@ -1,9 +1,9 @@
-"""Who writes for a transaction, and where: notes that task attempts leave beside the table.
+"""Notes of task attempts beside the table: who writes for a transaction, and in which folders.
 
 A task that Spark was told to stop goes on for seconds, a worker that dies says nothing, and of two
-attempts of one task only one counts. So each attempt notes the folders that it is going to write in
-(partition values and bucket) before it does, and its id stands in the names of its files. Clearing
-up then costs what the transaction wrote: the table is never listed.
+attempts of one task only one counts. So each attempt notes the folders (partition values and
+bucket) before it writes in them, and its id is part of the names of its files. Cleanup then visits
+only the folders that the transaction wrote in: the table is never listed.
 
 All notes of a table lie in one folder, `.attempts`, and begin with their transaction's prefix:
 
@@ -11,14 +11,15 @@ All notes of a table lie in one folder, `.attempts`, and begin with their transa
     PREFIX.ID.0, .1, …   folders of the attempt ID, as an Arrow stream
     PREFIX.ID.ended      it creates no more files
 
-An attempt asks whether the transaction is open after its first note, and again when it has written
-everything: if not, it removes its files itself. Whoever ends a transaction removes `open` first, so
-that it sees the note of every attempt that may still write. A commit removes the notes of attempts
-that count before that: without `open`, every note left is of an attempt whose files may go.
+An attempt checks that the transaction is open after each note, and again when it has written
+everything: if not, it removes its files itself. Ending a transaction begins with the removal of
+`open`, so that the notes of all attempts that may still write are seen after it. Before that, a
+commit removes the notes of the attempts that count: without `open`, the files of every attempt with
+a note may be deleted.
 
-On local disks of a POSIX system an attempt holds a lock on its first note instead of ending with a
-note: a process that dies gives it up by dying. In other stores an attempt that died looks like one
-that still runs, until its notes are a day old.
+On a local disk of a POSIX system an attempt writes no `ended` note. It holds a lock on its first
+note, which is released also when its process dies. In other stores an attempt that died looks like
+one that still runs, until its notes are a day old.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ Folder = tuple[int, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """What was found when a transaction was closed: the ids of its attempts that do not count, and
-    the same of other transactions of the table, by their stems, that had ended and left notes.
+    """The attempts whose files may all be deleted once a transaction is closed.
 
-    Every file of all these may be deleted.
+    `others` are the ids of its attempts that do not count. `left` are ids of attempts of other
+    transactions of the table that ended and left notes, by the stem of the transaction.
     """
 
     others: frozenset[str]
@@ -81,7 +82,7 @@ class Closed:
 
 
 def attempts_stem(location: str, prefix: str) -> str:
-    """What the paths of all notes of a transaction, which has that file prefix, begin with."""
+    """The stem of the transaction with that file prefix: the paths of its notes begin with it."""
     return f"{local_path(location) or location}/{_FOLDER}/{prefix.rstrip('-')}"
 
 
@@ -89,7 +90,7 @@ def attempts_stem(location: str, prefix: str) -> str:
 
 
 class Attempt:
-    """A running attempt. `id` is to stand in the names of its files, followed by a hyphen."""
+    """A running attempt. The names of its files must contain its `id`, followed by a hyphen."""
 
     def __init__(self, store: Store, stem: str) -> None:
         self.id = uuid.uuid4().hex[:_ID_CHARACTERS]
@@ -100,10 +101,10 @@ class Attempt:
         self._lock: int | None = None
 
     def note(self, partitions: pa.RecordBatch, buckets: pa.Array) -> None:
-        """Say that files will be created in these folders; call it before they are.
+        """Note the folders that files will be created in; call it before they are created.
 
-        `partitions` has the partition columns, `buckets` the bucket of each of its rows; rows may
-        repeat. Raises JobError when the transaction has ended.
+        `partitions` has the partition columns, `buckets` the bucket of each of its rows; folders
+        may repeat. Raises JobError when the transaction has ended.
         """
         columns = [buckets.cast(pa.int32()), *partitions.columns]
         rows = pa.Table.from_arrays(columns, names=[_BUCKET, *partitions.schema.names])
@@ -116,7 +117,7 @@ class Attempt:
         path = f"{self._stem}.{self.id}.{len(self._noted)}"
         try:
             self._store.write(path, _stream(rows))
-        except FileNotFoundError:  # the folder went with the last transaction
+        except FileNotFoundError:  # the end of the last transaction removed the folder
             raise ended_error() from None
         self._noted.append(path)
         if len(self._noted) == 1:
@@ -129,7 +130,7 @@ class Attempt:
         return bool(self._noted) and self._store.read(f"{self._stem}.{_OPEN}") is None
 
     def end(self, *, clean: bool) -> None:
-        """No more files are created. `clean`: none is there."""
+        """End the attempt: it creates no more files. `clean`: none of its files is left."""
         if not self._noted:
             return
         try:
@@ -145,10 +146,10 @@ class Attempt:
 
 @contextlib.contextmanager
 def attempt(stem: str | None, options: Mapping[str, str]) -> Iterator[Attempt | None]:
-    """Run the body as an attempt; `options` reach the store. None for a transaction without notes.
+    """Run the body as an attempt; `options` reach the store. Gives None if `stem` is None: then
+    attempts leave no notes.
 
-    A body that finds the transaction over removes its files and raises; so does this, with
-    JobError, when it ends after the transaction.
+    A body that finds the transaction over must remove its files and raise.
     """
     if stem is None:
         yield None
@@ -167,19 +168,19 @@ def attempt(stem: str | None, options: Mapping[str, str]) -> Iterator[Attempt | 
 
 
 def open_attempts(store: Store, stem: str) -> None:
-    """Let attempts begin."""
+    """Allow attempts of a transaction to begin."""
     folder = stem.rpartition("/")[0]
     while True:
         store.make_folder(folder)
         try:
             store.write(f"{stem}.{_OPEN}", b"1")
-        except FileNotFoundError:  # another transaction ended, and took the empty folder away
+        except FileNotFoundError:  # another transaction ended and removed the empty folder
             continue
         return
 
 
 def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
-    """Let no attempt begin any more, and forget those that count."""
+    """Allow no more attempts to begin, and remove the notes of the attempts `counted`."""
     folder, _, prefix = stem.rpartition("/")
     before = _listed(store, folder)
     forgotten = [name for name in before.get(prefix, ()) if _id(name) in counted]
@@ -189,8 +190,8 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
     left = {
         f"{folder}/{found}": frozenset(map(_id, names)) - {_OPEN}
         for found, names in after.items()
-        # A listing is not of one moment: a transaction that was opened or committed while it was
-        # made may look as if it had ended with notes left. In two listings it can't.
+        # A listing takes time: a transaction that is opened or committed meanwhile may look as if
+        # it had ended and left notes. In two listings it can't.
         if found == prefix or (_OPEN not in names and _OPEN not in before.get(found, (_OPEN,)))
     }
     if not after:
@@ -199,7 +200,7 @@ def close_attempts(store: Store, stem: str, counted: frozenset[str]) -> Closed:
 
 
 def forget_attempts(store: Store, stem: str, ids: frozenset[str]) -> None:
-    """Remove the notes of attempts whose files are settled, and the folder with the last of all."""
+    """Remove the notes of attempts whose files are settled, and the folder if it is empty then."""
     folder, _, prefix = stem.rpartition("/")
     names = _listed(store, folder, f"{prefix}.").get(prefix, ())
     store.delete(f"{stem}.{name}" for name in names if _id(name) in ids)
@@ -207,7 +208,7 @@ def forget_attempts(store: Store, stem: str, ids: frozenset[str]) -> None:
 
 
 def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[str]:
-    """Those of the attempts that may still create files."""
+    """The attempts among `ids` that may still create files."""
     if local_path(stem) is not None and fcntl is not None:
         return frozenset(id for id in ids if not _lock_is_free(f"{stem}.{id}.0"))
     folder, _, prefix = stem.rpartition("/")
@@ -222,7 +223,7 @@ def running_attempts(store: Store, stem: str, ids: frozenset[str]) -> frozenset[
 
 
 def noted_folders(store: Store, stem: str, ids: frozenset[str]) -> set[Folder]:
-    """Every folder that the attempts have noted."""
+    """All folders that the attempts `ids` have noted."""
     folder, _, prefix = stem.rpartition("/")
     found: set[Folder] = set()
     for name in _listed(store, folder, f"{prefix}.").get(prefix, ()):
@@ -243,7 +244,7 @@ def attempt_of_file(name: str, prefix: str) -> str | None:
 
 
 def _listed(store: Store, folder: str, start: str = "") -> dict[str, list[str]]:
-    """The rests of the notes' names, by their transactions' prefixes."""
+    """The names of the notes after their transaction's prefix, by that prefix."""
     found: dict[str, list[str]] = {}
     for name in store.names(folder, start):
         prefix, dot, rest = name.partition(".")
@@ -302,5 +303,5 @@ def _lock_is_free(path: str) -> bool:
 
 
 def ended_error() -> JobError:
-    """What an attempt raises whose transaction has ended."""
+    """The error that an attempt raises when its transaction has ended."""
     return JobError("The statement that this task writes for has ended; it writes nothing.")

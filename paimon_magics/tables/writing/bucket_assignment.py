@@ -1,4 +1,4 @@
-"""Which rows of a batch belong together: those of one partition, and of one bucket in it."""
+"""Computes the bucket of each row, and groups the rows of a batch by partition and bucket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paimon_magics.columnar.bucket_hash import default_bucket, mod_bucket
 __all__ = ["BucketRule", "Partition", "Rows", "row_groups", "values_at"]
 
 Partition = tuple[Any, ...]
-"""Partition values as Python's, as both engines give them."""
+"""Partition values as Python values, as both engines give them."""
 
 Rows = npt.NDArray[np.int64]
 """Positions of rows in a batch, ascending."""
@@ -29,7 +29,7 @@ _SMALL = 1 << 16
 class BucketRule:
     """How a row's bucket follows from its key columns. `function` is default or mod.
 
-    `by_partition` has the partitions whose number of buckets is not `buckets`.
+    `by_partition` has the number of buckets of the partitions where it is not `buckets`.
     """
 
     keys: tuple[str, ...]
@@ -38,7 +38,7 @@ class BucketRule:
     by_partition: tuple[tuple[Partition, int], ...] = ()
 
     def owners(self, batch: pa.RecordBatch, partition_keys: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The bucket of every row: rows of one bucket must meet in one task."""
+        """The bucket of each row. All rows of a bucket must go to the same task."""
         if not self.by_partition:
             return self._of(batch, self.buckets)
         counts = dict(self.by_partition)
@@ -59,29 +59,29 @@ class BucketRule:
 
 
 def row_groups(columns: Sequence[pa.Array]) -> list[Rows]:
-    """The positions of the rows with equal values, in their order, for each such value."""
+    """Group rows by their values: the positions of the rows of each group, ascending."""
     if not len(columns[0]):
         return []
     codes, count = _codes(columns[0])
     for column in columns[1:]:
         more, count_of_more = _codes(column)
         codes, count = codes * count_of_more + more, count * count_of_more
-        if count > _SMALL:  # without gaps again, so that products of many columns fit
+        if count > _SMALL:  # number them without gaps, so that products of many columns fit
             values, codes = np.unique(codes, return_inverse=True)
             count = len(values)
     if count <= _SMALL:
-        codes = codes.astype(np.uint16)  # which NumPy sorts by their digits
+        codes = codes.astype(np.uint16)  # NumPy sorts them by radix
     order = np.argsort(codes, kind="stable")
     edges = np.flatnonzero(np.diff(codes[order])) + 1
     return np.split(order, edges)
 
 
 def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
-    """A number below the second result for each value, NULL among them."""
+    """A code for each value, equal for equal values and for NULLs, and the number of codes."""
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
 
 
 def values_at(columns: Sequence[pa.Array], row: int) -> Partition:
-    """The values of one row, as Python's."""
+    """The values of one row as Python values."""
     return tuple(column[int(row)].as_py() for column in columns)

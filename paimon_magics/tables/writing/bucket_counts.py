@@ -1,8 +1,8 @@
 """How many buckets each partition of a table was written with.
 
 The option `bucket` can change, and a partition keeps the number that it was written with until it
-is overwritten: rows that are added to it under another number would make its keys appear twice.
-Tables with postponed buckets get a number for each partition when it is first written.
+is overwritten: if rows were added to it with another number, its keys would appear twice. In tables
+with postponed buckets each partition gets its number when it is first written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Partition = tuple[Any, ...]
 
 
 def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
-    """Partition → number of buckets, for the partitions with files in real buckets at a snapshot.
+    """The number of buckets of each partition that has files in real buckets at a snapshot.
 
     Reads all manifests of the snapshot.
     """
@@ -50,8 +50,8 @@ def bucket_counts(table: Table, snapshot_id: int) -> dict[Partition, int]:
 
 
 def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
-    """Put into each message the number of buckets that its files were written with, where that is
-    not the table's: somebody changed the option after the statement was planned."""
+    """Set the number of buckets of each message whose files were written with another number than
+    the table's: somebody changed the option after the statement was planned."""
     table_schema = table.schema
     if table_schema.bucket_mode != "HASH_FIXED" or table_schema.schema_id == 0:
         return
@@ -67,11 +67,11 @@ def own_bucket_counts(table: Table, messages: Iterable[CommitMessage]) -> None:
 def newer_bucket_counts(
     table: Table, messages: Sequence[CommitMessage], base_snapshot_id: int
 ) -> Callable[[Any], None]:
-    """A check of the latest snapshot (None for none), on which rows are to be added.
+    """Return a check of the latest snapshot (None for none) for a commit that adds rows.
 
-    It raises OutdatedPlanError where others have, since the snapshot that the statement was
-    planned on, written one of its partitions with another number of buckets. Reads manifests only
-    of a table whose option was ever changed.
+    The check raises OutdatedPlanError if, since the snapshot that the statement was planned on,
+    others wrote one of its partitions with another number of buckets. It reads manifests only if
+    the table's option was ever changed.
     """
     schema = table.schema
     if schema.bucket_mode != "HASH_FIXED" or schema.schema_id == 0:
@@ -91,11 +91,11 @@ def newer_bucket_counts(
 def check_bucket_counts(
     table: Table, messages: Iterable[CommitMessage], base_snapshot_id: int
 ) -> None:
-    """Raise CommitConflictError where rows would be added to a partition that has another number of
-    buckets than the table says now.
+    """Raise CommitConflictError if rows would be added to a partition whose number of buckets is
+    not the table's current one.
 
-    Paimon's engines check the single bucket only, so that keys in a bucket that did not exist
-    before appear twice. Costs nothing for a table whose option never changed.
+    Paimon's engines check only the buckets that are written, so that keys in a new bucket appear
+    twice. Reads no manifests if the table's option never changed.
     """
     schema = table.schema
     if schema.bucket_mode != "HASH_FIXED" or not _was_changed(table, schema):
@@ -128,8 +128,8 @@ def _check_count(
 
 
 def check_cross_partition_size(table: Table, rows_max: int) -> None:
-    """Raise UnsupportedStatementError for a table whose keys can move between partitions when it
-    has more than `rows_max` rows: one writer has to know where each of its keys lives."""
+    """Raise UnsupportedStatementError if keys of the table can move between partitions and it has
+    more than `rows_max` rows: one writer has to know the partition of each key."""
     if table.schema.bucket_mode != "KEY_DYNAMIC":
         return
     latest = latest_snapshot(table.paimon)
@@ -146,7 +146,7 @@ def check_cross_partition_size(table: Table, rows_max: int) -> None:
 def put_bucket_counts(
     messages: Iterable[CommitMessage], counts: Mapping[Partition, int], default: int
 ) -> None:
-    """Put into each message the number of buckets of its partition."""
+    """Set the number of buckets of each message to that of its partition."""
     for message in messages:
         message.total_buckets = counts.get(tuple(message.partition), default)
 

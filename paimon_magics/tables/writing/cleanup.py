@@ -1,9 +1,9 @@
-"""Deleting the files that a transaction wrote and did not commit.
+"""Deletes the files that a transaction wrote and did not commit.
 
-Attempts have noted the folders that they write in (module `attempts`), and files carry the prefix
-of their transaction and the id of their attempt: the cost is what the transaction wrote. Where
-tasks can't leave notes (tables of a REST catalog in a remote store, and tables whose keys move
-between partitions) the table's folders are listed.
+Attempts note the folders that they write in (module `attempts`), and the names of files contain the
+transaction's prefix and the attempt's id, so that only these folders are listed. Where tasks can't
+leave notes (tables of a REST catalog in a remote store, and tables whose keys move between
+partitions) all folders of the table are listed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _POLL_SECONDS_MAX = 0.5
 
 
 def attempts_of(table: Table, prefix: str) -> str | None:
-    """Where the attempts of the transaction with that file prefix leave their notes, if they can.
+    """The stem of the notes of a transaction's attempts, None if its tasks can't leave notes.
 
-    Only its catalog reaches the remote store of a REST catalog's table, so tasks can't there. A key
-    that moves from one partition to another leaves a file in a folder that no task knows before.
+    They can't in the remote store of a REST catalog's table, which only its catalog reaches. Nor
+    can they where a key may move between partitions: the move leaves a file in a folder that no
+    task knows before.
     """
     if local_path(table.location) is None and publishes_itself(table):
         return None
@@ -51,11 +52,11 @@ def attempts_of(table: Table, prefix: str) -> str | None:
 def remove_uncommitted(
     table: Table, transaction: Transaction, keep: frozenset[str], wait_ms_max: int
 ) -> int:
-    """End a transaction and delete its files but those of `keep`; return how many were deleted.
+    """End a transaction and delete its files except those named in `keep`, with folders that become
+    empty. Return the number of deleted files.
 
-    Tasks that were told to stop do so in their own time: waits for them, up to `wait_ms_max`. One
-    that goes on longer removes its files itself, and should it die, whoever ends a transaction of
-    this table later removes them. Folders that this leaves empty are removed too.
+    Waits up to `wait_ms_max` for tasks that were told to stop. A task that goes on longer removes
+    its files itself; if it dies, the end of a later transaction of this table removes them.
     """
     stem = transaction.attempts_folder
     if stem is None:
@@ -73,9 +74,9 @@ def remove_uncommitted(
 
 
 def tidy_up(table: Table, transaction: Transaction, keep: frozenset[str]) -> None:
-    """`remove_uncommitted` after a commit: without waiting, and a failure is nobody's error.
+    """`remove_uncommitted` after a commit: without waiting, and failures are ignored.
 
-    What it leaves is found by whoever ends a transaction of this table later.
+    The end of a later transaction of this table removes what it leaves.
     """
     if transaction.attempts_folder is not None:
         with contextlib.suppress(PaimonMagicsError, OSError):
@@ -91,7 +92,7 @@ def _wait(table: Table, stem: str, ids: frozenset[str], wait_ms_max: int) -> Non
 
 
 def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) -> int:
-    """Delete the files of attempts; the notes of those that still run stay."""
+    """Delete the files of attempts, and the notes of those that have ended."""
     store = table.store
     running = running_attempts(store, stem, ids)
     prefix = f"{stem.rpartition('/')[2]}-"
@@ -117,7 +118,7 @@ def _remove(table: Table, stem: str, ids: frozenset[str], keep: frozenset[str]) 
 
 
 def _parents(folder: str, location: str) -> Iterator[str]:
-    """The folder and those above it, up to the table's own."""
+    """The folder and those above it, below the table's own folder."""
     root = (local_path(location) or location).rstrip("/")
     folder = local_path(folder) or folder
     while folder.startswith(f"{root}/"):

@@ -1,4 +1,4 @@
-"""Commit messages as bytes (Java's `CommitMessageSerializer`, version 14) and as values."""
+"""Reads and writes commit messages as bytes (Java's `CommitMessageSerializer`, version 14)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _VERSION = 14
 
 
 def read_messages(paimon: Any, bodies: Iterable[bytes]) -> Iterator[CommitMessage]:
-    """The messages of one of pypaimon's tables; raises what it raises for bytes that are none."""
+    """Decode commit messages for `paimon`, pypaimon's table. Raises what pypaimon raises for bytes
+    that are no message."""
     keys = paimon.partition_keys_fields, paimon.trimmed_primary_keys_fields
     for body in bodies:
         yield deserialize_commit_message(body, *keys, version=_VERSION)
 
 
 def write_message(paimon: Any, message: CommitMessage) -> bytes:
-    """The message as bytes."""
+    """Encode a commit message."""
     body: bytes = serialize_commit_message(message, paimon.partition_keys_fields)
     return body

@@ -1,11 +1,11 @@
 """The hash index of a table with dynamic buckets, read for a statement and written by its tasks.
 
-The index of a snapshot is one file of key hashes for every (partition, bucket). A statement plans
-on the index of its base snapshot, and its commit brings a new file for each bucket that got new
-keys; the commit fails when somebody else changed the index of such a partition meanwhile.
+The index of a snapshot is one file of key hashes for each (partition, bucket). A statement plans
+on the index of its base snapshot, and its commit adds a new file for each bucket that got new keys.
+The commit fails if another commit changed the index of such a partition meanwhile.
 
-Index files of ours carry the transaction's prefix, so that those of an attempt that did not count
-are found and removed.
+The names of our index files begin with the transaction's prefix, so that the files of an attempt
+that did not count are found and removed.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ __all__ = [
 ]
 
 INDEX_FOLDER = -100
-"""Stands for the folder of index files where attempts note the buckets that they write in."""
+"""The bucket number by which attempts note that they write in the folder of index files."""
 
 _HASH = "HASH"
 
 Assign = Callable[[Partition, npt.NDArray[np.int32]], npt.NDArray[np.int32]]
-"""Gives the bucket of each key hash of a partition."""
+"""Returns the bucket of each key hash of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """The hashes of one (partition, bucket)."""
+    """The file with the key hashes of one (partition, bucket)."""
 
     partition: Partition
     bucket: int
@@ -71,7 +71,7 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexWritten:
-    """An index file that a task wrote; it replaces the one of its (partition, bucket)."""
+    """An index file that a task wrote. It replaces the earlier file of its (partition, bucket)."""
 
     partition: Partition
     bucket: int
@@ -82,10 +82,12 @@ class IndexWritten:
 
 @dataclass(frozen=True)
 class DynamicBuckets:
-    """What the tasks of a statement must know; small (a hundred bytes a bucket) and picklable.
+    """What the tasks of a statement need to assign buckets. Picklable and small: about a hundred
+    bytes for each bucket.
 
-    `keys` are the primary-key columns that are no partition columns. `index` is the one of the base
-    snapshot, empty where the statement replaces what is there. `assigners` share the work.
+    `keys` are the primary-key columns that are no partition columns. `index` is the index of the
+    base snapshot, empty for an overwrite. `assigners` is the number of assigners that share the
+    work.
     """
 
     keys: tuple[str, ...]
@@ -99,15 +101,16 @@ class DynamicBuckets:
     store_options: tuple[tuple[str, str], ...] = field(repr=False)  # may hold credentials
 
     def hashes(self, batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
-        """The key hash of every row."""
+        """The key hash of each row."""
         return binary_row_hash([batch.column(key) for key in self.keys])
 
     def owners(self, batch: pa.RecordBatch, _: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Which assigner answers for each row, in every partition alike."""
+        """The number of the assigner of each row; it does not depend on the partition."""
         return assigner_of(self.hashes(batch), self.assigners)
 
     def assigner(self) -> Assign:
-        """A function that remembers what it has assigned, and reads the index as it needs it."""
+        """Return a function that assigns buckets. It remembers what it assigned, and reads the
+        index of a partition when it first needs it."""
         known: dict[tuple[Partition, int], PartitionBuckets] = {}
 
         def assign(partition: Partition, hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -123,7 +126,7 @@ class DynamicBuckets:
         return assign
 
     def stored(self, partition: Partition, bucket: int) -> npt.NDArray[np.int32]:
-        """The hashes that the index has for a bucket."""
+        """The key hashes that the index has for a bucket."""
         found = [f for f in self.index if f.bucket == bucket and f.partition == partition]
         return np.concatenate([np.empty(0, dtype=np.int32), *map(self._read, found)])
 
@@ -149,9 +152,9 @@ class DynamicBuckets:
 
 
 class IndexWriter:
-    """Collects the hashes of what one task writes, and writes the index files of its buckets.
+    """Collects the key hashes of the rows that a task writes, and writes its buckets' index files.
 
-    Memory is four bytes for each row that the task takes.
+    Takes four bytes of memory for each row.
     """
 
     def __init__(self, buckets: DynamicBuckets, running: Attempt | None) -> None:
@@ -168,12 +171,12 @@ class IndexWriter:
         hashes: npt.NDArray[np.int32],
         keys: pa.RecordBatch,
     ) -> None:
-        """Note that rows with these hashes went to the bucket; `keys` is the partition as Arrow."""
+        """Add the key hashes of rows that go to a bucket. `keys` is the partition as Arrow."""
         self._seen.setdefault((partition, bucket), []).append(np.unique(hashes))
         self._partition = keys
 
     def write(self) -> tuple[IndexWritten, ...]:
-        """A file for each bucket with hashes that the index did not have."""
+        """Write an index file for each bucket that got hashes that its index did not have."""
         if self._running is not None and self._partition is not None:
             folder = pa.array([INDEX_FOLDER], pa.int32())
             self._running.note(self._partition, folder)
@@ -191,15 +194,15 @@ class IndexWriter:
         return tuple(written)
 
     def abort(self, written: Iterable[IndexWritten]) -> None:
-        """Delete the files, which will never be committed."""
+        """Delete index files that will never be committed."""
         self._store.delete(f"{self._buckets.folder}/{one.name}" for one in written)
 
 
 def dynamic_buckets(
     table: Table, file_prefix: str, base_snapshot_id: int, slots: int
 ) -> DynamicBuckets:
-    """How a statement assigns buckets on the index of a snapshot, 0 for none; up to `slots` tasks
-    share the work, fewer where the options `dynamic-bucket.*` say so."""
+    """How a statement assigns buckets on the index of its base snapshot (0 for none). Up to `slots`
+    tasks share the work, fewer if the options `dynamic-bucket.*` say so."""
     schema = table.schema
     wanted = [slots]
     for key in ("assigner-parallelism", "initial-buckets", "max-buckets"):
@@ -254,7 +257,8 @@ def hash_index_in(table: Table, snapshot: Any) -> tuple[IndexFile, ...]:
 def put_index_files(
     table: Table, messages: Iterable[CommitMessage], written: Iterable[IndexWritten]
 ) -> None:
-    """Put into each message the index files of its (partition, bucket)."""
+    """Add the index file of its (partition, bucket) to each message. Raises TableDamagedError for
+    an index file of a bucket without a message."""
     from pypaimon.index.index_file_meta import IndexFileMeta
     from pypaimon.manifest.index_manifest_entry import IndexManifestEntry
     from pypaimon.table.row.generic_row import GenericRow

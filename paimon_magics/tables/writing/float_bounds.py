@@ -1,13 +1,13 @@
-"""Mending the Parquet files of a writer, so that nobody prunes floating-point columns wrongly.
+"""Removes wrong bounds of floating-point columns from the Parquet files of a writer, so that no
+reader prunes by them.
 
-The native writer leaves NaN out of the bounds in footers and page indexes, and has no switch to
-leave the bounds of some columns out. So while rows are written it is noted which columns had NaN or
--0.0 (module `columnar.odd_floats`), and these columns' bounds are taken out of the finished files,
-before their messages are handed over. Other files keep them. Most rows have no such values, and
-cost nothing but the look.
+The native writer ignores NaN in the bounds of footers and page indexes, and has no option to omit
+the bounds of some columns. So the columns that have NaN or -0.0 are noted while rows are written
+(module `columnar.odd_floats`). The bounds of these columns are removed from the finished files
+before their messages are handed over; other files keep theirs.
 
-On a local disk a footer is mended in its place, since it only becomes shorter; elsewhere the file
-is written again. Its size stays, as messages tell it.
+On a local disk a footer is replaced in place, since it only becomes shorter; elsewhere the file is
+written again. The file's size, which the messages name, stays the same.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ __all__ = ["FloatColumns", "OddFloats", "float_columns", "mend_messages"]
 _COPIED_BYTES = 8 * 2**20
 _SUFFIX = ".parquet"
 
-# Paimon's BinaryRow: how many values, then bits for the row's kind and each NULL, then the values.
+# Paimon's BinaryRow: the number of values, bits for the row's kind and each NULL, the values.
 _ARITY_BYTES = 4
 _KIND_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FloatColumns:
-    """The columns of a table with floating-point values at any level. Merging within a writer can
-    make odd ones in `merged`, whatever it was given. `table` is a pickle of pypaimon's where tasks
-    mend their files, empty where the driver does."""
+    """The columns of a table with floating-point values, also nested ones.
+
+    In the columns `merged` a writer's own merging can make NaN or -0.0, whatever rows it takes.
+    `table` is a pickle of pypaimon's table if tasks mend their files, empty if the driver does.
+    """
 
     names: tuple[str, ...]
     merged: frozenset[str] = frozenset()
@@ -59,23 +61,23 @@ class FloatColumns:
 
 
 class OddFloats:
-    """Notes which columns of a writer have had NaN or -0.0."""
+    """Notes the columns of a writer that have had NaN or -0.0."""
 
     def __init__(self, columns: FloatColumns | None) -> None:
         self._columns = columns
         self.found: set[str] = set()
 
     def note(self, rows: pa.RecordBatch) -> None:
-        """Look at rows that are written."""
+        """Examine rows that are written."""
         if self._columns is not None:
             self.found |= self._columns.merged
             left = [name for name in self._columns.names if name not in self.found]
             self.found.update(odd_float_columns(rows, left))
 
     def mend(self, messages: Iterable[bytes]) -> None:
-        """Mend the files of the messages, unless the driver is to do it."""
+        """Mend the files of the messages, unless the driver does it."""
         if self._columns is not None and self._columns.table and self.found:
-            # pypaimon, which takes a second to import, knows how files are called and opened.
+            # pypaimon, which takes a second to import, knows the paths of files.
             from paimon_magics.tables.writing.commit_messages import read_messages
 
             table = pickle.loads(self._columns.table)  # made by `float_columns`, for this job
@@ -85,11 +87,11 @@ class OddFloats:
 def mend_messages(
     table: Table, messages: Sequence[CommitMessage], odd_floats: Collection[str]
 ) -> bool:
-    """Take the bounds of floating-point values in the columns `odd_floats` out of the files that
-    the messages of all writers name, and out of the messages; whether a message changed.
+    """Remove the bounds of the columns `odd_floats` from the keys in the messages of all writers,
+    and from their files if the table lies on a local disk. Return whether a message changed.
 
-    The files belong to nobody else yet. Raises OSError for the store's failures, ValueError for a
-    file that is none of Parquet.
+    Nobody else uses the files yet. Raises OSError for failures of the store, ValueError for a file
+    that is not Parquet.
     """
     if odd_floats and local_path(table.location) is not None:
         _mend_files(table.paimon, messages, odd_floats)
@@ -101,7 +103,7 @@ def mend_messages(
 
 
 def float_columns(table: Table, names: Iterable[str], merged: Iterable[str]) -> FloatColumns | None:
-    """What the writers of a table with these columns are told; None where there are none."""
+    """What writers need to note odd floats in the columns `names`; None without such columns."""
     wanted = tuple(names)
     if not wanted:
         return None
@@ -111,7 +113,7 @@ def float_columns(table: Table, names: Iterable[str], merged: Iterable[str]) -> 
 
 
 def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -> None:
-    """Take the bounds of the key columns at those places out of the messages."""
+    """Remove the bounds of the key columns at `places` from the messages."""
     from pypaimon.table.row.binary_row import BinaryRow
     from pypaimon.table.row.generic_row import GenericRowDeserializer
 
@@ -135,7 +137,7 @@ def _drop_key_bounds(messages: Iterable[CommitMessage], places: Iterable[int]) -
 
 
 def _mend_files(paimon: Any, messages: Iterable[CommitMessage], columns: Collection[str]) -> None:
-    """Take the bounds of floating-point values in `columns` out of the Parquet files of messages.
+    """Remove the bounds of floating-point values in `columns` from the Parquet files of messages.
 
     `paimon` is pypaimon's table.
     """
@@ -181,7 +183,7 @@ def _parts(source: Any, end: int) -> Iterator[bytes]:
 
 
 def _end_of(file: Any, path: str) -> tuple[int, bytes]:
-    """Where the footer of a file begins, and all from there."""
+    """The offset of a file's footer, and the bytes from there to the end."""
     size = file.seek(0, os.SEEK_END)
     size = file.tell() if size is None else size
     file.seek(max(0, size - LENGTH_AND_MAGIC_BYTES))
@@ -194,7 +196,7 @@ def _end_of(file: Any, path: str) -> tuple[int, bytes]:
 
 
 def _mended(ending: bytes, columns: Collection[str]) -> bytes:
-    """The end of a file, of the same length: a shorter footer stands behind zeros."""
+    """A file's end without the bounds, of the same length: zeros precede the shorter footer."""
     footer = ending[:-LENGTH_AND_MAGIC_BYTES]
     shorter = without_float_bounds(footer, columns)
     assert len(shorter) <= len(footer)

@@ -1,8 +1,8 @@
-"""Opening a table with pypaimon-rust anywhere: in the kernel or in a Spark task.
+"""Writes a table with pypaimon-rust, in the kernel or in a Spark task.
 
-A `NativeTable` is a small picklable description (where the table is, its schema as resolved on the
-driver, options for reaching the store). A task needs neither the catalog nor pypaimon, whose import
-alone takes a second. The module stays light for the same reason: heavy imports are in functions.
+A `NativeTable` is a small picklable description: the table's location, its schema as resolved on
+the driver, and options that reach the store. A task needs neither the catalog nor pypaimon, whose
+import takes a second. For the same reason this module has its heavy imports in functions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "native_table",
 ]
 
-_BUFFER_BYTES = 128 * 2**20  # a writer of one bucket then takes 700 MB at most
+_BUFFER_BYTES = 128 * 2**20  # with it a writer of one bucket takes at most 700 MB
 _BUFFER_BYTES_MIN = 8 * 2**20
 
 
@@ -41,9 +41,9 @@ _BUFFER_BYTES_MIN = 8 * 2**20
 class NativeTable:
     """How to open one table natively.
 
-    `schema_json` is Paimon's schema file form with the options that this use of the table adds.
-    `io_options` reach the store, or are the catalog's options where `through_catalog` is true (a
-    REST catalog hands out tokens, so that the task must ask it).
+    `schema_json` is the schema in the form of Paimon's schema files, with the options that this use
+    of the table adds. `io_options` reach the store. With `through_catalog` they are the catalog's
+    options: a REST catalog hands out tokens, so that the task must ask it.
     """
 
     database: str
@@ -59,13 +59,13 @@ class NativeTable:
         return f"NativeTable({self.database}.{self.name}, {self.location})"
 
     def writer(self, commit_user: str, *, overwrite: bool) -> NativeWriter:
-        """A writer of new files; with `overwrite` they replace others, so that sequence numbers
-        start anew."""
+        """A writer of new files. With `overwrite` they replace others, and sequence numbers start
+        anew."""
         builder = with_commit_user(self.open().new_batch_write_builder(), commit_user)
         return NativeWriter(builder.with_overwrite({}) if overwrite else builder)
 
     def with_file_prefix(self, addition: str) -> NativeTable:
-        """The same table with `addition` at the end of the prefixes that its new files get."""
+        """The same table with `addition` appended to the prefixes of its new files' names."""
         schema = json.loads(self.schema_json)
         for key in ("data-file.prefix", "changelog-file.prefix"):
             if key in schema["options"]:
@@ -73,13 +73,13 @@ class NativeTable:
         return replace(self, schema_json=json.dumps(schema))
 
     def without_dictionaries(self) -> NativeTable:
-        """The same table whose new files have none, unless the table's own options say so."""
+        """The same table without dictionaries in new files, unless its own options ask for them."""
         schema = json.loads(self.schema_json)
         schema["options"].setdefault(DICTIONARY_OPTION, "false")
         return replace(self, schema_json=json.dumps(schema))
 
     def open(self) -> Any:
-        """The `pypaimon_rust.datafusion.Table`; raises SetupError where the binding is missing."""
+        """Open the `pypaimon_rust.datafusion.Table`; raises SetupError without pypaimon-rust."""
         try:
             from pypaimon_rust.datafusion import PaimonCatalog
             from pypaimon_rust.datafusion import Table as RustTable
@@ -110,39 +110,39 @@ class NativeWriter:
         self._messages: list[Any] = []
 
     def write(self, rows: Any, bucket: int | None) -> None:
-        """Take a RecordBatch of any partitions and buckets (None), or of one bucket of one
-        partition. Raises ValueError for rows that the table can't take."""
+        """Write a RecordBatch: rows of one partition and of `bucket`, or of any partitions and
+        buckets if `bucket` is None. Raises ValueError for rows that the table can't take."""
         if bucket is None:
             self._writer.write_arrow(rows)
         else:
             self._writer.write_arrow(rows, bucket)
 
     def messages(self) -> list[bytes]:
-        """The commit messages of all that was written; nothing may be written after."""
+        """Finish and return the commit messages; nothing may be written after."""
         self._messages = list(self._writer.prepare_commit())
         return [message.serialize() for message in self._messages]
 
     def abort(self) -> None:
-        """Delete the files of the messages, which will never be committed."""
+        """Delete the files of the messages that were returned; they must not be committed."""
         self._builder.new_commit().abort(self._messages)
 
     def close(self) -> None:
-        """Delete what no message was taken for."""
+        """Close the writer, and delete files that are in no returned message."""
         self._writer.close()
 
 
 def given_bucket_options() -> dict[str, str]:
-    """Options under which the native writer takes the buckets that it is given, whatever layout
-    the table has, and leaves a hash index to the caller."""
-    return {"bucket": "32767"}  # the most that Paimon can number
+    """Options with which the native writer takes the buckets that it is given, whatever the table's
+    bucket mode, and leaves a hash index to the caller."""
+    return {"bucket": "32767"}  # the most buckets that Paimon can number
 
 
 def buffer_options(schema: TableSchema, slots: int) -> dict[str, str]:
     """Options that bound the memory of a writer of primary-key rows: Paimon's `write-buffer-size`,
     under the native writer's own name for it.
 
-    It holds for each bucket that a writer has open. Fixed buckets of a table are shared by `slots`
-    writers, and so is what a writer may take.
+    The size is that of each open bucket of a writer. The fixed buckets of a table are spread over
+    `slots` writers; the default gives each of a writer's buckets an equal part of its memory.
     """
     given = schema.stored_option("write-buffer-size")
     if given is not None:
@@ -154,7 +154,7 @@ def buffer_options(schema: TableSchema, slots: int) -> dict[str, str]:
 
 
 def native_table(table: Table, options: Mapping[str, str] | None = None) -> NativeTable:
-    """The description of `table`, with `options` put over the ones stored with it.
+    """The description of `table`; `options` override those stored with it.
 
     Raises UnsupportedStatementError for a table whose files the native engine can't reach.
     """
@@ -166,7 +166,7 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
     for key in SHREDDING_OPTIONS:
         effective.pop(key, None)
         effective.pop(f"parquet.{key}", None)  # its older name
-    # Text in, text out: the schema's own JSON form, which both engines read.
+    # The JSON form of Paimon's schema files is read by both engines.
     schema_json = JSON.to_json(paimon.table_schema.copy(new_options=effective))
     through_catalog = bool(paimon.catalog_environment.supports_version_management)
     io_options = (
@@ -186,7 +186,7 @@ def native_table(table: Table, options: Mapping[str, str] | None = None) -> Nati
 
 
 def _direct_options(table: Table) -> dict[str, str]:
-    """The options by which the native library opens the table's files by itself."""
+    """The options with which the native library opens the table's files without the catalog."""
     options = store_options(table.paimon)
     if options is None:
         raise UnsupportedStatementError(

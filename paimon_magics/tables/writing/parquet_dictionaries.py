@@ -1,8 +1,8 @@
-"""Whether dictionaries are worth their while in the Parquet files of a statement.
+"""Decides whether a statement's Parquet files get dictionaries.
 
-The native writer collects the values of every column in a dictionary until it has a megabyte of
-them, and only then takes them as they are: for columns whose values don't repeat that is half of
-its work, and makes larger files. It can be told for all columns alone.
+The native writer collects the values of each column in a dictionary of up to a megabyte before it
+writes values plainly. For columns whose values don't repeat that is half of its work, and makes
+files larger. Its option holds for all columns together.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ DICTIONARY_OPTION = "parquet.enable.dictionary"
 
 _ROWS_MIN = 8_192
 _ROWS_MAX = 16_384
-_REPEATED_SHARE = 4  # a value comes so many times on average
+_REPEATED_SHARE = 4  # how often a value occurs on average, at least
 
 
 def repeats_values(rows: pa.RecordBatch) -> bool:
-    """Whether columns of `rows`, the first ones of many, gain by a dictionary: a text or bytes
-    column whose values repeat, or columns with half of the bytes. True where that is unknown.
-    """
+    """Whether the values of `rows`, the first of many, repeat so that dictionaries pay: those of a
+    text or bytes column, or of columns with half of all bytes. True for nested columns and too few
+    rows, where that is unknown."""
     if rows.num_rows < _ROWS_MIN:
         return True
     sample = rows.slice(0, _ROWS_MAX)

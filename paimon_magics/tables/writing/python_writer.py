@@ -1,8 +1,8 @@
-"""Writing files that the native writer has no format for: ORC and Avro, with pypaimon's own writer.
+"""Writes ORC and Avro, which the native writer does not offer, with pypaimon's own writer.
 
-For append tables only. pypaimon is loaded in the task, which takes a second once a worker. Values
-that it would store so that other engines read something else are refused; which types a format can
-hold at all is decided before (`planning.schemas.format_rules`).
+For append tables only. pypaimon is imported in the task, which takes a second once per worker.
+Values that other engines would read back differently are refused. Which types a format can hold at
+all is decided before (`planning.schemas.format_rules`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PythonTable", "python_table"]
 
 _UNCOMPRESSED = ("none", "uncompressed", "null")
-_NO_COMPRESSION = {"orc": "uncompressed", "avro": "null"}  # what the libraries beneath call it
+_NO_COMPRESSION = {"orc": "uncompressed", "avro": "null"}  # the word of each format's library
 _PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -39,13 +39,13 @@ class PythonTable:
         return f"PythonTable({self.name})"  # the pickle may hold credentials
 
     def writer(self, commit_user: str, *, overwrite: bool) -> PythonWriter:
-        """A writer; see `native.NativeTable.writer`."""
+        """A writer of new files; see `NativeTable.writer`."""
         table = pickle.loads(self.body)  # made by `python_table`, on the driver of this very job
         builder = with_commit_user(table.new_batch_write_builder(), commit_user)
         return PythonWriter(table, builder.overwrite({}) if overwrite else builder)
 
     def with_file_prefix(self, addition: str) -> PythonTable:
-        """The same table with `addition` at the end of the prefixes that its new files get."""
+        """The same table with `addition` appended to the prefixes of its new files' names."""
         table = pickle.loads(self.body)
         options = table.table_schema.options
         longer = {
@@ -57,7 +57,7 @@ class PythonTable:
 
 
 class PythonWriter:
-    """pypaimon's writer behind the interface of the native one."""
+    """pypaimon's writer with the interface of `NativeWriter`."""
 
     def __init__(self, table: Any, builder: Any) -> None:
         self._table = table
@@ -67,7 +67,7 @@ class PythonWriter:
         self._messages: list[Any] | None = None
 
     def write(self, rows: pa.RecordBatch, bucket: int | None) -> None:
-        """Take rows of any buckets (None) or of the given one.
+        """Write rows of `bucket`, or of any buckets if it is None.
 
         Raises ValueError, naming the column, for a value that the format can't hold.
         """
@@ -76,7 +76,7 @@ class PythonWriter:
         self._writer.write_arrow(rows, bucket)
 
     def messages(self) -> list[bytes]:
-        """The commit messages of all that was written; nothing may be written after."""
+        """Finish and return the commit messages; nothing may be written after."""
         from paimon_magics.tables.writing.commit_messages import write_message
 
         self._messages = list(self._writer.prepare_commit())
@@ -86,18 +86,18 @@ class PythonWriter:
         return [write_message(self._table, message) for message in self._messages]
 
     def abort(self) -> None:
-        """Delete the files of the messages, which will never be committed."""
+        """Delete the files of the messages that were returned; they must not be committed."""
         self._builder.new_commit().abort(self._messages)
 
     def close(self) -> None:
-        """Delete what no message was taken for."""
+        """Close the writer, and delete files that are in no returned message."""
         if self._messages is None:
             self._writer.abort()
         self._writer.close()
 
 
 def python_table(table: Table, options: dict[str, str]) -> PythonTable:
-    """The description of `table`, with `options` put over the ones stored with it."""
+    """The description of `table`; `options` override those stored with it."""
     io_options = store_options(table.paimon)
     schema = table.schema
     compression = (schema.stored_option("file.compression") or "").lower()
@@ -111,8 +111,8 @@ def python_table(table: Table, options: dict[str, str]) -> PythonTable:
 
 
 def _drop_float_bounds(statistics: Any) -> None:
-    # pypaimon leaves NaN out of them, and other engines would leave out files that have it. It
-    # doesn't know the option that keeps one column's statistics from being written.
+    # pypaimon ignores NaN in the bounds, so that other engines would prune files that have NaN. It
+    # lacks the option that omits the statistics of one column.
     for row in (statistics.min_values, statistics.max_values):
         for place, field in enumerate(getattr(row, "fields", ())):
             if str(field.type).startswith(("FLOAT", "DOUBLE")):
@@ -120,7 +120,8 @@ def _drop_float_bounds(statistics: Any) -> None:
 
 
 def _check_orc(rows: pa.RecordBatch) -> None:
-    # Java's reader or the native one fails on them: the writer rounds their seconds the other way.
+    # Java's or the native reader fails on such timestamps: the writer rounds their seconds in the
+    # other direction.
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
             continue

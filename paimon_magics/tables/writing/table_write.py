@@ -1,7 +1,8 @@
-"""What the writers of a transaction are told, and what their messages need before the commit.
+"""The driver's part of a write: the specification for the writers of a transaction, and what their
+messages need before the commit.
 
-Both are the driver's part of a write, whoever the writers are: tasks of a Spark job, the kernel, or
-the process that loads small inserts.
+It is the same for all writers: tasks of a Spark job, the kernel, or the process that loads small
+inserts.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from paimon_magics.tables.writing.write_spec import WriteSpec, Written
 __all__ = ["CompletedWrite", "completed", "write_spec"]
 
 _PREFIXES = {"data-file.prefix": "data-", "changelog-file.prefix": "changelog-"}
-_ARITHMETIC = ("sum", "product")  # inf and -inf are NaN together
+_ARITHMETIC = ("sum", "product")  # inf - inf and inf * 0 are NaN
 
 
 def write_spec(
     table: Table, transaction: Transaction, *, overwrite: bool, slots: int, settings: Settings
 ) -> WriteSpec:
-    """What every writer of the transaction must know; `slots` of them run at once."""
+    """The specification for the writers of the transaction, of which `slots` run at once."""
     table_schema = table.schema
     schema = arrow_schema(table_schema)
     is_native = table_schema.file_format == "parquet"
@@ -88,8 +89,8 @@ def write_spec(
 
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
-    """What a transaction is to commit: the messages of all its writers, the rows that they took,
-    their data and changelog files, and the bytes of these."""
+    """What a transaction commits: the messages of all its writers, the number of rows that they
+    took, and the number and total bytes of their data and changelog files."""
 
     messages: tuple[bytes, ...]
     rows: int
@@ -100,8 +101,11 @@ class CompletedWrite:
 def completed(
     table: Table, task: WriteSpec, written: Written, base_snapshot_id: int
 ) -> CompletedWrite:
-    """What all writers wrote, with what only the driver knows; the files are then as they are to be
-    read."""
+    """Complete the messages of all writers: mend their files and bounds, and add index files and
+    numbers of buckets.
+
+    Raises CommitConflictError for rows of a partition that has another number of buckets.
+    """
     messages = list(read_messages(table.paimon, written.messages))
     sizes_bytes = {
         file.file_name: int(file.file_size)
@@ -133,8 +137,8 @@ def _float_columns(table: Table) -> FloatColumns | None:
 
 
 def _statistics_options(schema: TableSchema) -> dict[str, str]:
-    # The native writer's bounds of floating-point columns pass over NaN, which other engines sort
-    # above all numbers: they would skip files that have rows for them.
+    # The native writer ignores NaN in the bounds of floating-point columns. Other engines sort NaN
+    # above all numbers, and would prune files that have matching rows.
     return {
         f"fields.{column.name}.stats-mode": "none"
         for column in schema.columns

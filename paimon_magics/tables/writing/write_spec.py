@@ -1,5 +1,5 @@
-"""What each writer of a transaction is told, and what it gives back: values that are pickled for
-their way to tasks and back."""
+"""The write specification that each writer of a transaction gets, and the result that it returns:
+values that are pickled on their way to tasks and back."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ __all__ = ["WriteSpec", "Written"]
 class WriteSpec:
     """What every writer of one statement must know; small and picklable.
 
-    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule`, are
-    assigned as `dynamic_buckets` says, or do not matter (neither is there). With
-    `single_writer_rows_max` one writer must take all rows, and refuses more than so many (keys that
-    can move between partitions: it has to know where each one lives). `overwrite` tells that the
-    files replace others, so that sequence numbers start anew. `attempts_folder` is what the paths
-    of the writers' notes begin with (module `attempts`); `float_columns`: see `float_bounds`.
+    `schema` is the table's exact Arrow schema, serialised. Buckets follow from `bucket_rule` or are
+    assigned by `dynamic_buckets`; they do not matter if both are None. With
+    `single_writer_rows_max` one writer takes all rows and refuses more than that, because keys can
+    move between partitions and it has to know where each one is. With `overwrite` the files replace
+    others, so that sequence numbers start anew. `attempts_folder` is the stem of the writers' notes
+    (module `attempts`). A writer that meets more than `partitions_max` partitions gives up.
+    `float_columns`: see `float_bounds`.
     """
 
     table: NativeTable | PythonTable
@@ -52,10 +53,10 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one writer made: commit messages (Java's serializer, version 14) and rows taken.
+    """The result of one writer: commit messages (Java's serializer, version 14) and rows taken.
 
     `index_files` belong to the messages, see `dynamic_buckets.put_index_files`. The columns
-    `odd_floats` had values that bounds are wrong about, see `float_bounds.mend_messages`.
+    `odd_floats` had NaN or -0.0, which makes bounds wrong, see `float_bounds.mend_messages`.
     """
 
     messages: tuple[bytes, ...]

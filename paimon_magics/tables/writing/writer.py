@@ -1,8 +1,8 @@
-"""Writing Arrow batches into a table's files, in the kernel or in a Spark task.
+"""Writes Arrow batches to a table's files, in the kernel or in a Spark task.
 
-`write_batches` is one writer's whole life: it creates files under the transaction's prefix and
-returns the commit messages of them. If it raises, the files that it still owned are gone; files
-that were already handed over in messages are the transaction's to remove.
+`write_batches` runs one writer from beginning to end: it creates files with the transaction's
+prefix and returns their commit messages. If it raises, it has deleted the files that were in no
+message yet; the transaction's cleanup removes the others.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 GROUP_SHIFT = 53
-"""The bits below a group's number in an order column: they order the rows of the group."""
+"""The number of bits below a group's number in an order column; they order the group's rows."""
 
 GROUP_BITS = 10
-"""The bits of a group's number: those of a positive LONG that are left."""
+"""The number of bits of a group's number: the rest of a positive LONG."""
 
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 16 * 2**20
 _OPEN_PARTITIONS_MAX = 64  # an open partition takes half a megabyte and more
-_OPEN_BYTES_MAX = 128 * 2**20  # and may hold so much until it is finished
+_OPEN_BYTES_MAX = 128 * 2**20  # what all open partitions may hold until they are finished
 
 
 class TooManyPartitionsError(Exception):
@@ -60,7 +60,7 @@ class TooManyPartitionsError(Exception):
 def with_owners(
     batches: Iterable[pa.RecordBatch], task: WriteSpec, name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Each batch with one more column (int32): the row's bucket, or the hash of its key where
+    """Add the column `name` (int32) to each batch: the row's bucket, or the hash of its key if
     buckets are dynamic."""
     rule, dynamic = task.bucket_rule, task.dynamic_buckets
     keys = dynamic.keys if dynamic is not None else rule.keys if rule is not None else ()
@@ -80,9 +80,9 @@ def with_owners(
 def with_assigned_buckets(
     batches: Iterable[pa.RecordBatch], task: WriteSpec, hash_column: str, name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Each batch with its column `name` made the bucket of the row, by the hash index.
+    """Set the column `name` of each batch to the row's bucket, by the hash index.
 
-    All rows of one assigner in one partition must come here.
+    All rows of one assigner and one partition must come to the same call.
     """
     dynamic = task.dynamic_buckets
     assert dynamic is not None
@@ -107,7 +107,7 @@ def write_batches(
     """Write all batches and return the messages. Rows of one (partition, bucket) keep their order.
 
     `bucket_column` and `hash_column` (of dynamic buckets) have the bucket and the key's hash of
-    each row where they were computed before. By `order_column` (int64) rows are sorted: above its
+    each row if they were computed before. The rows are sorted by `order_column` (int64): above its
     lowest `GROUP_SHIFT` bits it numbers groups of partitions, which arrive one after the other, so
     that memory does not grow with the number of partitions.
 
@@ -119,8 +119,8 @@ def write_batches(
             groups = _Groups(task, running, bucket_column, hash_column)
             return _write_batches(task, batches, running, groups, order_column)
         except BaseException as error:
-            # The native writer's panics are no Exceptions, and would pass by everything that
-            # turns a failure into an error of ours.
+            # A panic of the native writer is no Exception: nothing would turn it into one of our
+            # errors.
             if type(error).__name__ == "PanicException":
                 raise RuntimeError(f"The native writer failed: {error}") from error
             raise
@@ -170,10 +170,11 @@ def _write_batches(
 
 
 class _Writer:
-    """One engine's writer, of which an open partition takes memory until it is finished.
+    """A writer of either engine, which is replaced from time to time to bound its memory.
 
-    Where partitions arrive group by group, it is finished and begun anew between two groups, after
-    so many partitions or so many bytes; a partition that is over never comes back.
+    Each open partition takes memory until the engine's writer is finished. If partitions arrive
+    group by group, it is finished and begun anew between two groups, after `_OPEN_PARTITIONS_MAX`
+    partitions or `_OPEN_BYTES_MAX` bytes; no earlier partition comes back.
     """
 
     def __init__(self, task: WriteSpec, running: Attempt | None) -> None:
@@ -189,7 +190,7 @@ class _Writer:
         self._messages: list[bytes] = []
 
     def begin(self, rows: pa.RecordBatch) -> None:
-        """Rows like these are coming; called before each batch, does something for the first."""
+        """Open the writer by the first rows; called before each batch, does nothing for others."""
         if self._writers:
             return
         if isinstance(self._table, NativeTable) and not repeats_values(rows):
@@ -197,7 +198,7 @@ class _Writer:
         self._writers.append(self._begun())
 
     def reach(self, group: int, partition: Partition) -> None:
-        """Rows of this partition come next, and none of any other group before it any more."""
+        """Rows of this partition come next. No rows of earlier groups come any more."""
         if group != self._group:
             if len(self._open) >= _OPEN_PARTITIONS_MAX or self._open_bytes >= _OPEN_BYTES_MAX:
                 self._messages += self._writers[-1].messages()
@@ -209,13 +210,13 @@ class _Writer:
         self._open.add(partition)
 
     def allow(self, partition: Partition, partitions_max: int) -> None:
-        """Raise TooManyPartitionsError if this is one partition more than so many."""
+        """Count the partition; raise TooManyPartitionsError for more than `partitions_max`."""
         self._open.add(partition)
         if len(self._open) > partitions_max:
             raise TooManyPartitionsError
 
     def write(self, bucket: int | None, rows: pa.RecordBatch) -> None:
-        """Take rows of one bucket of one partition, or of any (None: the writer finds it)."""
+        """Write rows of one partition and bucket, or of any if `bucket` is None."""
         self._open_bytes += rows.nbytes
         self.odd_floats.note(rows)
         self._writers[-1].write(_unsliced(rows), bucket)
@@ -225,12 +226,12 @@ class _Writer:
         return (*self._messages, *(self._writers[-1].messages() if self._writers else ()))
 
     def abort(self) -> None:
-        """After `finish`: delete all that was written."""
+        """Delete all files that were written; call it after `finish`."""
         for writer in self._writers:
             writer.abort()
 
     def close(self) -> None:
-        """Delete what no message was taken for."""
+        """Close the last writer, and delete its files that are in no message."""
         if self._writers:
             self._writers[-1].close()
 
@@ -239,9 +240,9 @@ class _Writer:
 
 
 class _Groups:
-    """Takes batches apart by (partition, bucket), and keeps the index of dynamic buckets.
+    """Splits batches by (partition, bucket), and keeps the index of dynamic buckets.
 
-    Notes every folder for the attempt before anything is written there.
+    Notes each folder for the attempt before files are written in it.
     """
 
     def __init__(
@@ -262,10 +263,10 @@ class _Groups:
     def of(
         self, batch: pa.RecordBatch, conformed: pa.RecordBatch
     ) -> Iterator[tuple[int, Partition | None, int | None, pa.RecordBatch]]:
-        """The rows of each bucket of each partition, all in their order: the position of the first,
-        partition, bucket, rows.
+        """For each bucket of each partition: the position of its first row, partition, bucket, and
+        its rows in their order.
 
-        Partition and bucket are None where the native writer is to find them.
+        Partition and bucket are None if the engine's writer finds them.
         """
         task, dynamic = self._task, self._task.dynamic_buckets
         keys = conformed.select(list(task.partition_keys))
@@ -304,7 +305,7 @@ class _Groups:
             yield int(rows[0]), partition, bucket, group
 
     def _note(self, keys: pa.RecordBatch, buckets: npt.NDArray[np.int32] | None) -> None:
-        """Say where files will be created; the rows name each folder at least once."""
+        """Note where files will be created. The rows name each folder at least once."""
         if self._running is None:
             return
         # The files of a table without buckets lie in bucket 0.
@@ -313,7 +314,7 @@ class _Groups:
         reach("attempt.noted")
 
     def write_index(self) -> tuple[IndexWritten, ...]:
-        """The index files of the buckets that got new keys."""
+        """Write the index files of the buckets that got new keys."""
         return () if self._index is None else self._index.write()
 
     def abort(self, written: Sequence[IndexWritten]) -> None:
@@ -323,7 +324,7 @@ class _Groups:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches: each costs some milliseconds whatever it holds."""
+    """The same rows in larger batches: each batch costs some milliseconds whatever its size."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
     for batch in batches:
@@ -354,8 +355,8 @@ def _assigned(
 
 
 def _unsliced(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, copied where nested columns begin in the middle of their buffers: the native
-    writer mistakes the offsets of structs inside structs."""
+    """The same rows, copied if nested columns begin in the middle of their buffers: the native
+    writer gets the offsets of structs in structs wrong."""
     if any(pa.types.is_nested(column.type) and column.offset for column in batch.columns):
         return batch.take(pa.array(np.arange(batch.num_rows)))
     return batch
