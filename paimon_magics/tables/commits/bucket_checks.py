@@ -1,8 +1,8 @@
-"""What must hold before rows are added to a table whose keys lie in buckets: since the statement
-was planned, nobody else brought keys to where its own may be, or changed the number of buckets.
+"""Checks a commit that adds rows to a table whose keys lie in buckets: since the statement was
+planned, no other commit may have added keys that can be its own, or changed the number of buckets.
 
 Paimon leaves this to the user ("a single write job"): two writers that put one new key into two
-buckets, or into two partitions, both succeed, and the key is there twice.
+buckets, or into two partitions, both succeed, and the table has the key twice.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["bucket_check"]
 def bucket_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[Any], None]:
-    """A check of the latest snapshot (None for none), on which the commit is to be published.
+    """Return a check of the latest snapshot (None for none), on which the commit will be published.
 
-    It raises OutdatedPlanError that names a commit which is in the way. Where rows are replaced
-    instead of added, what others added is the overwrite's own check.
+    The check raises OutdatedPlanError that names the conflicting commit. It does nothing for an
+    overwrite, which `overwrite_checks` checks.
     """
     base_id = request.transaction.base_snapshot_id
     mode = table.schema.bucket_mode

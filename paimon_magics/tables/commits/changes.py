@@ -1,8 +1,8 @@
-"""What a commit request changes: which files it adds and which it removes, on a given snapshot.
+"""Plans the changes of a commit request: the files that it adds and removes on a given snapshot.
 
-An append changes the same on every snapshot. An overwrite removes whatever the partitions hold that
-it replaces, so it is worked out again for each snapshot that it is tried on; what was read for an
-earlier one is kept, and only what came after it is read.
+An append makes the same changes on every snapshot. An overwrite removes all files of the partitions
+that it replaces, so it is planned again for each snapshot that it is tried on; only the manifests
+that are newer than the last try are read.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = ["Changes", "PlanChanges", "plan_changes", "typed_partition"]
 class Changes:
     """What one snapshot changes. `kind` is Paimon's commit kind.
 
-    `is_checked` tells that the files which it removes, and the indexes that it replaces, must still
-    be there; with `may_roll_back` a compaction that removed them may be taken back. Without
+    With `is_checked` the files that it removes, and the indexes that it replaces, must still be in
+    the table. With `may_roll_back` a compaction that removed them may be rolled back. Without
     `makes_snapshot` there is nothing to commit.
     """
 
@@ -57,19 +57,19 @@ class Changes:
 
     @property
     def index_entries(self) -> list[IndexManifestEntry]:
-        """All that changes in the index manifest."""
+        """All changes of the index manifest."""
         return [*self.index_deletes, *self.index_adds]
 
 
 PlanChanges = Callable[[Any], Changes]
-"""The changes on top of a snapshot of pypaimon's, None for a table without any."""
+"""Returns the changes on top of pypaimon's snapshot, which is None for a table without any."""
 
 
 def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]) -> PlanChanges:
-    """What `change` with the files of `messages` comes to on any snapshot.
+    """Return a function that plans `change` with the files of `messages` on any snapshot.
 
-    Raises UnsupportedStatementError for files of kinds that are not committed here,
-    TableDamagedError for files in partitions that the change does not replace.
+    Raises UnsupportedStatementError for kinds of files that are not committed here,
+    TableDamagedError if an overwrite has files in partitions that it does not replace.
     """
     _check_messages(table, messages)
     match change:
@@ -89,9 +89,10 @@ def plan_changes(table: Table, change: Change, messages: Sequence[CommitMessage]
 
 
 def typed_partition(table: Table, spec: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
-    """Partition values as the Python values of their columns' types, which pypaimon compares.
+    """Convert the texts of partition values to the Python values that pypaimon compares.
 
-    Raises InvalidValueError for a column that is no partition column, or a text of no such value.
+    Raises InvalidValueError for a column that is no partition column, or a text that is no value of
+    its type.
     """
     schema = PyarrowFieldParser.from_paimon_schema(table.paimon.table_schema.fields)
     typed: dict[str, Any] = {}
@@ -144,7 +145,7 @@ def _overwrite(
     is_whole: bool,
 ) -> PlanChanges:
     paimon = table.paimon
-    if not is_whole and not specs:  # partitions that receive rows, and none does
+    if not is_whole and not specs:  # it replaces partitions that receive rows, and none does
         nothing = Changes("OVERWRITE", (), (), (), (), is_checked=False, makes_snapshot=False)
         return lambda _: nothing
     replaced = None if is_whole else _partition_filter(table, specs)
@@ -172,8 +173,8 @@ def _overwrite(
             index_deletes=index_deletes,
             index_adds=index_adds,
             is_checked=True,
-            # As in Paimon: overwriting an empty table or partition is recorded, dropping some that
-            # are not there is not.
+            # As in Paimon: overwriting an empty table or partition makes a snapshot, dropping
+            # several partitions that are not there does not.
             makes_snapshot=bool(entries or index_adds or index_deletes) or len(specs) <= 1,
         )
 
@@ -183,8 +184,8 @@ def _overwrite(
 def _hash_index_deletes(
     table: Table, latest: Any, replaced: Any, named: Sequence[IndexManifestEntry]
 ) -> Sequence[IndexManifestEntry]:
-    """The index entries to delete: those named, and with dynamic buckets every index of what is
-    replaced."""
+    """The index entries to delete: those in `named`, and with dynamic buckets also the hash indexes
+    of the replaced partitions."""
     if table.schema.bucket_mode != "HASH_DYNAMIC" or latest is None:
         return named
     by_name = {entry.index_file.file_name: entry for entry in named}
@@ -202,7 +203,7 @@ def _hash_index_deletes(
 
 
 def _partition_filter(table: Table, specs: Sequence[Mapping[str, Any]]) -> Any:
-    """pypaimon's predicate for the partitions that any of `specs` describes."""
+    """pypaimon's predicate for the partitions that match any of `specs`."""
     builder = PredicateBuilder(table.paimon.partition_keys_fields)
     default = table.schema.option("partition.default-name")
     choices = []

@@ -1,12 +1,12 @@
-"""One commit: looked up, checked, prepared on the latest snapshot, published by a primitive that
-the caller brings, and prepared again where another commit was faster.
+"""Commits a request: looks it up, checks it, prepares a snapshot on the latest one and publishes it
+by a primitive that the caller passes. If another commit was faster, prepares it again.
 
-pypaimon's own way to publish on a file system checks and then renames, which loses commits under
-concurrent writers, and it never merges manifests; of its commit only the conflict detection and the
-forms of files are used. A REST catalog publishes by its own compare-and-swap.
+pypaimon's own commit checks and then renames on a file system, which loses commits under concurrent
+writers, and it never merges manifests. So only its conflict detection and its file formats are used
+here. A REST catalog publishes by its own compare-and-swap.
 
-If the process dies here, the table is as before or the commit has happened; metadata files of the
-run that no snapshot names stay, until `remove_run` removes them by the run's token.
+If the process dies, either nothing is committed or all of it. Metadata files of the run that no
+snapshot names stay until `remove_run` removes them by the run's token.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from paimon_magics.tables.writing.bucket_counts import own_bucket_counts
 __all__ = ["check_can_publish", "commit", "remove_run"]
 
 _RETRIES_MAX = 100
-# What pypaimon and pyarrow raise about content; stores raise others.
+# What pypaimon and pyarrow raise for bad content; stores raise other errors.
 _DATA_ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _NOTHING = CommitReceipt(snapshot_id=None, commit_kind=None, total_rows=None, delta_rows=0)
 
 
 def check_can_publish(table: Table) -> None:
-    """Raise UnsupportedStatementError where snapshots can't be created safely, SetupError where
-    the store can't be written."""
+    """Raise UnsupportedStatementError for a table whose manifests can't be written, or a store in
+    which snapshots can't be created safely; SetupError if the store can't be written."""
     if (table.schema.option("manifest.format") or "avro").lower() != "avro":
         raise UnsupportedStatementError(
             f"Table `{table.name}` has 'manifest.format' = "
@@ -87,16 +87,16 @@ def commit(
     properties: Mapping[str, str] | None = None,
     check_before: Callable[[int], None] | None = None,
 ) -> CommitReceipt:
-    """Commit what is asked for; a request that was committed before gets the same receipt.
+    """Commit a request; one that was committed before gets the same receipt.
 
-    With `is_first_run` the caller knows that nothing was published for it before. `token` marks the
-    metadata files of this run, for `remove_run`; no two runs may have the same. `properties` go
-    into the snapshot besides the request's. `check_before` is called with the id of each snapshot
-    right before it is published, and raises an error of ours to refuse it.
+    With `is_first_run` the caller knows that the request was never published. `token` marks the
+    metadata files of this run, for `remove_run`; each run needs its own. `properties` go into the
+    snapshot besides those of the request. `check_before` is called with the id of each snapshot
+    right before it is published, and raises one of our errors to refuse it.
 
-    Raises CommitConflictError when it certainly was not published, UnknownOutcomeError when that
-    is unknown, TableDamagedError for messages that contradict each other. An overwrite fails
-    as a conflict when rows were added to what it replaces after it was planned.
+    Raises CommitConflictError if it certainly was not published, UnknownOutcomeError if that is
+    unknown, TableDamagedError for messages that contradict each other. An overwrite conflicts with
+    rows that were added, after it was planned, to what it replaces.
     """
     if not is_first_run:
         found = _find_again(asked)
@@ -117,8 +117,8 @@ def commit(
 def remove_run(table: Table, transaction: Transaction, token: str) -> int:
     """Remove the metadata files that a run of the transaction's commit left; return how many.
 
-    For a run that died, once it is known what became of the transaction: what its snapshot names
-    stays. Raises UnknownOutcomeError when that is unknown.
+    It is for a run that died. Files that the transaction's snapshot names stay. Raises
+    UnknownOutcomeError if it is unknown whether there is such a snapshot.
     """
     latest = latest_snapshot(table.paimon)
     found = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
@@ -127,7 +127,7 @@ def remove_run(table: Table, transaction: Transaction, token: str) -> int:
 
 
 def _find_again(asked: DecodedRequest) -> CommitReceipt | None:
-    """The receipt of a request that an earlier run may have published."""
+    """The receipt of a request if an earlier run published it, else None."""
     table = asked.table
     try:
         return find_commit(table, asked.request.transaction)
@@ -139,7 +139,7 @@ def _find_again(asked: DecodedRequest) -> CommitReceipt | None:
 
 
 class _Run:
-    """One run of a commit: attempts, until one of them is published or refused."""
+    """One run of a commit: makes attempts until one is published or refused."""
 
     def __init__(
         self, asked: DecodedRequest, publish: Publish, token: str, properties: Mapping[str, str]
@@ -162,7 +162,7 @@ class _Run:
         self._publisher = publisher_for(table, publish)
         self._unsynced = file_paths(asked)
         self._tried: list[Prepared] = []
-        # Those of which it is not known whether their snapshot will appear, and why not.
+        # The attempts whose snapshot may still appear, and the failure of the last one.
         self._unclear: list[Prepared] = []
         self._failure: Exception | None = None
         self._searched_to = request.transaction.base_snapshot_id
@@ -191,7 +191,7 @@ class _Run:
         return replace(receipt_of(published), rests_on=self._rests_on)
 
     def _attempts(self, check_before: Callable[[int], None]) -> Any:
-        """The snapshot that was published, None where there was nothing to commit."""
+        """The snapshot that was published, None if there was nothing to commit."""
         options = self._table.paimon.options
         retries_max = _retries_max(self._table)
         started = time.monotonic()
@@ -220,16 +220,17 @@ class _Run:
             attempt += 1
 
     def _found(self, latest: Any) -> Any:
-        """The snapshot of an attempt without a clear answer, None where there is none."""
+        """The snapshot of an attempt without a clear answer, None if there is none."""
         try:
             return find_snapshot(self._table, self._transaction, latest, self._searched_to)
         except UnknownOutcomeError:
             if self._unclear:
                 raise
-            return None  # what has expired meanwhile was another's: all attempts were refused
+            return None  # the snapshots that expired were others': all attempts were refused
 
     def _check(self, latest: Any, changes: Changes) -> bool:
-        """Raises CommitConflictError; False when what was in the way has been taken back."""
+        """Raise CommitConflictError for a conflict; return False if it was a compaction that has
+        been rolled back."""
         self._overwrite_check(1 if latest is None else latest.id + 1)
         self._log_check(1 if latest is None else latest.id + 1)
         self._bucket_check(latest)
@@ -257,7 +258,7 @@ class _Run:
             ) from error
 
     def _sync(self, prepared: Prepared) -> None:
-        """Put all that the snapshot names on the disk: data, manifests and their lists."""
+        """Sync all files that the snapshot names to disk: data files, manifests and their lists."""
         folder = manifest_folder(self._table.paimon)
         manifests = [f"{folder}/{name}" for name in prepared.names]
         with _told_if_gone(self._table):
@@ -265,8 +266,8 @@ class _Run:
         self._unsynced = []
 
     def _publish(self, prepared: Prepared) -> bool:
-        """Whether the snapshot was published; False also where that is not clear, so that it is
-        looked for before the next attempt."""
+        """Whether the snapshot was published. False also if that is unclear; the next attempt then
+        looks for it first."""
         self._tried.append(prepared)
         self._unclear.append(prepared)
         try:
@@ -281,7 +282,7 @@ class _Run:
         return is_published
 
     def _may_appear(self) -> bool:
-        """Whether the snapshot of an unclear attempt may still appear: nobody has its id."""
+        """Whether the snapshot of an unclear attempt may still appear: its id is not taken."""
         return any(prepared.snapshot.id > self._searched_to for prepared in self._unclear)
 
     def _without_answer(self) -> UnknownOutcomeError:
@@ -297,9 +298,9 @@ class _Run:
         )
 
     def _remove_unneeded(self, published: Any) -> None:
-        """Remove the run's metadata files that no snapshot names, from the last to the first.
+        """Remove the run's metadata files that no snapshot names, newest first.
 
-        The snapshot of an unclear attempt may still appear, unless another one has its id.
+        Files of an unclear attempt stay unless its id is taken: its snapshot may still appear.
         """
         needed: set[str] = set()
         for prepared in self._tried:
@@ -316,20 +317,20 @@ class _Run:
 
 
 def _retries_max(table: Table) -> int:
-    """`commit.max-retries` where the table says it. Paimon's default of 10 is soon used up by eight
-    writers on a store that takes tenths of a second, and an append need never fail."""
+    """The table's `commit.max-retries`, if set. Paimon's default of 10 is too low for eight writers
+    on a store that takes tenths of a second, and an append need never fail."""
     stored = table.schema.stored_option("commit.max-retries")
     return _RETRIES_MAX if stored is None else int(table.paimon.options.commit_max_retries())
 
 
 def _wait(options: Any, attempt: int) -> None:
-    """Before another attempt: `commit.min-retry-wait`, doubled each time, as Paimon waits."""
+    """Wait before the next attempt as Paimon does: `commit.min-retry-wait`, doubled each time."""
     wait_ms = min(options.commit_min_retry_wait() * 2**attempt, options.commit_max_retry_wait())
     time.sleep(wait_ms * random.uniform(1.0, 1.2) / 1000)
 
 
 def _metadata_of(table: Table, snapshot: Any) -> set[str]:
-    """The names of all metadata files that a snapshot leads to."""
+    """The names of all metadata files that a snapshot refers to."""
     lists = ManifestListManager(table.paimon)
     names = {snapshot.base_manifest_list, snapshot.delta_manifest_list}
     manifests = lists.read_all(snapshot)
@@ -343,7 +344,7 @@ def _metadata_of(table: Table, snapshot: Any) -> set[str]:
 
 @contextlib.contextmanager
 def _told_if_gone(table: Table) -> Iterator[None]:
-    """A file that is missing in the body makes the commit a conflict."""
+    """Raise CommitConflictError if the body finds a file missing."""
     try:
         yield
     except FileNotFoundError as error:
@@ -351,7 +352,7 @@ def _told_if_gone(table: Table) -> Iterator[None]:
 
 
 def _unexpected(table: Table, error: BaseException) -> SetupError:
-    """What is to be committed, or is in the table, is not as it is thought to be here."""
+    """The error for messages or table files that are not as this module expects."""
     return SetupError(
         f"The commit to `{table.name}` failed unexpectedly: {error!r}",
         hint="Nothing was committed. Report this with the table's definition.",
@@ -359,8 +360,8 @@ def _unexpected(table: Table, error: BaseException) -> SetupError:
 
 
 def _check_owners(messages: Sequence[CommitMessage], table: Table) -> None:
-    """Two writers of one bucket of a primary-key table would give its keys equal sequence numbers,
-    and any of two rows could win."""
+    """Raise TableDamagedError if two tasks wrote one bucket of a primary-key table. They would give
+    its keys equal sequence numbers, so that either of two rows could win."""
     if not table.schema.is_primary_key_table:
         return
     seen: set[tuple[Any, ...]] = set()

@@ -1,6 +1,4 @@
-"""A request to commit to a table, with its messages as values: they are decoded once in a process,
-and everything that needs to know their files asks here.
-"""
+"""A commit request whose messages are decoded once, and the files that they name."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ __all__ = ["DecodedRequest", "check_files", "check_names", "decoded", "file_is_g
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """What is to be committed to `table`; `messages` are those that change anything."""
+    """A request to commit to `table`, and its decoded `messages` without empty ones."""
 
     table: Table
     request: CommitRequest
@@ -28,7 +26,7 @@ class DecodedRequest:
 
     @property
     def file_names(self) -> frozenset[str]:
-        """The leaf names of all files that the messages commit."""
+        """The names, without folders, of all files that the messages commit."""
         names: set[str] = set()
         for message in self.messages:
             names.update(file.file_name for file in [*message.new_files, *message.changelog_files])
@@ -37,8 +35,8 @@ class DecodedRequest:
 
 
 def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
-    """The request for the table it names, which was loaded. Raises InvalidValueError for a message
-    that can't be read."""
+    """Decode a request to commit to `table`. Raises InvalidValueError for a message that can't be
+    read."""
     try:
         messages = list(read_messages(table.paimon, request.messages))
     except Exception as error:
@@ -50,7 +48,8 @@ def decoded(table: Table, request: CommitRequest) -> DecodedRequest:
 
 
 def check_names(asked: DecodedRequest) -> None:
-    """Raise InvalidValueError for messages of files that are not the transaction's own."""
+    """Raise InvalidValueError for messages that name files outside the transaction's prefix or
+    outside the table's folders."""
     prefix = asked.request.transaction.file_prefix
     for message in asked.messages:
         for file in [*message.new_files, *message.changelog_files]:
@@ -75,7 +74,7 @@ def _not_its_own(name: str) -> InvalidValueError:
 
 
 def check_files(asked: DecodedRequest) -> None:
-    """Raise CommitConflictError unless all files that the messages commit are there."""
+    """Raise CommitConflictError if a file that the messages commit is missing."""
     file_io = asked.table.paimon.file_io
     for path in file_paths(asked):
         if not file_io.exists(path):
@@ -83,7 +82,7 @@ def check_files(asked: DecodedRequest) -> None:
 
 
 def file_is_gone(table: Table, path: str) -> CommitConflictError:
-    """The error for a file that a commit needs."""
+    """The error for a missing file that a commit needs."""
     return CommitConflictError(
         f"The file {path} is gone, so the commit to `{table.name}` can't be made.",
         hint="Nothing was written. Run the statement again.",

@@ -1,7 +1,7 @@
-"""A commit by the coordinator that owns the warehouse, and by no other one.
+"""Commits that only the coordinator that owns the warehouse can publish.
 
 The snapshot carries the coordinator's epoch. Right before it is published, the snapshots since the
-transaction's base are looked through for a higher epoch, and ownership itself is asked for.
+transaction's base are searched for a higher epoch, and the coordinator checks that it is the owner.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["commit_fenced", "is_fenced"]
 
 
 class _CommittedBeforeError(PaimonMagicsError):
-    """Ends a commit that turns out to be in the chain already: not an error for its caller."""
+    """Ends a commit that is in the chain already. It is no error for the caller."""
 
 
 class _OutrankedError(PaimonMagicsError):
-    """Ends a commit that would come after a snapshot of a higher `epoch`."""
+    """Ends a commit that would follow a snapshot of a higher `epoch`."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__(f"There is a snapshot of epoch {epoch}.")
@@ -41,11 +41,11 @@ def commit_fenced(
     token: str | None = None,
     only_here: bool = True,
 ) -> CommitReceipt:
-    """`commit` with what the fence asks for; without one, `commit` alone.
+    """Commit a request with the checks of the fence; without a fence, just commit it.
 
-    `only_here`: the caller has not found the commit in the table, and no other coordinator can have
-    been publishing it; else it is looked for until the last moment. Raises what `commit` raises,
-    and DeposedError when the fence forbids it.
+    `only_here`: the caller has not found the commit in the table, and no other coordinator can
+    publish it. Otherwise the commit is searched for up to the last moment. Raises what `commit`
+    raises, and DeposedError if the fence forbids it.
     """
     if fence is None:
         return commit(asked, publish, token=token, is_first_run=only_here)
@@ -69,8 +69,8 @@ def commit_fenced(
 
 
 def is_fenced(table: Table, epoch: int) -> bool:
-    """Whether the coordinator of that epoch has published the table's latest snapshot: what one
-    before it has prepared can't be published any more."""
+    """Whether the coordinator of that epoch published the table's latest snapshot: then snapshots
+    that an earlier coordinator prepared can't be published any more."""
     latest = latest_snapshot(table.paimon)
     return latest is not None and epoch_of(latest.properties) == epoch
 
@@ -78,8 +78,8 @@ def is_fenced(table: Table, epoch: int) -> bool:
 def _check(
     table: Table, transaction: Transaction, fence: Fence, only_here: bool
 ) -> Callable[[int], None]:
-    """What must hold before snapshot N is published; the fence comes last, next to the publish."""
-    # The base counts, too: the transaction may have been opened by one that was taken over from.
+    """Return the check before snapshot N is published; the fence is checked last of all."""
+    # The base is searched too: an earlier coordinator may have opened the transaction.
     searched_to = max(transaction.base_snapshot_id - 1, 0)
 
     def check(snapshot_id: int) -> None:

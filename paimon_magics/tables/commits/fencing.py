@@ -1,9 +1,9 @@
-"""Who may publish: the epoch that a coordinator's snapshots carry, and what is checked before each.
+"""Fencing: the epoch in a coordinator's snapshots, and the check before each publication.
 
 Of two coordinators of one warehouse the newer has the higher epoch. A snapshot is published only by
-creating the file of the next id, so an older one that was cut off between its check and that moment
-succeeds only where the newer has published nothing on the table yet; from the newer's first
-snapshot on it finds the higher epoch and stops.
+creating the file of the next id. So an older coordinator that stalls after its check can publish
+only while the newer one has published nothing on the table. From the newer one's first snapshot on,
+it finds the higher epoch and stops.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EPOCH = PREFIX + "epoch"
 
 
 class NotOwnerError(SetupError):
-    """Another coordinator owns the warehouse's commits; `address` is its own, "" if unknown."""
+    """Another coordinator owns the warehouse; `address` is its address, "" if unknown."""
 
     def __init__(self, message: str, *, hint: str = "", address: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -30,17 +30,16 @@ class NotOwnerError(SetupError):
 
 
 class DeposedError(NotOwnerError):
-    """Another coordinator has taken over from this one, which has nothing to say any more."""
+    """Another coordinator has taken over from this one, which may publish no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What a coordinator brings to a publish: its epoch, and `check`, which raises DeposedError
-    unless it still owns the warehouse's commits.
+    """The epoch that a coordinator publishes with, and `check`, which raises DeposedError unless
+    the coordinator still owns the warehouse.
 
-    `outrank` gives the fence of an epoch above the one that it is called with, or raises
-    DeposedError. `looked_to` remembers for each table's location up to which snapshot no higher
-    epoch was found.
+    `outrank` returns a fence whose epoch is above its argument, or raises DeposedError. `looked_to`
+    has, by table location, the last snapshot up to which no higher epoch was found.
     """
 
     epoch: int
@@ -49,10 +48,10 @@ class Fence:
     looked_to: dict[str, int] = field(default_factory=dict)
 
     def above(self, epoch: int) -> Fence:
-        """The fence to publish after a snapshot of that epoch.
+        """The fence to publish with after a snapshot of that epoch.
 
-        A higher one than this is a newer coordinator's, whose lease then tells. Without such a
-        lease the table has come from another warehouse, or somebody has removed the leases.
+        A higher epoch than this one is a newer coordinator's if that has a lease. Without such a
+        lease the table came from another warehouse, or somebody removed the leases.
         """
         return self if epoch <= self.epoch else self.outrank(epoch)
 

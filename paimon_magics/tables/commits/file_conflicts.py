@@ -1,6 +1,7 @@
-"""Whether what a commit removes or replaces is still there: pypaimon's conflict detection.
+"""Checks that the files which a commit removes or replaces are still in the table, by pypaimon's
+conflict detection.
 
-The files of the changed partitions are read once; for a later attempt only what came after.
+The files of the changed partitions are read once; later attempts read only newer changes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class FileConflicts:
         self._read: tuple[Any, list[Any]] | None = None
 
     def find(self, latest: Any, changes: Changes) -> Exception | None:
-        """The conflict of the changes with the latest snapshot, if there is one."""
+        """The conflict of the changes with the latest snapshot, None if there is none."""
         if not changes.is_checked:
             return None
         found: Exception | None = self._detection.check_conflicts(
@@ -59,8 +60,8 @@ class FileConflicts:
         return found
 
     def roll_back(self, latest: Any, changes: Changes) -> bool:
-        """Take back a compaction that is in the way, where the table's catalog offers that and
-        Paimon does it; then the commit may be tried again."""
+        """Roll back a conflicting compaction where the catalog offers that and Paimon would do it.
+        Return whether it was rolled back, so that the commit can be tried again."""
         if self._rollback is None or not changes.may_roll_back:
             return False
         self._read = None

@@ -1,8 +1,8 @@
-"""Whether a commit is in what a snapshot rests on.
+"""Finds whether a snapshot was built on a state that contains a commit.
 
-A snapshot's base manifest list holds the state that it was built on. Nobody records on which
-snapshot that was: where a snapshot's file has been overwritten, the files tell. Only read when
-something is wrong, or once for a snapshot that another writer put on top of ours.
+A snapshot's base manifest list holds the state that it was built on, but no snapshot names its
+predecessor. So if a snapshot's file was overwritten, data files have to be compared. They are read
+only when something is wrong, or once for a snapshot that another writer put on top of ours.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ File = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """What one snapshot changed: its entries, and the manifests that they are in."""
+    """The changes of one snapshot: its manifest entries, and the manifests that they are in."""
 
     entries: Sequence[Any]
     manifests: frozenset[str] = frozenset()
 
     @property
     def added(self) -> frozenset[File]:
-        """The files that are in the table by it."""
+        """The files that the snapshot added to the table."""
         return frozenset(file for file, count in _counted(self.entries).items() if count > 0)
 
     @property
     def deleted(self) -> frozenset[File]:
-        """The files that are not in the table any more by it. (A compaction that only moves a
-        file to another level deletes it and adds it.)"""
+        """The files that the snapshot removed from the table, without those that a compaction moved
+        to another level: it deletes and adds these."""
         return frozenset(file for file, count in _counted(self.entries).items() if count < 0)
 
 
@@ -53,7 +53,7 @@ class Lineage:
     _manifests: dict[str, Counter[File]] = field(default_factory=dict)
 
     def changed_by(self, manifest_list: str) -> ChangedFiles | None:
-        """What the delta manifest list of a snapshot names; None when a file of that is gone."""
+        """The changes in a delta manifest list; None if it or one of its manifests is gone."""
         paimon = self.table.paimon
         try:
             metas = ManifestListManager(paimon).read(manifest_list)
@@ -64,7 +64,7 @@ class Lineage:
         return ChangedFiles(entries, frozenset(meta.file_name for meta in metas))
 
     def rests_on(self, snapshot: Any, changed: ChangedFiles) -> bool:
-        """Whether a snapshot was built on the very one that changed this."""
+        """Whether a snapshot was built directly on the snapshot with these changes."""
         base = {meta.file_name for meta in self._base(snapshot)}
         if changed.manifests and changed.manifests <= base:
             return True
@@ -72,9 +72,9 @@ class Lineage:
         return changed.added <= live and not changed.deleted & live
 
     def holds(self, changed_in: int, manifests: Collection[str]) -> bool:
-        """Whether the first snapshot that there is after `changed_in` names all these manifests,
-        which that one's changes were in, among the state that it was built on. They may be in it
-        also where it does not: merged with others."""
+        """Whether the earliest snapshot came after `changed_in` and was built on all `manifests`,
+        those of that snapshot's changes. False does not say that the changes are missing: the
+        manifests may have been merged with others."""
         earliest = earliest_snapshot_id(self.table.paimon, self.table.store)
         if not manifests or earliest is None or earliest <= changed_in:
             return False
@@ -84,10 +84,10 @@ class Lineage:
         }
 
     def leads_to(self, changed: ChangedFiles, changed_in: int, last: int) -> bool | None:
-        """Whether what was changed in the snapshot `changed_in`, as it was once, is in snapshot
-        `last`, or was taken out of the table by a commit in between.
+        """Whether the changes of the original snapshot `changed_in` are in snapshot `last`, or were
+        removed from the table by a commit in between.
 
-        None where snapshots are gone that would tell.
+        None if that is unknown because snapshots or manifests are gone.
         """
         wanted, sure = changed.added, True
         for snapshot_id in range(changed_in + 1, last + 1):
@@ -109,7 +109,7 @@ class Lineage:
         return sure or None
 
     def present(self, snapshot: Any, changed: ChangedFiles) -> frozenset[File]:
-        """Which of the files that were added are in the table as of a snapshot."""
+        """The added files of `changed` that are in the table at a snapshot."""
         counted = self._counted(snapshot)
         for meta in ManifestListManager(self.table.paimon).read_delta(snapshot):
             counted.update(self._read(meta.file_name))

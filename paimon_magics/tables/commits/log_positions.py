@@ -1,8 +1,8 @@
-"""Which records of a log of small inserts are in a table: told by its snapshots, nobody's memory.
+"""Finds in a table's snapshots which records of a log of small inserts it contains.
 
-The snapshot of each batch has the log's id and the batch's first and last record among its
-properties. A batch of which some record is in the table already is not published again, whoever
-thinks that it is not: a flusher that stood still, or one whose batch was given up.
+The properties of each batch's snapshot have the log's id and the batch's first and last record. A
+batch with a record that is in the table already is never published again, whatever its flusher
+believes: it may have stalled, or its batch may have been given up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _LOOKED_AT_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """The last batch of a log in a table: its records but for `dead` ones are in the snapshot."""
+    """The last batch of a log in a table: the records `first` to `last`, without `dead` of them
+    that became dead letters."""
 
     snapshot_id: int
     first: int
@@ -37,7 +38,7 @@ class LogPosition:
 
 
 def log_properties(log: str, first: int, last: int, dead: int) -> tuple[tuple[str, str], ...]:
-    """What the snapshot of a batch says of it."""
+    """The snapshot properties that describe a batch."""
     return (
         (_LOG, log),
         (_FIRST, str(first)),
@@ -48,15 +49,15 @@ def log_properties(log: str, first: int, last: int, dead: int) -> tuple[tuple[st
 
 
 def log_position(table: Table, log: str, above: int, upto: int | None = None) -> LogPosition | None:
-    """The log's last batch among the snapshots with ids above `above`, and below `upto` where that
-    is given; None where there is none. Looks at a thousand snapshots at most, the newest first."""
+    """The log's last batch in the snapshots with ids above `above` and, if given, below `upto`;
+    None if there is none. Reads at most a thousand snapshots, newest first."""
     if upto is None:
         latest = latest_snapshot(table.paimon)
         upto = 1 if latest is None else latest.id + 1
     for id in range(upto - 1, max(above, upto - 1 - _LOOKED_AT_MAX), -1):
         snapshot = read_snapshot(table.paimon, id)
         if snapshot is None:
-            return None  # it has expired, and all before it
+            return None  # it has expired, and so have all before it
         found = snapshot.properties or {}
         if found.get(_LOG) == log and _LAST in found:
             first, last = int(found[_FIRST]), int(found[_LAST])
@@ -65,8 +66,8 @@ def log_position(table: Table, log: str, above: int, upto: int | None = None) ->
 
 
 def log_check(table: Table, request: CommitRequest) -> Callable[[int], None]:
-    """A check of the snapshots before the given id, for a commit of a batch; each of them is looked
-    at once. It raises CommitConflictError where a record of the batch is in the table."""
+    """Return a check of the snapshots before an id, for the commit of a batch. It reads each
+    snapshot once, and raises CommitConflictError if a record of the batch is in the table."""
     properties = dict(request.properties)
     log = properties.get(_LOG)
     if log is None or _FIRST not in properties:

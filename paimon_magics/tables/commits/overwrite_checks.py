@@ -1,5 +1,5 @@
-"""What must hold before an overwrite is published: nobody added rows, since it was planned, to what
-it replaces. (Paimon replaces them silently unless `commit.strict-mode.last-safe-snapshot` is set.)
+"""Checks that no rows were added to what an overwrite replaces since it was planned. (Paimon
+replaces them silently unless `commit.strict-mode.last-safe-snapshot` is set.)
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["overwrite_check"]
 def overwrite_check(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[int], None]:
-    """A check of the snapshots before the given id; each of them is looked at once.
+    """Return a check of the snapshots before an id; it reads each snapshot once.
 
-    It raises CommitConflictError that names the other commit.
+    The check raises CommitConflictError that names the other commit.
     """
     match request.change:
         case Append():
@@ -60,7 +60,7 @@ def _passes(snapshot_id: int) -> None:
 def _replaced_partitions(
     table: Table, request: CommitRequest, messages: Sequence[CommitMessage]
 ) -> Callable[[tuple[Any, ...]], bool]:
-    """Whether a partition, by its values, is among those that the request replaces."""
+    """Return a function that says whether the request replaces the partition with some values."""
     match request.change:
         case OverwritePartitions(specs=specs):
             keys = list(table.schema.partition_keys)
@@ -91,7 +91,7 @@ def _snapshot(table: Table, snapshot_id: int) -> Any:
 
 
 def _added_partitions(table: Table, snapshot: Any) -> set[tuple[Any, ...]]:
-    """The partitions that the commit of a snapshot added rows to; a compaction adds none."""
+    """The partitions that a snapshot added rows to; a compaction adds none."""
     if snapshot.commit_kind == "COMPACT":
         return set()
     manifests = ManifestCache(table.paimon)

@@ -120,8 +120,8 @@ def _drop_float_bounds(statistics: Any) -> None:
 
 
 def _check_orc(rows: pa.RecordBatch) -> None:
-    # Java's or the native reader fails on such timestamps: the writer rounds their seconds in the
-    # other direction.
+    # Java's reader or the native one fails on such timestamps: the writer rounds their seconds in
+    # the other direction.
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if not pa.types.is_timestamp(field.type) or field.type.unit not in _PER_SECOND:
             continue
