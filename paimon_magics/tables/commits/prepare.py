@@ -1,8 +1,9 @@
-"""A snapshot on top of the latest one: everything that must be stored before it can be published.
+"""Prepares a snapshot on top of the latest one: writes everything that must be stored before it can
+be published.
 
-What `FileStoreCommitImpl.tryCommitOnce` of Paimon does, with its order of steps and its meaning of
-each member of a snapshot. One preparation serves one run of a commit: what was written and read for
-an attempt that lost the race for its snapshot id is used again by the next one, as far as it holds.
+It follows Paimon's `FileStoreCommitImpl.tryCommitOnce` in the order of steps and the meaning of
+each member of a snapshot. One preparation serves one run of a commit: if an attempt loses the race
+for its snapshot id, the next one reuses what was read and written, as far as it is still valid.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from paimon_magics.tables.table import Table
 
 __all__ = ["Prepared", "SnapshotPreparation"]
 
-_VERSION = 3  # Paimon's newest form of snapshots
+_VERSION = 3  # Paimon's newest version of the snapshot format
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A snapshot that can be published: pypaimon's value, the uuid of the one before it, and the
-    entries that it changes. `names` are the run's metadata files that it refers to."""
+    """A snapshot that can be published. `snapshot` is pypaimon's, `base_uuid` the uuid of the one
+    before it, `entries` are its changes, `names` the metadata files of the run that it names."""
 
     snapshot: Any
     base_uuid: str | None
@@ -50,7 +51,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Delta:
-    """The manifests of some entries, and the list of them."""
+    """The manifests of some entries, and their manifest list."""
 
     entries: Sequence[ManifestEntry]
     list_name: str
@@ -61,7 +62,7 @@ class _Delta:
 class SnapshotPreparation:
     """Prepares the snapshot of one commit, once for each attempt.
 
-    `names` are the run's; everything that is written has one of them.
+    `names` gives the names of all metadata files that the run writes.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class SnapshotPreparation:
         self._deltas: list[_Delta] = []
 
     def prepare(self, latest: Any, changes: Changes) -> Prepared:
-        """Write what a snapshot with `changes` on top of `latest` refers to."""
+        """Write the metadata files of a snapshot with `changes` on top of `latest`."""
         snapshot_id = latest.id + 1 if latest is not None else 1
         entries, next_row_id = self._entries(latest, changes, snapshot_id)
         delta = self._delta(entries)
@@ -145,7 +146,8 @@ class SnapshotPreparation:
         return entries, next_row_id
 
     def _delta(self, entries: Sequence[ManifestEntry]) -> _Delta:
-        """The manifests of these entries, from an earlier attempt if it had the very same."""
+        """Write the manifests of the entries, or reuse those of an earlier attempt with the same
+        entries."""
         for written in self._deltas:
             if written.entries is entries:
                 return written
@@ -159,7 +161,8 @@ class SnapshotPreparation:
         return self._deltas[-1]
 
     def _merge(self, before: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """Merged by the first attempt; a later one uses its result, and merges nothing more."""
+        """Merge the manifests of the base. Only the first attempt merges; later ones reuse its
+        result, if the base still begins with the same manifests."""
         names = [meta.file_name for meta in before]
         if self._merged is None:
             merged = merge_manifests(self._paimon, before, self._rules, self._names)
@@ -184,7 +187,7 @@ class SnapshotPreparation:
         return name
 
     def _statistics(self, latest: Any) -> str | None:
-        """The statistics that ANALYZE left, while the schema is theirs."""
+        """The table statistics of the latest snapshot, unless the schema has changed since."""
         if latest is None or latest.statistics is None:
             return None
         folder = self._paimon.path_factory().statistics_path()
@@ -197,7 +200,7 @@ class SnapshotPreparation:
 
 
 class _IndexManifest(IndexManifestFile):  # type: ignore[misc]
-    """pypaimon's index manifests, under a name of the run's."""
+    """pypaimon's index manifests, with file names of the run."""
 
     def __init__(self, paimon: Any, names: MetadataNames) -> None:
         super().__init__(paimon)

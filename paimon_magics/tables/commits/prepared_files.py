@@ -1,6 +1,6 @@
-"""The files that a snapshot names which another writer has prepared.
+"""Finds the files that a snapshot prepared by another writer names.
 
-Raises MalformedDocumentError for a manifest or list of manifests that is not there.
+All methods raise MalformedDocumentError for a manifest or manifest list that is missing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["ChangedFile", "PreparedFiles"]
 Document = Mapping[str, Any]
 
 ChangedFile = tuple[int, tuple[str, ...], int, str]
-"""Kind of entry, partition values as texts, bucket and name of a data file."""
+"""A changed data file: kind of entry, partition values as texts, bucket and name."""
 
 
 class PreparedFiles:
-    """What snapshots of a table name; each manifest is read once."""
+    """Reads what snapshots of a table name; each manifest is read once."""
 
     def __init__(self, table: StoredTable) -> None:
         self._table = table
@@ -54,7 +54,7 @@ class PreparedFiles:
         )
 
     def new_paths(self, snapshot: Document, latest: Document | None) -> list[str]:
-        """The paths of everything that a snapshot refers to and the latest one does not."""
+        """The paths of all files that a snapshot refers to and the latest one does not."""
         folder = manifest_folder(self._table.paimon)
         names = [snapshot["baseManifestList"]]
         merged = set(self.manifests(snapshot["baseManifestList"]))
@@ -78,7 +78,7 @@ class PreparedFiles:
         return [*(f"{folder}/{name}" for name in names), *paths]
 
     def _added_paths(self, manifest_list: str) -> list[str]:
-        """The data files that a list adds to the table's folder, with those beside them."""
+        """The data files that a manifest list adds to the table's folder, and their extra files."""
         entries = self._entries(manifest_list)
         inside = pc.equal(pc.fill_null(pc.binary_length(entries["external_path"]), 0), 0)
         added = entries.filter(pc.and_(pc.equal(entries["kind"], ADD), inside))

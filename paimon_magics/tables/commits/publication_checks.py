@@ -1,10 +1,10 @@
-"""What became of snapshots that were published: still there, overwritten, and then what.
+"""Examines what became of published snapshots: whether they are intact, settled, overwritten or
+lost.
 
-Decides from the snapshots' files, and for those that have expired from what was noted when they
-were published; nothing is written. A snapshot's name of its own changes (the delta manifest list)
-tells it from any other; that data files were compacted away since says nothing. What is found holds
-at the time of reading: whoever goes around the coordinator may rename over a snapshot a moment
-later, which the next look finds.
+It reads the snapshots' files and, for expired ones, what was noted when they were published; it
+writes nothing. A snapshot is identified by the name of its delta manifest list. Data files that
+were compacted since prove nothing. The result is true at the time of reading: a writer that goes
+around the coordinator may rename over a snapshot a moment later, which the next examination finds.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def examine(
     watched: Sequence[Publication],
     kept: Callable[[Publication], ChangedFiles | None] = lambda _: None,
 ) -> tuple[PublicationFinding, ...]:
-    """What became of the publications, which are all of this table (and of its branch).
+    """Examine publications of one table and branch.
 
-    `kept` knows what a publication changed, where its manifests are gone.
+    `kept` returns the noted changes of a publication whose manifests are gone, or None.
     """
     ordered = sorted(watched, key=lambda p: p.snapshot_id)
     stored = {p.snapshot_id: read_snapshot(table.paimon, p.snapshot_id) for p in ordered}
@@ -58,7 +58,8 @@ def examine(
 
 
 def republished_as(table: Table, p: Publication) -> PublicationFinding | None:
-    """The snapshot that repeats an overwritten one, if there is any."""
+    """The finding that a later snapshot repeats an overwritten one; None if there is no such
+    snapshot."""
     latest = latest_snapshot(table.paimon)
     for snapshot_id in range(p.snapshot_id + 1, (latest.id if latest is not None else 0) + 1):
         snapshot = read_snapshot(table.paimon, snapshot_id)
@@ -83,11 +84,11 @@ def _expired(
     intact: Collection[int],
     lineage: Lineage,
 ) -> frozenset[str]:
-    """The ids of publications whose snapshots somebody has expired: not there any more, while later
-    ones rest on them.
+    """The ids of publications whose snapshots have expired: they are gone, and later snapshots rest
+    on them.
 
-    Expiry takes away what a snapshot's changes could be read from, so they are told by what was
-    noted when it was published, or by its changelog, which is its own file under another name.
+    Expiry removes the manifests from which a snapshot's changes could be read. So it is recognised
+    by what was noted when it was published, or by its changelog, which is a copy of its file.
     """
     built_on = {(p.snapshot_id, p.rests_on): p for p in ordered if p.rests_on is not None}
     found: set[str] = set()
@@ -106,14 +107,14 @@ def _expired(
 
 
 def made_since(table: Table, at_ms: int) -> bool:
-    """Whether a table was made after a time; then it has the place of another one."""
+    """Whether a table was created after a time; then it has replaced an earlier one at its path."""
     first = SchemaManager(table.paimon.file_io, table.location).get_schema(0)
     return first is not None and int(first.time_millis) > at_ms
 
 
 def unnamed_receipt(asked: DecodedRequest) -> CommitReceipt | None:
-    """The receipt of a request whose files are in the table although no snapshot is its own: that
-    one was overwritten after another had been built on it."""
+    """The receipt of a request whose snapshot was overwritten after another one had been built on
+    it: its files are in the table although no snapshot is its own. None if they are not."""
     changed = changed_by_request(asked)
     table = asked.table
     latest = latest_snapshot(table.paimon)
@@ -135,7 +136,7 @@ def _followed(
     lineage: Lineage,
     kept: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
-    """A snapshot that is there: nothing can be lost of it once another rests on it."""
+    """The finding for a snapshot that is intact: it is settled once another one rests on it."""
     if by_ours:
         return PublicationFinding(p.id, Verdict.SETTLED)
     follower = read_snapshot(table.paimon, p.snapshot_id + 1)
@@ -154,7 +155,7 @@ def _gone(
     lineage: Lineage,
     kept: Callable[[Publication], ChangedFiles | None],
 ) -> PublicationFinding:
-    """A snapshot that is not there, or another has its id."""
+    """The finding for a snapshot that is gone, or whose id another one has."""
     latest = latest_snapshot(table.paimon)
     if snapshot is None and (latest is None or latest.id < p.snapshot_id):
         ended = "none" if latest is None else str(latest.id)
@@ -193,7 +194,7 @@ def _overwritten(
     latest = latest_snapshot(table.paimon)
     present = lineage.present(latest, changed)
     if present == changed.added and present:
-        return PublicationFinding(p.id, Verdict.SETTLED)  # nobody's doubt may double rows
+        return PublicationFinding(p.id, Verdict.SETTLED)  # publishing again would double its rows
     if present:
         return _lost(p, f"{what}, and only some of its files are in the table.")
     problem = obstacle(table, p, changed, lineage, beside)
@@ -215,7 +216,7 @@ def _lost(p: Publication, account: str) -> PublicationFinding:
 
 
 def moved(p: Publication, receipt: CommitReceipt, now_ms: int) -> PublicationFinding:
-    """A publication that was overwritten is in the table again, by the commit of this receipt."""
+    """The finding that the commit of `receipt` has published an overwritten publication again."""
     assert receipt.snapshot_id is not None and receipt.manifest_list is not None
     publication = replace(
         p,

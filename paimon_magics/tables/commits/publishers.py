@@ -1,6 +1,6 @@
-"""What a prepared snapshot is published through: a file created if absent, or a REST catalog.
+"""Publishes a prepared snapshot: creates its file if that is absent, or asks a REST catalog.
 
-Whoever publishes has put what the snapshot rests on onto the disk before (`syncing`).
+The caller has synced all files that the snapshot names to disk before (`stores.syncing`).
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class Publisher(Protocol):
     """Publishes prepared snapshots of one table."""
 
     def publish(self, prepared: Prepared) -> bool:
-        """Publish the snapshot; False when another commit has its id, with certainty.
+        """Publish the snapshot; return False if it certainly was not published because another
+        commit has its id.
 
-        Raises an error of ours where it certainly was not published; after any other exception that
-        is not known.
+        Raises one of our errors if it certainly was not published. After any other exception it is
+        unknown whether it was.
         """
 
 
@@ -72,6 +73,6 @@ class _CatalogPublisher:
 
 
 def publisher_for(table: Table, publish: Publish) -> Publisher:
-    """The publisher of the table's snapshots; `publish` creates files where the catalog does not
-    publish itself."""
+    """The publisher of the table's snapshots. `publish` creates their files unless the catalog
+    publishes itself."""
     return _CatalogPublisher(table) if publishes_itself(table) else _FilePublisher(table, publish)

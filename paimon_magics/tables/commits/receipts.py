@@ -1,4 +1,4 @@
-"""The snapshot of a transaction that was committed, and its receipt."""
+"""Finds the snapshot of a committed transaction, and makes its receipt."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["find_commit", "find_snapshot", "receipt_of"]
 
 
 def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
-    """The receipt of the transaction's snapshot, or None when it certainly has none.
+    """The receipt of the transaction's snapshot, or None if it certainly has none.
 
-    Looks at every snapshot since the transaction's base. Raises UnknownOutcomeError when one of
-    them is gone (expired), so that the answer can't be known.
+    Reads each snapshot since the transaction's base. Raises UnknownOutcomeError if one of them has
+    expired, so that the answer is unknown.
     """
     latest = latest_snapshot(table.paimon)
     found = find_snapshot(table, transaction, latest, transaction.base_snapshot_id)
@@ -24,9 +24,9 @@ def find_commit(table: Table, transaction: Transaction) -> CommitReceipt | None:
 
 
 def find_snapshot(table: Table, transaction: Transaction, latest: Any, searched_to: int) -> Any:
-    """The transaction's snapshot among those after `searched_to`, None where there is none.
+    """The transaction's snapshot among those after `searched_to`, None if there is none.
 
-    Raises UnknownOutcomeError when one of them is gone (expired).
+    Raises UnknownOutcomeError if one of them has expired.
     """
     for snapshot_id in range(0 if latest is None else latest.id, searched_to, -1):
         snapshot = latest if snapshot_id == latest.id else read_snapshot(table.paimon, snapshot_id)

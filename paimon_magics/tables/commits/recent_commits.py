@@ -1,4 +1,4 @@
-"""Who committed the last snapshots of tables: a memory that saves reading the chain."""
+"""A cache of who committed the last snapshots of tables, which saves reading them again."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Document = Mapping[str, Any]
 
 
 class RecentCommits:
-    """Knows who committed the last `snapshots` of each of `tables`, least recently used first out.
-    It is never trusted: what it finds is read again."""
+    """Caches who committed the last `snapshots` snapshots of each table, for the `tables` most
+    recently used tables. Each snapshot that it finds is read again before it is returned."""
 
     def __init__(self, *, tables: int = 1000, snapshots: int = 128) -> None:
         self._tables = tables
@@ -26,7 +26,7 @@ class RecentCommits:
         self._guard = threading.Lock()
 
     def of(self, table: StoredTable, latest_id: int, commit: Document) -> list[Document]:
-        """The snapshots among the last ones with the commit's user, identifier and kind."""
+        """The last snapshots that have the user, identifier and kind of `commit`."""
         key = f"{table.location}@{table.name.branch or ''}@{table.table_id}"
         with self._guard:
             known = self._known.pop(key, {})
@@ -49,7 +49,7 @@ class RecentCommits:
         return [s for s in found if s is not None and _who(s) == _who(commit)]
 
     def forget(self, table: StoredTable) -> None:
-        """Drop what is known of a table whose chain was changed (a roll-back)."""
+        """Drop a table whose snapshots were changed by a roll-back."""
         prefix = f"{table.location}@"
         with self._guard:
             for key in [key for key in self._known if key.startswith(prefix)]:

@@ -1,4 +1,4 @@
-"""What lies in the partitions that a statement would replace or remove, from the manifests."""
+"""Sizes of the partitions that a statement would replace or remove, from the manifests."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ Spec = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class PartitionSize:
-    """What is stored in one partition, () for a table without any. `rows` are stored rows: those
-    of a primary-key table are counted before they are merged, which `is_merged` tells: there is a
-    bucket with several sorted runs."""
+    """The files, bytes and stored rows of one partition, which is () for a table without any.
+
+    `is_merged`: a bucket of a primary-key table has several sorted runs, so that `rows`, counted
+    before the merge, may be more than a query returns.
+    """
 
     partition: tuple[Any, ...]
     files: int
@@ -39,8 +41,8 @@ def sizes_of_replaced(
     specs: Sequence[Spec] | None = None,
     partitions: Sequence[tuple[Any, ...]] = (),
 ) -> list[PartitionSize]:
-    """The partitions of the latest snapshot that one of `specs` describes (() is all), or those
-    with the values of `partitions`. Reads all manifests."""
+    """The sizes of the partitions in the latest snapshot that match any of `specs` (all if it is
+    empty) or, if it is None, have the values of `partitions`. Reads all manifests."""
     snapshot = latest_snapshot(table.paimon)
     if snapshot is None:
         return []
@@ -69,7 +71,7 @@ def _chosen(
     specs: Sequence[Spec] | None,
     wanted: Set[tuple[Any, ...]],
 ) -> list[int]:
-    """The positions of the partitions that are asked for."""
+    """The positions in `values` of the partitions that were asked for."""
     if specs is None:
         return [at for at, partition in enumerate(values) if partition in wanted]
     keys = table.schema.partition_keys

@@ -1,8 +1,8 @@
-"""Publishing again what a writer outside has overwritten: whether that is right, and what is asked
-for then.
+"""Decides whether a snapshot that an outside writer has overwritten may be published again, and
+makes the request.
 
-An append comes back whole. Upserts come back where no later value of their keys would lose against
-them. Whatever replaced rows does not come back by itself: somebody must look.
+An append is published again as a whole. Upserts are if no later row of their keys would lose
+against them. Whatever replaced rows is not: a person has to decide.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from paimon_magics.tables.writing.commit_messages import write_message
 __all__ = ["REPUBLISHED", "changed_by_request", "obstacle", "repetition"]
 
 REPUBLISHED = f"{PREFIX}republished"
-"""The property of a snapshot that repeats an overwritten one: that one's id."""
+"""The property by which a snapshot that repeats an overwritten one names that one's id."""
 
 
 def obstacle(
     table: Table, p: Publication, changed: ChangedFiles, lineage: Lineage, beside: int
 ) -> str:
-    """Why an overwritten publication must not be published again; "" when it may be.
+    """Why an overwritten publication must not be published again; "" if it may be.
 
-    Snapshot `beside` and those after it rest on a state without it; `beside` itself was made at the
-    same time, the others after it.
+    Snapshot `beside` and those after it rest on a state without the publication. `beside` was made
+    at the same time, the others later.
     """
     if p.commit_kind != "APPEND" or changed.deleted:
         return "it replaced rows"
@@ -60,7 +60,7 @@ def obstacle(
 
 
 def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
-    """What an append that was asked for changes; None for what replaces rows."""
+    """The changes of a requested append; None for other requests, which replace rows."""
     if not isinstance(asked.request.change, Append):
         return None
     paimon = asked.table.paimon
@@ -78,8 +78,8 @@ def changed_by_request(asked: DecodedRequest) -> ChangedFiles | None:
 def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> CommitRequest:
     """The request that publishes an overwritten append again, on top of the latest snapshot.
 
-    `asked` is what its transaction had asked for; without one, its manifests tell. It has the same
-    commit user and identifier, by which its writer finds it. Raises TableDamagedError where the
+    It is made from `asked`, the original request, or without that from the manifests. It has the
+    same commit user and identifier, by which its writer finds it. Raises TableDamagedError if the
     manifests are gone.
     """
     latest = latest_snapshot(table.paimon)
@@ -98,7 +98,7 @@ def repetition(table: Table, p: Publication, asked: CommitRequest | None) -> Com
 
 
 def _messages(table: Table, p: Publication) -> tuple[bytes, ...]:
-    """Commit messages that change the same as a publication did, from its manifests."""
+    """Commit messages with the changes of a publication, made from its manifests."""
     lineage = Lineage(table)
     messages: dict[Bucket, CommitMessage] = {}
     for name, attribute in ((p.manifest_list, "new_files"), (p.changelog_list, "changelog_files")):
@@ -127,7 +127,8 @@ def _since(
     beside: int,
     buckets: Mapping[Bucket, Sequence[Any]],
 ) -> tuple[list[Later], str]:
-    """What others added to the same buckets, or what they did there that is in the way."""
+    """What others have added to the same buckets, or a text that says why what they did there
+    forbids publishing `p` again."""
     partitions = {values for values, _ in buckets}
     later: list[Later] = []
     before = None
@@ -141,7 +142,8 @@ def _since(
         index = snapshot.index_manifest
         compaction = snapshot.commit_kind == "COMPACT"
         if snapshot_id > beside and not compaction:
-            # What an overwrite would have replaced is not in it where there was nothing.
+            # An OVERWRITE counts even if it deleted nothing: it might have replaced the lost rows,
+            # had they been there.
             replaced = {values for values, _ in map(_bucket, _deletions(changed))}
             if snapshot.commit_kind == "OVERWRITE" or replaced & partitions:
                 return [], f"snapshot {snapshot_id} replaced rows after it"
@@ -161,7 +163,7 @@ def _since(
 
 
 def _repeats_earlier(snapshot: Any, p: Publication) -> bool:
-    """Whether a snapshot repeats one that was published before `p`, and so is earlier too."""
+    """Whether a snapshot repeats one that was published before `p`, and so counts as earlier."""
     repeated = str((snapshot.properties or {}).get(REPUBLISHED, ""))
     return repeated.isdigit() and int(repeated) < p.snapshot_id
 
@@ -197,6 +199,6 @@ def _bucket(entry: Any) -> Bucket:
 
 
 def _other_number(table: Table, entry: Any) -> int | None:
-    """The number of buckets that an entry was written with, where it is not the table's now."""
+    """The number of buckets that an entry was written with, None if it is the table's number."""
     buckets: int = entry.total_buckets
     return buckets if buckets > 0 and buckets != table.paimon.total_buckets else None

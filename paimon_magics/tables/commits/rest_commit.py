@@ -1,13 +1,13 @@
-"""Publishing a snapshot that another writer has prepared: checked, made durable, compared, created.
+"""Publishes a snapshot that another writer has prepared.
 
-Engines that commit through a REST catalog write data files, manifests and lists themselves and
-bring the snapshot. It is published only on top of the snapshot that it was prepared on. What the
-snapshot names must be there, and is on the disk before it is published.
+Engines that commit through a REST catalog write data files, manifests and manifest lists themselves
+and send the snapshot. It is published only on top of the snapshot that it was prepared on. The
+files that it names must exist, and are synced to disk before it is published.
 
-A commit that arrives again is answered as before. Again means: the same snapshot (by its uuid), or
-one of the same user, identifier and kind that adds and deletes the very same files. The files are
-compared because Paimon's batch writers number every commit alike, so that user and identifier alone
-would swallow the second commit of a writer that is used twice.
+A repeated commit gets the same answer. A commit is a repetition if it is the same snapshot (by its
+uuid), or has the same user, identifier and kind and adds and deletes the very same files. The files
+are compared because Paimon's batch writers give all commits the same identifier: by user and
+identifier alone the second commit of a writer that is used twice would be dropped.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ _OPTIONAL_FILES = ("changelogManifestList", "indexManifest", "statistics")
 
 
 class Ledger(Protocol):
-    """Where commits are remembered for longer than their snapshots last."""
+    """Remembers one commit for longer than its snapshot is kept."""
 
     def knows(self, changes: str | None) -> bool:
-        """Whether this very snapshot was published before, or (`changes`, a digest of its files)
-        one that changed the same."""
+        """Whether this snapshot was published before (None), or one with the same changes, which
+        `changes` is a digest of."""
 
     def begin(
         self, changes: str, *, changes_index: bool, rests_on: str | None, manifests: Sequence[str]
     ) -> None:
-        """It is going to be published now, on the snapshot with the list of changes `rests_on`;
-        `manifests` are those of its own changes, `changes_index` where index files are among it."""
+        """Note that it will be published now, on the snapshot with the delta manifest list
+        `rests_on`. `manifests` are those of its changes, `changes_index`: index files change."""
 
     def end(self, published: bool) -> None:
-        """Whether it was, with certainty. Not called where that is unknown."""
+        """Note whether it certainly was published. Not called if that is unknown."""
 
 
 class _NoLedger:
@@ -94,11 +94,11 @@ NO_LEDGER: Ledger = _NoLedger()
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommit:
-    """A snapshot that a client has prepared, as it asks for it to be committed.
+    """A client's request to commit a snapshot that it has prepared.
 
-    `base_uuid` is the uuid of the snapshot that it was prepared on, None for none or one without
-    a uuid; clients of before Paimon 2.0 do not tell it (`base_is_told`), then its id decides.
-    `statistics` are those of the partitions, for a REST catalog that the commit is handed to.
+    `base_uuid` is the uuid of the snapshot that it was prepared on; None if there was none, or it
+    has no uuid. Clients older than Paimon 2.0 do not send it (`base_is_told` is false); then only
+    the snapshot's id is compared. `statistics` of the partitions are passed on to a REST catalog.
     """
 
     snapshot: Document
@@ -109,9 +109,8 @@ class PreparedCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitChecks:
-    """What a prepared commit is compared with: the last commits of the table, those that `ledger`
-    knows for longer than snapshots last, the hash indexes of dynamic buckets. With `fence` the
-    snapshot carries its epoch."""
+    """What a prepared commit is checked against: the table's last commits, the `ledger` of older
+    ones, and the hash indexes of dynamic buckets. With `fence` the snapshot carries its epoch."""
 
     recent: RecentCommits
     ledger: Ledger = NO_LEDGER
@@ -120,7 +119,8 @@ class CommitChecks:
 
 
 def check_snapshot(table: StoredTable, snapshot: Document) -> None:
-    """Raise MalformedDocumentError for what is no snapshot of this table's, or names no files."""
+    """Raise MalformedDocumentError for a document that is no snapshot of this table, or whose file
+    names are no plain names."""
     where = "snapshot"
     version = integer_of(snapshot, "version", where) if snapshot.get("version") is not None else 1
     if not 1 <= version <= _NEWEST_VERSION:
@@ -150,11 +150,11 @@ def check_snapshot(table: StoredTable, snapshot: Document) -> None:
 def publish_prepared(
     table: StoredTable, commit: PreparedCommit, publish: Publish, checks: CommitChecks
 ) -> bool:
-    """Publish a snapshot that `check_snapshot` accepted; False when it must be prepared anew.
+    """Publish a snapshot that `check_snapshot` accepted; return False if it must be prepared anew.
 
-    True also when an earlier call published it. Raises MalformedDocumentError for files that are
-    not there, StaleIndexError for an index that lacks keys of the table's, DeposedError when the
-    fence forbids it. A table of a REST catalog is committed through that.
+    True also if an earlier call published it. Raises MalformedDocumentError for missing files,
+    StaleIndexError for an index that lacks keys of the table, DeposedError if the fence forbids it.
+    The table of a REST catalog is committed through that catalog.
     """
     if publishes_itself(table):
         return _commit_upstream(table, commit)
@@ -206,7 +206,7 @@ def _was_committed(
     files: PreparedFiles,
     checks: CommitChecks,
 ) -> bool:
-    """Whether the same writer has committed the same changes before."""
+    """Whether the same writer has already committed the same changes."""
     if not changes and snapshot["commitIdentifier"] == BATCH_COMMIT_IDENTIFIER:
         return False  # such commits are all alike
     earlier = checks.recent.of(table, snapshot["id"] - 1, snapshot)

@@ -1,5 +1,6 @@
-"""Row ids and sequence numbers that a commit gives to its files, because they depend on the
-snapshot: `RowTrackingCommitUtils` and `FileStoreCommitImpl.stampSequenceWithSnapshotId` of Paimon.
+"""Assigns the row ids and sequence numbers that depend on the snapshot to a commit's files.
+
+Sources: Paimon's `RowTrackingCommitUtils`, `FileStoreCommitImpl.stampSequenceWithSnapshotId`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _APPENDED = 0  # Paimon's FileSource
 
 
 def stamp_sequence(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[ManifestEntry]:
-    """With `sequence.snapshot-ordering`: added files carry the snapshot's id as their sequence."""
+    """For `sequence.snapshot-ordering`: give added files the snapshot's id as sequence number."""
     return [
         entry.assign_sequence_number(snapshot_id, snapshot_id) if entry.kind == ADD else entry
         for entry in entries
@@ -30,10 +31,10 @@ def stamp_sequence(entries: Iterable[ManifestEntry], snapshot_id: int) -> list[M
 def track_rows(
     entries: Sequence[ManifestEntry], snapshot_id: int, first_row_id: int, *, by_partition: bool
 ) -> tuple[list[ManifestEntry], int]:
-    """With `row-tracking.enabled`: files get the sequence numbers and row ids that they lack.
+    """For `row-tracking.enabled`: give files the sequence numbers and row ids that they lack.
 
-    Returns them, and the id that the next row of the table gets. `by_partition` keeps the rows of a
-    partition together (`row-tracking.partition-group-on-commit`).
+    Return the entries, and the id of the table's next row. `by_partition` gives the rows of a
+    partition consecutive ids (`row-tracking.partition-group-on-commit`).
     """
     numbered = [_numbered(entry, snapshot_id) for entry in entries]
     if by_partition:
@@ -52,7 +53,8 @@ def _numbered(entry: ManifestEntry, snapshot_id: int) -> ManifestEntry:
 
 
 def _identified(entries: Sequence[ManifestEntry], start: int) -> tuple[list[ManifestEntry], int]:
-    """Blob and vector files hold columns of the rows of the data file before them: the same ids."""
+    """Assign row ids from `start`. Blob and vector files hold columns of the rows of the data file
+    before them, and get the same ids."""
     result = []
     rows_from = start  # of the last data file
     blobs: dict[str, int] = {}

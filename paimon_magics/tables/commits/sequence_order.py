@@ -1,10 +1,10 @@
-"""Whether rows of a primary-key table may be committed after rows that came later.
+"""Checks whether rows of a primary-key table may be committed after rows that came later.
 
 Of two rows of one key the one with the higher sequence number wins, whenever they were committed.
-So a commit may be published late only if every later row of its keys has a higher number, and all
-rows of one that ran beside it have higher numbers, or all have lower ones: everything else would
-let an older value win, or a part of a commit. Reads the keys of the files in question, and nothing
-else of them.
+So a commit may be published late only if every later row of its keys has a higher number. Of a
+commit that ran beside it, the rows of the same keys must all have higher numbers, or all lower
+ones. Otherwise an older value or part of a commit would win. Only keys and sequence numbers of the
+files are read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _SEQUENCE = "_SEQUENCE_NUMBER"
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """What another snapshot added: its files by bucket, and which buckets it compacted. `beside`
-    when neither of the two commits was there when the other was made, else it is the later one."""
+    """The files that another snapshot added, by bucket, and the buckets that it compacted.
+
+    With `beside` neither of the two commits saw the other; else the snapshot is the later one.
+    """
 
     snapshot_id: int
     beside: bool
@@ -46,9 +48,9 @@ def order_problem(
     others: Sequence[Later],
     compacted: frozenset[Bucket],
 ) -> str:
-    """Why `files` may not be committed after `others`, in words; "" when they may.
+    """Why `files` may not be committed after `others`, as a text; "" if they may.
 
-    `compacted` are buckets that were compacted since: a delete of a key may have gone there.
+    `compacted` are buckets that were compacted since, which may have dropped the delete of a key.
     """
     for bucket, ours in files.items():
         for other in others:
@@ -109,7 +111,7 @@ def _common(a: pa.Table, b: pa.Table) -> pa.Table:
 
 
 def _numbers(table: Table, bucket: Bucket, files: Sequence[Any]) -> pa.Table:
-    """Each key with its lowest and highest sequence number."""
+    """Each key of some files with its least and greatest sequence number."""
     keys = [f"k{number}" for number in range(len(table.paimon.trimmed_primary_keys))]
     read = pa.concat_tables([_read(table, bucket, file, keys) for file in files])
     grouped = read.group_by(keys).aggregate([(_SEQUENCE, "min"), (_SEQUENCE, "max")])
