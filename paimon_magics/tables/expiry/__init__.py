@@ -1,1 +1,1 @@
-"""Removing old snapshots, changelogs and tags, and the files that only they need."""
+"""Removes old snapshots, changelogs and tags, and the files that only they need."""

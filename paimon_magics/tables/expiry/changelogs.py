@@ -1,9 +1,9 @@
-"""Changelogs that outlive their snapshots: kept when a snapshot expires, and expired later by
-options of their own (`changelog.num-retained.*`, `changelog.time-retained`): Paimon's
-`ChangelogManager` and `ExpireChangelogImpl`.
+"""Keeps the changelogs of expired snapshots, and expires them later by options of their own
+(`changelog.num-retained.*`, `changelog.time-retained`): Paimon's `ChangelogManager` and
+`ExpireChangelogImpl`.
 
-A changelog is the snapshot's file, under another name. Hints and order of removal are as for
-snapshots (module `expire_snapshots`).
+A changelog is a copy of the snapshot's file under another name. Hints and the order of removal are
+the same as for snapshots (module `expire_snapshots`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def keep_changelog(table: Table, snapshot: Any) -> None:
-    """Keep the changes of a snapshot that is going to be removed."""
+    """Copy a snapshot that will be removed to a changelog."""
     folder = changelog_folder(table)
     content = table.store.read(table.paimon.snapshot_manager().get_snapshot_path(snapshot.id))
     if content is not None:
@@ -37,9 +37,9 @@ def keep_changelog(table: Table, snapshot: Any) -> None:
 def expire_changelogs(
     table: Table, rules: ExpiryRules, kept: KeptFiles, earliest_snapshot: int, now_ms: int
 ) -> int:
-    """Remove the changelogs that need no longer be kept, with their files; return how many.
+    """Remove the changelogs that need not be kept any longer, with their files; return how many.
 
-    `earliest_snapshot` is the earliest one, whose files stay.
+    `earliest_snapshot` is the id of the earliest snapshot, whose files stay.
     """
     latest = latest_snapshot(table.paimon)
     earliest = _hinted(table, "EARLIEST", following=False)
@@ -86,8 +86,8 @@ def _remove(table: Table, rules: ExpiryRules, kept: KeptFiles, ids: range, names
 
 
 def _hinted(table: Table, hint: str, *, following: bool) -> int | None:
-    """The changelog that a hint names; the least, or with `following` the greatest, that is stored
-    where it names none or one is following it."""
+    """The id of the changelog that a hint names. If it names no stored changelog: the least id that
+    is stored, or with `following` the greatest; the latter also if a newer changelog follows."""
     content = table.store.read(f"{changelog_folder(table)}/{hint}")
     text = b"" if content is None else content.strip()
     if text.isdigit() and read_changelog(table, int(text)) is not None:

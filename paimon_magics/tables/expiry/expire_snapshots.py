@@ -1,13 +1,13 @@
-"""Removing snapshots that are no longer to be kept, and the files that only they lead to: Paimon's
-`ExpireSnapshotsImpl` and `ExpireChangelogImpl`, on any branch.
+"""Removes expired snapshots and the files that only they refer to: Paimon's `ExpireSnapshotsImpl`
+and `ExpireChangelogImpl`, on any branch.
 
-In two parts. `decide` says which snapshots go, and moves the EARLIEST hint past them: from then on
-they are no part of the chain, and nobody may begin to use one. `carry_out` removes data files, then
-manifests, then the snapshots' own files from the oldest on.
+`decide` chooses the snapshots and moves the EARLIEST hint past them: from then on they are no part
+of the chain, and nobody may begin to use one. `carry_out` removes data files, then manifests, then
+the snapshots' own files, oldest first.
 
 A process that dies in between leaves a chain that can be read from EARLIEST on. The next `decide`
-finds the snapshots below EARLIEST that are left, by asking for the one before it, and goes on with
-them. What is removed twice is passed over. The cost is what expires: folders of data or manifests
+reads backwards from EARLIEST to find the snapshots that are left, and removes them too. Files that
+are gone already are skipped. The cost depends only on what expires: folders of data or manifests
 are never listed.
 """
 
@@ -38,9 +38,9 @@ __all__ = ["Expiry", "can_expire", "carry_out", "decide"]
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Snapshots from `begin` to before `end` go; `end` is the earliest from now on.
+    """The decision to remove the snapshots from `begin` to before `end`, the new earliest one.
 
-    `snapshots` are those, as they were when it was decided, and the one with the id `end`.
+    `snapshots` are these and the one with the id `end`, as they were when it was decided.
     """
 
     table: Table
@@ -53,15 +53,16 @@ class Expiry:
 
 
 def can_expire(table: Table) -> bool:
-    """Whether snapshots are removed here: not where the table's catalog looks after them."""
+    """Whether we remove the table's snapshots: not if its catalog publishes and expires them."""
     return not publishes_itself(table)
 
 
 def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry | None:
-    """Which snapshots go, by the rules; None when none does. What is from `floor` on stays.
+    """Decide by the rules which snapshots to remove; None if there is nothing to do. Snapshots from
+    `floor` on stay.
 
-    While this runs nobody else may make a tag, a branch or a roll-back of the table, or begin to
-    read a snapshot below `floor`.
+    While this runs nobody else may make a tag or a branch of the table, roll it back, or begin to
+    read a snapshot below `floor`. Raises TableDamagedError if the new earliest snapshot is missing.
     """
     assert can_expire(table)
     paimon = table.paimon
@@ -99,11 +100,11 @@ def decide(table: Table, rules: ExpiryRules, floor: int, now_ms: int) -> Expiry 
 
 
 def carry_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) -> int:
-    """Remove the snapshots and their files, then changelogs that outlived theirs for long enough;
-    return how many snapshots there were.
+    """Remove the snapshots and their files, then expired changelogs; return the number of removed
+    snapshots.
 
-    Others may use the table meanwhile. `turn` holds off who rolls it back, while the snapshots' own
-    files are removed.
+    Others may use the table meanwhile. `turn` is held while the snapshots' own files are removed,
+    so that nobody rolls the table back meanwhile.
     """
     removed = 0
     if expiry.begin < expiry.end:
@@ -116,7 +117,7 @@ def carry_out(expiry: Expiry, turn: AbstractContextManager[None] | None = None) 
 
 
 def _remove_files(expiry: Expiry) -> Sequence[Any]:
-    """Remove the files that only the expired snapshots lead to; return those snapshots."""
+    """Remove the files that only the expired snapshots refer to; return these snapshots."""
     table, rules = expiry.table, expiry.rules
     *expired, last = expiry.snapshots
     files = ExpiredFiles(table, rules, expiry.kept)
@@ -131,7 +132,7 @@ def _remove_files(expiry: Expiry) -> Sequence[Any]:
 
 
 def _remove_snapshots(expiry: Expiry, expired: Sequence[Any]) -> int:
-    """Remove the snapshots' own files, from the oldest on."""
+    """Remove the snapshots' own files, oldest first; return how many."""
     table = expiry.table
     earliest = earliest_snapshot_id(table.paimon, table.store)
     if earliest is None or earliest < expiry.end:  # rolled back to a tag, or dropped
@@ -140,7 +141,7 @@ def _remove_snapshots(expiry: Expiry, expired: Sequence[Any]) -> int:
     for snapshot in expired:
         now = read_snapshot(table.paimon, snapshot.id)
         if now is None or now.delta_manifest_list != snapshot.delta_manifest_list:
-            continue  # of another table, which has the place of this one
+            continue  # the snapshot of another table, which has replaced this one
         if expiry.rules.keeps_changelogs:
             keep_changelog(table, snapshot)
         table.store.delete([table.paimon.snapshot_manager().get_snapshot_path(snapshot.id)])
@@ -150,9 +151,9 @@ def _remove_snapshots(expiry: Expiry, expired: Sequence[Any]) -> int:
 
 
 def _replaced(files: ExpiredFiles, snapshot: Any) -> list[str]:
-    """The data files that a snapshot deleted, and nothing needs: `SnapshotDeletion`."""
+    """The data files that a snapshot deleted and nothing else needs: `SnapshotDeletion`."""
     rules = files.rules
-    # What was appended is what changed: without files of its own it goes with the changelog.
+    # Without changelog files the appended files are the changelog, and are removed with it.
     keeps_appended = rules.keeps_changelogs and not rules.has_changelog_files
     return files.deleted_in(snapshot, keeps_appended=keeps_appended)
 
@@ -160,8 +161,8 @@ def _replaced(files: ExpiredFiles, snapshot: Any) -> list[str]:
 def _metadata(
     files: ExpiredFiles, expiry: Expiry, expired: Sequence[Any], last: Any
 ) -> dict[str, None]:
-    """Where the manifests, lists, index and statistics files are that only the expired snapshots
-    lead to: `planManifestsCleaner`. A list comes after what it leads to."""
+    """The paths of the manifests, manifest lists, index and statistics files that only the expired
+    snapshots refer to: `planManifestsCleaner`. A list comes after the manifests that it names."""
     rules = expiry.rules
     kept = expiry.kept.metadata(expiry.begin, expiry.end, [last])
     paths: dict[str, None] = {}
@@ -179,8 +180,8 @@ def _metadata(
 
 
 def _forward_floor(table: Table) -> int:
-    """Of a branch that the main one can be taken forward to, the first snapshot that this takes:
-    the main branch's latest one."""
+    """The first snapshot that a branch must keep so that the main branch can be fast-forwarded to
+    it: the main branch's latest one, if the branch has it."""
     if table.name.branch is None:
         return NO_FLOOR
     main = latest_snapshot(table.paimon, "main")

@@ -1,8 +1,8 @@
-"""Which files expired snapshots and changelogs lead to, and removing them: what Paimon's
-`FileDeletionBase` has in common for both.
+"""Finds and removes the files of expired snapshots and changelogs, as Paimon's `FileDeletionBase`
+does for both.
 
-A list or manifest that is not there was removed by a run that was cut short, after the data files
-that it leads to: it leads to nothing any more.
+A missing manifest or manifest list was removed by a run that was cut short. The files that it names
+were removed before it, so that it is skipped.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ExpiredFiles:
         self._folders: set[str] = set()
 
     def deleted_in(self, snapshot: Any, *, keeps_appended: bool = False) -> list[str]:
-        """The data files that a snapshot deleted, but for those that a tag or branch has:
-        `planDeletedInDeltaManifest`. `keeps_appended` passes over what no compaction wrote."""
+        """The data files that a snapshot deleted, without those that a tag or branch has:
+        `planDeletedInDeltaManifest`. `keeps_appended` skips files that no compaction wrote."""
         metas = self._read_list(snapshot.delta_manifest_list)
         if not any(meta.num_deleted_files for meta in metas):
             return []
@@ -62,13 +62,13 @@ class ExpiredFiles:
         return paths
 
     def of_data(self, snapshot: Any, needed: Collection[DataFile]) -> list[str]:
-        """The data files that a snapshot has, without those in `needed`."""
+        """The data files of a snapshot, without those in `needed`."""
         lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
         entries = self._entries([meta for name in lists for meta in self._read_list(name)])
         levels: dict[DataFile, dict[int, Any]] = {}
         for entry in entries:
             levels.setdefault(data_file(entry), {})
-        for entry in sorted(entries, key=lambda one: one.kind):  # what is added, then what goes
+        for entry in sorted(entries, key=lambda one: one.kind):  # additions, then deletions
             at = levels[data_file(entry)]
             if entry.kind == ADD:
                 at[entry.file.level] = entry
@@ -89,7 +89,8 @@ class ExpiredFiles:
         return [self._path_of(e, e.file.file_name) for e in entries if e.kind == ADD]
 
     def of_list(self, name: str, kept: Collection[str]) -> dict[str, None]:
-        """A list of manifests, after those that it names; without the names in `kept`."""
+        """The paths of the manifests in a manifest list, then of the list itself, without names in
+        `kept`."""
         folder = manifest_folder(self._paimon)
         manifests = [
             file
@@ -99,7 +100,8 @@ class ExpiredFiles:
         return {f"{folder}/{file}": None for file in [*manifests, name] if file not in kept}
 
     def of_index(self, snapshot: Any, kept: Collection[str]) -> dict[str, None]:
-        """The index manifest of a snapshot, after the files that it names."""
+        """The paths of the index files of a snapshot, then of its index manifest, without names in
+        `kept`."""
         name = snapshot.index_manifest
         if name is None:
             return {}
@@ -111,20 +113,20 @@ class ExpiredFiles:
         return paths if name in kept else {**paths, f"{manifest_folder(self._paimon)}/{name}": None}
 
     def of_statistics(self, snapshot: Any, kept: Collection[str]) -> dict[str, None]:
-        """The file with the statistics of a snapshot."""
+        """The path of a snapshot's file of table statistics, unless its name is in `kept`."""
         name = snapshot.statistics
         folder = self._paimon.path_factory().statistics_path()
         return {} if name is None or name in kept else {f"{folder}/{name}": None}
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files."""
+        """Remove files, and remember their folders for `remove_empty_folders`."""
         once = list(dict.fromkeys(paths))
         self._folders |= {path.rpartition("/")[0] for path in once}
         self._table.store.delete(once)
 
     def remove_empty_folders(self) -> None:
-        """With `snapshot.clean-empty-directories`: remove the folders of buckets and partitions
-        that files were removed from, where nothing is left in them."""
+        """For `snapshot.clean-empty-directories`: remove the folders of buckets and partitions that
+        became empty when files were removed."""
         root = (local_path(self._table.location) or self._table.location).rstrip("/")
         folders, self._folders = self._folders, set()
         if not self.rules.removes_empty_folders:

@@ -1,8 +1,8 @@
-"""What is left of a snapshot that somebody wrote over: its manifests and their lists, to which
-nothing leads any more once its commit is in the table again.
+"""Removes the metadata of an overwritten snapshot: its manifests and manifest lists, which nothing
+refers to once its commit has been published again.
 
-Its data files are what was published again; of those nothing is removed here. If the process dies
-in between, it can be done again.
+Its data files were published again, and stay. If the process dies in between, the removal can be
+repeated.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ __all__ = ["remove_overwritten", "repetition_token"]
 
 
 def repetition_token(p: Publication, run: int) -> str:
-    """What the metadata files are named by of a run that publishes an overwritten commit again."""
+    """The token of a run that publishes an overwritten commit again, for its metadata files."""
     return f"{p.id}-{p.snapshot_id}r{run}"
 
 
 def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
-    """Remove the metadata of an overwritten snapshot, and of the runs that published it again, but
-    for what anything in the table leads to; return how many files.
+    """Remove the metadata of an overwritten snapshot and of the `runs` runs that published it
+    again, without the files that anything in the table refers to; return the number of files.
 
-    The caller knows that none of the runs can publish any more, and holds off other changes of the
-    table. Costs a look at every snapshot, tag and branch. Raises UnknownNameError when the table is
-    gone, and what the store raises.
+    The caller makes sure that none of the runs can publish any more, and that nobody else changes
+    the table. Reads every snapshot, tag and branch. Raises UnknownNameError if the table is gone,
+    and what the store raises.
     """
     table = catalog.load(replace(p.table, branch=None))
     tokens = [repetition_token(p, run) for run in range(1, runs + 1)]
     lists = [p.manifest_list, p.changelog_list, p.base_list]
     own = token_of(p.manifest_list)
-    if own is not None and own.startswith(p.id):  # else it is of a client's, for many commits
+    if own is not None and own.startswith(p.id):  # else a client's, which many commits may share
         tokens.append(own)
         lists = []
     chain = usable_snapshots(table.paimon, table.store)
@@ -54,21 +54,21 @@ def remove_overwritten(catalog: Catalog, p: Publication, runs: int) -> int:
     removed = sum(remove_metadata(table.paimon, token, keep) for token in tokens)
     left = _with_manifests(manager, lists) - keep
     folder = manifest_folder(table.paimon)
-    # A list goes after what it leads to.
+    # A list is removed after the manifests that it names.
     ordered = sorted(left, key=lambda name: name in lists)
     table.store.delete([f"{folder}/{name}" for name in ordered])
     return removed + len(left)
 
 
 def _with_manifests(manager: Any, lists: Iterable[str | None]) -> set[str]:
-    """Lists of manifests that are there, and what they name."""
+    """The names of the manifest lists that exist, and of the manifests in them."""
     found: set[str] = set()
     for name in lists:
         if name is None:
             continue
         try:
             metas = manager.read(name)
-        except FileNotFoundError:  # gone, after what it named
+        except FileNotFoundError:  # removed, and its manifests before it
             continue
         found.add(name)
         for meta in metas:

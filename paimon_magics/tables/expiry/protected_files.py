@@ -1,7 +1,7 @@
-"""What expiry must keep although the snapshots that it removes lead to it: the files of tags, of
-the table's other branches, and of the snapshot that becomes the earliest.
+"""Finds the files that expiry must keep although the snapshots that it removes refer to them: those
+of tags, of the table's other branches, and of the snapshot that becomes the earliest.
 
-Read only when something is to be removed that they might have.
+They are read only if a file that they might have is to be removed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _MAIN = "main"
 
 
 def data_file(entry: Any) -> DataFile:
-    """The file that an entry of a manifest is about."""
+    """The data file of a manifest entry."""
     return tuple(entry.partition.values), entry.bucket, entry.file.file_name
 
 
 class KeptFiles:
-    """The tags and the other branches of a table (or of one of its branches), as they were when
-    this was made; `tags` are its own, the oldest first. To a branch the main one is another;
-    `beside` are the snapshots and tags of the others.
+    """The files that the tags and the other branches of a table or branch keep.
 
-    A tag or branch that is made later is of a snapshot that stays.
+    Tags and branches are those at the time when this is made; later ones can only be of snapshots
+    that stay. `tags` are the table's own, oldest first; `beside` are the snapshots and tags of the
+    other branches, the main branch among them if the table is a branch.
     """
 
     def __init__(self, table: Table) -> None:
@@ -60,21 +60,21 @@ class KeptFiles:
     def has(self, file: DataFile, deleted_in: int) -> bool:
         """Whether a tag or another branch has a data file that snapshot `deleted_in` deleted.
 
-        A file that an earlier tag has is in the last tag before its deletion, too.
+        Only the last tag before the deletion is read: a file that an earlier tag has is in it too.
         """
         before = [tag for tag in self.tags if tag.id < deleted_in]
         return file in self._branched() or (bool(before) and file in self._tagged(before[-1]))
 
     def data_beside(self, snapshot_id: int) -> frozenset[DataFile]:
-        """The data files of other branches, and of the tags next to a snapshot that has none: of
-        its own files, those that any tag has."""
+        """The data files of other branches and of the two tags next to a snapshot without a tag.
+        Of this snapshot's files they contain all that any tag has."""
         before = [tag for tag in self.tags if tag.id < snapshot_id][-1:]
         after = [tag for tag in self.tags if tag.id > snapshot_id][:1]
         return self._branched().union(*(self._tagged(tag) for tag in [*before, *after]))
 
     def data_of(self, snapshots: Sequence[Any]) -> set[DataFile]:
-        """All that the first of some snapshots has, and what later ones added: whichever of them is
-        read, it is there."""
+        """All data files that any of these consecutive snapshots has: those of the first, and those
+        that later ones added."""
         found: set[DataFile] = set()
         for snapshot in snapshots[:1]:
             found |= self._live(snapshot)
@@ -85,9 +85,9 @@ class KeptFiles:
     def metadata(
         self, begin: int, end: int, others: Iterable[Any], changelogs: Iterable[Any] = ()
     ) -> set[str]:
-        """The names of manifests, lists, index and statistics files that the expiry of snapshots
-        (or changelogs) from `begin` to before `end` must keep: what tags, other branches, the
-        snapshots `others` and what is left of `changelogs` lead to."""
+        """The names of the manifests, manifest lists, index and statistics files that the expiry of
+        snapshots or changelogs from `begin` to before `end` must keep: those of tags, of other
+        branches, of the snapshots `others`, and what is left of `changelogs`."""
         earlier = [tag for tag in self.tags if tag.id <= begin][-1:]
         between = [tag for tag in self.tags if begin < tag.id < end]
         names: set[str] = set()
@@ -95,7 +95,7 @@ class KeptFiles:
             names |= self._metadata_of(snapshot)
         for changelog in changelogs:
             for name in (changelog.base_manifest_list, changelog.delta_manifest_list):
-                with contextlib.suppress(FileNotFoundError):  # gone with its snapshot
+                with contextlib.suppress(FileNotFoundError):  # removed with its snapshot
                     names |= {name, *(meta.file_name for meta in self._lists.read(name))}
         return names
 
@@ -105,7 +105,7 @@ class KeptFiles:
         return self._of_tags[tag.id]
 
     def _branched(self) -> frozenset[DataFile]:
-        """All data files that are in any snapshot or tag of another branch."""
+        """All data files of any snapshot or tag of another branch."""
         if self._of_branches is None:
             found: set[DataFile] = set()
             for tag in self._branch_tags:
@@ -140,14 +140,14 @@ class KeptFiles:
 
 
 def snapshot_of_tag(content: bytes) -> Any:
-    """The snapshot in a tag's file, which has keys of its own beside."""
+    """The snapshot in a tag's file, without the tag's own keys."""
     document = json.loads(content)
     trimmed = {key: value for key, value in document.items() if not key.startswith("tag")}
     return JSON.from_json(json.dumps(trimmed), Snapshot)
 
 
 def _tags(table: Table, branch: str) -> list[Any]:
-    """The tagged snapshots of a branch, the oldest first."""
+    """The tagged snapshots of a branch, oldest first."""
     folder = TagManager(table.paimon.file_io, table.paimon.table_path, branch).tag_directory()
     found = []
     for name in table.store.names(folder, "tag-"):

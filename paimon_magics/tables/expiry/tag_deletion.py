@@ -1,13 +1,12 @@
-"""Deleting a tag, and the files that it alone still led to: Paimon's `TagDeletion`.
+"""Deletes a tag and the files that only it refers to: Paimon's `TagDeletion`.
 
-A tag keeps the files of its snapshot when that expires. With the tag's own file gone, nobody leads
-to those that are in no other tag, snapshot or branch; they are removed: data files first, then
-manifests. All snapshots, tags and branches of the table are read for it, so that the cost is
-theirs; folders of data are never listed.
+A tag keeps the files of its snapshot when that expires. When the tag is deleted, the files that are
+in no other tag, snapshot or branch are removed: data files first, then manifests. This reads all
+snapshots, tags and branches of the table; folders of data are never listed.
 
-If the process dies after the tag's own file is removed, files of it stay behind that nothing leads
-to: they are in nobody's way. So do they where a table is `write-only`, or keeps changelogs for
-longer than snapshots, which lead to data files in ways of their own.
+If the process dies after the tag's own file is removed, files that nothing refers to stay behind.
+They do no harm. They also stay where a table is `write-only` or expired by its catalog, or keeps
+changelogs for longer than snapshots, because changelogs refer to data files in ways of their own.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 def remove_tag(table: Table, name: str) -> bool:
-    """Delete a tag, and what it alone led to; False when there was none.
+    """Delete a tag and the files that only it refers to; return False if there was no such tag.
 
-    While this runs nobody else may make a tag, a branch or a roll-back of the table. What can't be
-    removed, or not be found out, stays.
+    While this runs nobody else may make a tag or a branch of the table, or roll it back. Files that
+    can't be found or removed stay, with a warning in the log.
     """
     path = table.paimon.tag_manager().tag_path(name)
     content = table.store.read(path)
@@ -57,7 +56,7 @@ def _remove_files(table: Table, rules: ExpiryRules, tagged: Any) -> None:
     paimon = table.paimon
     latest, earliest = latest_snapshot(paimon), earliest_snapshot_id(paimon, table.store)
     if latest is None or earliest is None or tagged.id >= earliest:
-        return  # its snapshot goes by expiry
+        return  # the snapshot is still there: expiry removes it
     kept = KeptFiles(table)
     if any(tag.id == tagged.id for tag in kept.tags):
         return
