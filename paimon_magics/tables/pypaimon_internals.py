@@ -1,7 +1,7 @@
-"""What is private in pypaimon 2.1 and needed here all the same: one function for each use.
+"""The private parts of pypaimon 2.1 that this project needs: one function for each use.
 
-No other module touches a private part of pypaimon, so a new version of it is checked here. Nothing
-of pypaimon is imported before a function needs it: tasks on executors load this module too.
+No other module touches a private part of pypaimon, so this is the module to check against a new
+version. Functions import pypaimon when they are called: tasks on executors load this module too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def schema_path(manager: Any, schema_id: int) -> str:
 
 
 def changed_schema(manager: Any, before: Any, changes: Sequence[Any]) -> Any:
-    """The schema that follows `before` by pypaimon's schema changes, which is not stored."""
+    """The schema that pypaimon's schema changes make of `before`. It is not stored."""
     return manager._generate_table_schema(before, changes)
 
 
@@ -42,14 +42,14 @@ def manifest_record(entry: Any) -> dict[str, Any]:
 
 
 def check_row_ids_since(detection: Any, snapshot_id: int | None) -> None:
-    """Let a ConflictDetection check row ids from a snapshot on, as pypaimon's own commit does with
-    what the writers say of the snapshot they began on."""
+    """Let a ConflictDetection check row ids from a snapshot on. pypaimon's own commit does this
+    with the snapshot that its writers began on."""
     detection._row_id_check_from_snapshot = snapshot_id
 
 
 def sync_table_properties(catalog: Any, identifier: Any, schema: Any) -> None:
-    """Bring a JdbcCatalog's copy of a table's options up to date, as its `alter_table` does after
-    it has stored the schema."""
+    """Update a JdbcCatalog's copy of a table's options, as its `alter_table` does after it has
+    stored the schema."""
     if not catalog._sync_all_properties():
         return
     key = (catalog.catalog_key, identifier.get_database_name(), identifier.get_table_name())
@@ -63,8 +63,8 @@ def sync_table_properties(catalog: Any, identifier: Any, schema: Any) -> None:
 
 
 def store_options(paimon: Any) -> dict[str, str] | None:
-    """The options by which the native library opens a table's files; None for a store that it does
-    not know."""
+    """The options with which the native library opens a table's files; None for a store that it
+    does not know."""
     from pypaimon.read.native_plan import _resolved_schema_file_io_options
 
     options: dict[str, str] | None = _resolved_schema_file_io_options(paimon)
@@ -80,7 +80,7 @@ def catalog_options(paimon: Any) -> dict[str, str]:
 
 
 def with_commit_user(builder: Any, commit_user: str) -> Any:
-    """A batch write builder (pypaimon's or the native one) whose files are of that user."""
+    """A batch write builder (pypaimon's or the native one) that writes as this commit user."""
     return builder._with_commit_user(commit_user)
 
 

@@ -1,4 +1,4 @@
-"""A table as the catalog has loaded it: for statements, and for other engines."""
+"""A table as the catalog has loaded it: `Table` for statements, `StoredTable` for other engines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["StoredTable", "Table", "publishes_itself"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as loaded: its newest schema and where it lives.
+    """A loaded table: its newest schema and its location.
 
-    `name` has its database, and its branch where one was asked for. `store` is the store of its
+    `name` has its database, and its branch if the caller named one. `store` is the store of its
     files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
     """
 
@@ -33,7 +33,7 @@ class Table:
 class StoredTable:
     """A table, or one of its branches, with its newest schema as JSON (Paimon's schema file).
 
-    `location` is a plain path on this machine's disks, a URI elsewhere, `store` the store of its
+    `location` is a plain path on a local disk and a URI elsewhere. `store` is the store of its
     files. `paimon` is pypaimon's table: only modules of `tables` may touch it.
     """
 
@@ -63,5 +63,5 @@ class _Stored(Protocol):
 
 
 def publishes_itself(table: _Stored) -> bool:
-    """Whether the table's catalog publishes snapshots (a REST catalog) rather than we."""
+    """Whether the table's catalog publishes its snapshots itself (a REST catalog)."""
     return bool(table.paimon.catalog_environment.supports_version_management)

@@ -1,1 +1,1 @@
-"""Databases and tables of a warehouse."""
+"""The catalog: databases and tables of a warehouse."""

@@ -1,9 +1,9 @@
-"""The catalog: databases and tables of one warehouse, through pypaimon, with errors of ours.
+"""The catalog: databases and tables of one warehouse, through pypaimon, with this project's errors.
 
-`Catalog.open` checks the options and the warehouse and writes nothing; a new warehouse folder comes
-with the first database or table. The database `default` can always be used and is made on demand.
-Table definitions are validated before they are stored (`planning`), because pypaimon hardly does.
-Nothing here caches: a table that is loaded is the newest schema at that moment.
+`Catalog.open` checks the options and the warehouse and writes nothing. The first database or table
+creates a new warehouse's folder. The database `default` can always be used; it is created on
+demand. Schemas are validated before they are stored (`planning`), as pypaimon checks little.
+Nothing is cached: `load` reads the table's newest schema each time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from paimon_magics.tables.table import Table
 __all__ = ["REST_ADDS", "Catalog"]
 
 REST_ADDS = ("path", "owner", "createdAt", "createdBy", "updatedAt", "updatedBy")
-"""What Paimon's REST clients put among a table's options: facts of the server's, not stored."""
+"""Keys that Paimon's REST clients add to a table's options: facts of the server, not stored."""
 
 _ALTER_ATTEMPTS = 10
 
@@ -63,7 +63,11 @@ class Catalog(Databases):
     def drop_database(
         self, database: str, *, if_exists: bool = False, cascade: bool = False
     ) -> None:
-        """Drops a database; with tables in it only when `cascade`."""
+        """Drop a database, and with `cascade` also its tables.
+
+        Raises UnknownNameError if there is none, unless `if_exists`; StatementError if it has
+        tables, unless `cascade`.
+        """
         if not self.database_exists(database):
             if not if_exists:
                 raise self.unknown_database(database)
@@ -82,7 +86,7 @@ class Catalog(Databases):
             self.call(lambda: self.paimon.drop_database(database, True, cascade))
 
     def list_tables(self, database: str) -> list[str]:
-        """The names of the database's tables, sorted; folders without a schema are no tables."""
+        """The names of the database's tables, sorted. A folder without a schema is no table."""
         self.require_database(database)
         try:
             names = self.call(lambda: self.paimon.list_tables(database))
@@ -93,7 +97,7 @@ class Catalog(Databases):
         return sorted(names)
 
     def table_exists(self, name: TableName) -> bool:
-        """Whether `load` would find the table (a name of a system table never does)."""
+        """Whether `load` would find the table; False for a system table's name."""
         if name.system_table is not None:
             return False
         try:
@@ -103,10 +107,10 @@ class Catalog(Databases):
         return True
 
     def load(self, name: TableName) -> Table:
-        """The table's newest schema; `name` must have its database.
+        """The table with its newest schema; `name` must have its database.
 
-        Raises UnknownNameError with the nearest name for a table, branch or database that is not
-        there, UnsupportedStatementError for a system table and for tables that are no Paimon file
+        Raises UnknownNameError with the nearest name for a table, branch or database that does not
+        exist, UnsupportedStatementError for a system table and for tables that are no Paimon file
         store (format, object and Iceberg tables of a REST catalog).
         """
         if name.system_table is not None:
@@ -120,7 +124,7 @@ class Catalog(Databases):
         return table
 
     def find(self, name: TableName) -> Table | None:
-        """The table's newest schema; None for a table, branch or database that is not there.
+        """The table with its newest schema; None if the table, branch or database does not exist.
 
         Raises UnsupportedStatementError for tables that are no Paimon file store.
         """
@@ -148,10 +152,10 @@ class Catalog(Databases):
     def create_table(
         self, name: TableName, table_schema: TableSchema, *, if_not_exists: bool = False
     ) -> bool:
-        """Creates a table that `check_schema` has accepted.
+        """Create a table whose schema `check_schema` has accepted; return whether it was created.
 
-        Returns false when the table exists and `if_not_exists` is given. Of two that create it at
-        the same moment one fails.
+        If the table exists, return False with `if_not_exists`, else raise StatementError. Of two
+        concurrent calls only one creates it.
         """
         if name.branch is not None or name.system_table is not None or "$" in name.table:
             raise InvalidTableError(
@@ -184,8 +188,8 @@ class Catalog(Databases):
         return True
 
     def replace_table(self, name: TableName, table_schema: TableSchema) -> None:
-        """Gives a table another definition as its next schema, whatever was before, in a catalog in
-        a file system. Who calls has removed its rows."""
+        """Publish `table_schema` as the table's next schema, whatever the last one was. Only for a
+        filesystem catalog. The caller has removed the table's rows."""
         manager = self._schema_manager(database_of(name), name.table)
         for _ in range(_ALTER_ATTEMPTS):
             latest = self.load(name).paimon.table_schema.id
@@ -195,7 +199,8 @@ class Catalog(Databases):
         raise self._changed_meanwhile(name)
 
     def drop_table(self, name: TableName, *, if_exists: bool = False) -> bool:
-        """Drops a table with all its branches and files; false when there was none."""
+        """Drop a table with all its branches and files. Return False if there was none and
+        `if_exists` is given; raise UnknownNameError without it."""
         if name.branch is not None:
             raise UnsupportedStatementError(
                 f"`{shown(name)}` is a branch: it can't be dropped as a table.",
@@ -208,8 +213,10 @@ class Catalog(Databases):
         return True
 
     def _drop(self, name: TableName) -> None:
-        """pypaimon's removal of a local folder ends at the first file that somebody else removed
-        before it, as a transaction does that clears up after itself; a jdbc catalog says nothing.
+        """Drop the table, and delete its folder until it is gone.
+
+        pypaimon's removal of a local folder stops at the first file that another process has
+        removed, such as a transaction that cleans up. A jdbc catalog does not report that.
         """
         in_warehouse = self.metastore != "rest"
         path = self.paimon.get_table_path(identifier(name)) if in_warehouse else ""
@@ -220,9 +227,11 @@ class Catalog(Databases):
                 self.paimon.file_io.delete(path, True)
 
     def rename_table(self, name: TableName, new_name: TableName) -> None:
-        """Renames a table, also into another database; nothing may have the new name.
+        """Rename a table, also into another database.
 
-        Raises UnsupportedStatementError for a table in a store that can't rename folders.
+        Raises StatementError if there is a table of the new name, InvalidTableError if the name
+        can't be used or its folder exists, UnsupportedStatementError for a branch and for a table
+        in a store that can't rename folders.
         """
         if name.branch is not None:
             raise UnsupportedStatementError(
@@ -264,11 +273,11 @@ class Catalog(Databases):
             )
 
     def alter_table(self, name: TableName, changes: Sequence[TableChange]) -> Table:
-        """Changes a table's columns and options, and returns it as it is then.
+        """Change a table's columns and options; return the changed table.
 
-        Several changes become one new schema. A change without effect stores nothing. When others
-        change the table at the same moment the changes are planned anew on theirs. Renaming the
-        table and dropping partitions are not changes of its definition (ValueError).
+        Several changes become one new schema. A change without effect stores nothing. If another
+        writer changes the table meanwhile, the changes are planned again on the new schema. Raises
+        ValueError for RenameTable and DropPartitions, which do not change a schema.
         """
         for _ in range(_ALTER_ATTEMPTS):
             table = self.load(name)

@@ -1,7 +1,7 @@
-"""The mark in a database's folder that says under which id somebody keeps its properties.
+"""The mark in a database's folder: the id under which its properties are kept elsewhere.
 
-A warehouse in a file system has no place for them. The mark goes with its folder: a database that
-was dropped and made again has none, whoever did it.
+A filesystem catalog has no place for properties. The mark goes with the folder: a database that was
+dropped and created again has none, whichever client did it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NAME = ".paimon-magics-database"
 
 
 def database_mark(catalog: Catalog, database: str) -> str | None:
-    """The id of a database, None where nobody keeps properties of it."""
+    """The id of a database; None if no properties of it are kept."""
     path = _path(catalog, database)
     content = catalog.stores.of(path).read(path)
     return None if content is None else content.decode().strip()
 
 
 def mark_database(catalog: Catalog, database: str) -> str:
-    """Give a database an id, unless it has one; return it."""
+    """Return the database's id; give it a new one if it has none."""
     known = database_mark(catalog, database)
     if known is not None:
         return known

@@ -1,6 +1,6 @@
-"""A warehouse, opened, and its databases, through pypaimon with errors of ours.
+"""An opened warehouse and its databases, through pypaimon, with this project's errors.
 
-The database `default` can always be used and is made on demand.
+The database `default` can always be used; it is created on demand.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Databases:
 
     @classmethod
     def open(cls, options: Mapping[str, str]) -> Self:
-        """Opens a catalog from Paimon's own catalog options (`warehouse`, `metastore`, `uri`, …).
+        """Open a catalog from Paimon's own catalog options (`warehouse`, `metastore`, `uri`, …).
 
-        `warehouse` is a path (`~` and relative ones are resolved here, so that other processes
-        mean the same folder) or a URI. Raises SetupError, before anything is written, for an
+        `warehouse` is a path or a URI. `~` and relative paths are resolved here, so that other
+        processes use the same folder. Raises SetupError, before anything is written, for an
         unknown metastore, a missing option or a warehouse that can't be used.
         """
         checked = checked_options(options)
@@ -70,9 +70,8 @@ class Databases:
         return catalog
 
     def renew(self, options: Mapping[str, str]) -> None:
-        """Reach the same warehouse as these options say from now on: with other credentials, in
-        another region, at another address. Tables that are loaded keep what they have, but for
-        the requests that publish."""
+        """Use other credentials, another region or another address for the same warehouse from now
+        on. Tables that are loaded already read with the old options and publish with the new."""
         opened = type(self).open(options)
         self.stores.renew(opened.options)
         use_s3_file_io(opened.paimon, self.warehouse, opened.options, self.stores)
@@ -89,18 +88,19 @@ class Databases:
         return self.options["warehouse"]
 
     def list_databases(self) -> list[str]:
-        """The names of all databases, sorted; `default` is always among them."""
+        """The names of all databases, sorted, always with `default`."""
         names: set[str] = {DEFAULT_DATABASE}
         with suppress(FileNotFoundError):  # the warehouse folder is not there yet
             names.update(self.call(self.paimon.list_databases))
         return sorted(names)
 
     def database_exists(self, database: str) -> bool:
-        """Whether the database can be used; always true for `default`."""
+        """Whether the database can be used; always True for `default`."""
         return database == DEFAULT_DATABASE or self.is_stored(database)
 
     def database_properties(self, database: str) -> dict[str, str]:
-        """The database's stored properties (with `location` where the catalog tells it)."""
+        """The database's stored properties, with its `location` (of a REST catalog only if the
+        server names it). Raises UnknownNameError if there is no such database."""
         self.require_database(database)
         properties: dict[str, str] = {}
         with suppress(missing.DatabaseNotExistException):
@@ -116,10 +116,10 @@ class Databases:
         if_not_exists: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Creates a database. `default` exists from the start.
+        """Create a database. `default` counts as existing from the start.
 
-        A filesystem catalog has nowhere to keep properties (a comment among them): giving any
-        raises UnsupportedStatementError.
+        Raises StatementError if it exists, unless `if_not_exists`. A filesystem catalog can't keep
+        properties, a comment among them: any given raise UnsupportedStatementError.
         """
         check_name(database, "database")
         if self.database_exists(database):
@@ -140,22 +140,22 @@ class Databases:
     def alter_database(
         self, database: str, removals: Collection[str], updates: Mapping[str, str]
     ) -> None:
-        """Changes a database's properties, in a catalog that keeps them (jdbc, rest)."""
+        """Change a database's properties, in a catalog that keeps them (jdbc, rest)."""
         changes = [PropertyChange.remove_property(key) for key in removals]
         changes += [PropertyChange.set_property(key, value) for key, value in updates.items()]
         self.call(lambda: self.paimon.alter_database(database, changes))
 
     def database_folder(self, database: str) -> str:
-        """Where a database lies, in a catalog that is not a REST server's."""
+        """The folder of a database. Not for a REST catalog."""
         return str(self.paimon.get_database_path(database))
 
     def make_database_folder(self, database: str) -> None:
-        """Makes the folder of a database, which `default` may not have yet."""
+        """Create the database if it is not stored yet, as `default` may not be."""
         if not self.is_stored(database):
             self.call(lambda: self.paimon.create_database(database, True))
 
     def is_stored(self, database: str) -> bool:
-        """Whether the catalog has the database; `default` may not be there yet."""
+        """Whether the catalog has stored the database; `default` may not be stored yet."""
         try:
             self.call(lambda: self.paimon.get_database(database))
         except (missing.DatabaseNotExistException, FileNotFoundError):
@@ -163,12 +163,12 @@ class Databases:
         return True
 
     def require_database(self, database: str) -> None:
-        """Raise UnknownNameError for a database that is not there."""
+        """Raise UnknownNameError if the database does not exist."""
         if not self.database_exists(database):
             raise self.unknown_database(database)
 
     def unknown_database(self, database: str) -> UnknownNameError:
-        """The error for a database that is not there, with the nearest name."""
+        """The error for a database that does not exist, with the nearest name."""
         return UnknownNameError(
             f"There is no database `{database}`.",
             hint=f"{nearest(database, self.list_databases(), what='databases')} "
@@ -176,7 +176,10 @@ class Databases:
         )
 
     def call(self, action: Callable[[], _T]) -> _T:
-        """Runs one of pypaimon's calls; failures of storage and server become SetupError."""
+        """Call pypaimon; raise failures of the store or the server as SetupError.
+
+        pypaimon's errors for databases and tables that are missing, or exist already, pass through.
+        """
         try:
             return action()
         except (missing.DatabaseNotExistException, missing.TableNotExistException):

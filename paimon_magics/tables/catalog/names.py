@@ -1,4 +1,4 @@
-"""Names of databases and tables, as pypaimon and the folders of a warehouse take them."""
+"""Names of databases and tables, for pypaimon, for a warehouse's folders and for messages."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _SYSTEM_DATABASE = "sys"
 
 
 def database_of(name: TableName) -> str:
-    """The database of a name, which the session has filled in."""
+    """The database of a name. Raises ValueError if the session has not filled it in."""
     if name.database is None:
         raise ValueError(f"{name} has no database; the session fills it in")
     return name.database
 
 
 def identifier(name: TableName) -> Identifier:
-    """The name as pypaimon has it."""
+    """The name as pypaimon's Identifier."""
     return Identifier.create(database_of(name), name.object_name)
 
 
 def shown(name: TableName) -> str:
-    """The name in messages."""
+    """The name as messages show it."""
     return f"{name.database}.{name.object_name}"
 
 
 def quoted(name: str) -> str:
-    """The name as SQL takes it."""
+    """The name in SQL, in backquotes if it needs them."""
     return name if name.isidentifier() else f"`{name.replace('`', '``')}`"
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise InvalidTableError for what can't be a folder's name."""
+    """Raise InvalidTableError if the name can't be a folder's name, or Paimon reserves it."""
     if not name or name.strip() != name or name.startswith(".") or set("/\\\0") & set(name):
         raise InvalidTableError(
             f"A {what} can't be named `{name}`.",
@@ -50,6 +50,6 @@ def check_name(name: str, what: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
+    """The first line of an error's message; its class if there is none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

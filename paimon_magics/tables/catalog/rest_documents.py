@@ -1,8 +1,8 @@
-"""The JSON documents of Paimon's REST catalog, as values of ours and back.
+"""Conversion of the JSON documents of Paimon's REST catalog to this project's values, and back.
 
-Reading is strict: what has another shape than Paimon's documents raises MalformedDocumentError,
-which tells the place. Field ids in a new table's schema are given anew, as Paimon's
-`Schema.Builder` does. Keys that nobody knows are ignored, as Paimon's own servers ignore them.
+Reading is strict: a document of another shape raises MalformedDocumentError, which names the place.
+Field ids in a new table's schema are assigned anew, as by Paimon's `Schema.Builder`. Unknown keys
+are ignored, as Paimon's own servers ignore them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ __all__ = [
 
 
 class MalformedDocumentError(Exception):
-    """A JSON document that is not what the protocol says; the text tells what and where."""
+    """A JSON document that does not follow the protocol; the message says what is wrong, and
+    where."""
 
 
 # ---- reading ----
@@ -60,7 +61,7 @@ def mapping_of(value: Any, where: str) -> dict[str, Any]:
 
 
 def sequence_of(value: Any, where: str, *, optional: bool = False) -> list[Any]:
-    """`value` as a JSON array; where it is `optional`, null counts as an empty one."""
+    """`value` as a JSON array; if it is `optional`, null counts as an empty array."""
     if optional and value is None:
         return []
     if not isinstance(value, list):
@@ -69,7 +70,7 @@ def sequence_of(value: Any, where: str, *, optional: bool = False) -> list[Any]:
 
 
 def text_of(document: Mapping[str, Any], key: str, where: str) -> str:
-    """The text that `key` must have."""
+    """The string under `key`, which must be there."""
     value = document.get(key)
     if not isinstance(value, str):
         raise MalformedDocumentError(f"{where}.{key} must be a string, not {_kind(value)}.")
@@ -77,12 +78,12 @@ def text_of(document: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def optional_text(document: Mapping[str, Any], key: str, where: str) -> str | None:
-    """The text that `key` has, None where it is null or missing."""
+    """The string under `key`; None if it is null or missing."""
     return None if document.get(key) is None else text_of(document, key, where)
 
 
 def integer_of(document: Mapping[str, Any], key: str, where: str) -> int:
-    """The whole number of 64 bits that `key` must have."""
+    """The 64-bit integer under `key`, which must be there."""
     value = document.get(key)
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise MalformedDocumentError(f"{where}.{key} must be an integer, not {_kind(value)}.")
@@ -90,7 +91,7 @@ def integer_of(document: Mapping[str, Any], key: str, where: str) -> int:
 
 
 def texts_of(value: Any, where: str, *, optional: bool = False) -> list[str]:
-    """`value` as an array of strings; where it is `optional`, null counts as an empty one."""
+    """`value` as an array of strings; if it is `optional`, null counts as an empty array."""
     found = sequence_of(value, where, optional=optional)
     for item in found:
         if not isinstance(item, str):
@@ -99,7 +100,7 @@ def texts_of(value: Any, where: str, *, optional: bool = False) -> list[str]:
 
 
 def string_map(value: Any, where: str) -> dict[str, str]:
-    """An object whose values are strings; null counts as an empty one."""
+    """`value` as an object whose values are strings; null counts as an empty object."""
     if value is None:
         return {}
     found = mapping_of(value, where)
@@ -107,10 +108,10 @@ def string_map(value: Any, where: str) -> dict[str, str]:
 
 
 def schema_from_document(document: Any) -> TableSchema:
-    """A schema document as the definition of a new table.
+    """A schema document as the schema of a new table.
 
-    Columns of the primary key become NOT NULL. Raises InvalidTableError for a type that is none of
-    Paimon's, UnsupportedStatementError for one that is not offered.
+    Columns of the primary key become NOT NULL. Raises InvalidTableError for a type that Paimon does
+    not have, UnsupportedStatementError for a type that this project does not support.
     """
     schema = mapping_of(document, "schema")
     options = string_map(schema.get("options"), "schema.options")
@@ -146,9 +147,9 @@ def schema_from_document(document: Any) -> TableSchema:
 
 
 def changes_from_documents(documents: Any, schema: TableSchema) -> list[TableChange]:
-    """Schema changes of an alter request, in order; `schema` is that of the table now.
+    """The schema changes of an alter request, in order; `schema` is the table's present schema.
 
-    Raises UnsupportedStatementError for changes that are not offered.
+    Raises UnsupportedStatementError for changes that this project does not support.
     """
     changes: list[TableChange] = []
     for position, item in enumerate(sequence_of(documents, "changes")):
@@ -223,7 +224,7 @@ def _added_column(change: Mapping[str, Any], where: str, schema: TableSchema) ->
 
 
 def _move(document: Any, where: str, schema: TableSchema) -> tuple[str, bool, str | None]:
-    """A column's name, whether it goes first, and else which column it goes after."""
+    """The name of the moved column, whether it goes first, and the column that it goes after."""
     move = mapping_of(document, where)
     name = text_of(move, "fieldName", where)
     others = [column for column in schema.column_names if column != name]
@@ -280,7 +281,7 @@ def _kind(value: Any) -> str:
 
 
 def table_document(table: StoredTable) -> dict[str, Any]:
-    """A table as the protocol answers it (`GetTableResponse`)."""
+    """A table as the answer to a request for it (`GetTableResponse`)."""
     schema = table.schema
     options: Mapping[str, str] = schema.get("options") or {}
     fields: Sequence[Any] = schema["fields"]

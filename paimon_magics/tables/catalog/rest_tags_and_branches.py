@@ -1,7 +1,7 @@
-"""Tags, branches and rolling back of a table that belongs to a REST catalog: its server does it.
+"""Tags, branches and rollbacks of a REST catalog's table, by requests to its server.
 
-Paimon's REST protocol has no request for moving or renaming a tag: those are refused, since doing
-them in two would leave the table without the tag where the second fails.
+Paimon's REST protocol has no request to move or rename a tag. Both are refused: with two requests,
+a failure of the second would leave the table without the tag.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ __all__ = ["change_version_by_server"]
 def change_version_by_server(
     catalog: Catalog, table: StoredTable, change: VersionChange
 ) -> VersionReceipt:
-    """Ask the catalog's server for a change; raises as `change_version` does, and SetupError where
-    the server refuses."""
+    """Have the catalog's server make a change. Raises like `change_version`, and SetupError if the
+    server denies permission."""
     with _told(table):
         return _change(catalog, table, change)
 
@@ -133,7 +133,7 @@ def _rolled_back(
 
 @contextmanager
 def _told(table: StoredTable) -> Iterator[None]:
-    """The server's errors as ours."""
+    """Raise the server's errors as this project's."""
     try:
         yield
     except PaimonMagicsError:

@@ -1,8 +1,8 @@
-"""Tables as they are stored, for whoever serves a catalog to other engines.
+"""Tables as they are stored, for a server that offers a catalog to other engines.
 
-Unlike `Catalog.load` this reads nothing into values of ours, so that a table with types that this
-project does not offer can still be shown to engines that do. A table has an id that stays the same
-while the table lives where it is: one that is dropped and created again, or moved, has another.
+Unlike `Catalog.load` this does not read the schema into a TableSchema. So engines can use a table
+with types that this project does not support. A table's id stays the same as long as the table
+exists at its location: a table that is dropped and created again, or moved, gets another id.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _T = TypeVar("_T")
 
 
 def load_stored(catalog: Catalog, name: TableName) -> StoredTable:
-    """The table as it is now; `name` must have its database.
+    """The table with its newest schema; `name` must have its database.
 
-    Raises UnknownNameError for a table, branch or database that is not there, and
-    UnsupportedStatementError for tables that are no file store of Paimon's and for branches
-    through a jdbc catalog.
+    Raises UnknownNameError for a table, branch or database that does not exist, and
+    UnsupportedStatementError for tables that are no Paimon file store and for branches through a
+    jdbc catalog.
     """
     if name.branch is not None and catalog.metastore == "jdbc":
         raise UnsupportedStatementError(

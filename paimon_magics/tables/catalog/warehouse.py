@@ -1,5 +1,5 @@
-"""The options that a catalog is opened with, and the warehouse that they name, checked before
-anything is written there."""
+"""The check of the catalog options and of the warehouse that they name, before anything is
+written."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from paimon_magics.tables.stores.store import S3_SCHEMES
 
 __all__ = ["METASTORES", "REMOTE_SCHEMES", "checked_options"]
 
-# Each metastore with the options that it can't do without.
+# Each metastore with the options that it requires.
 METASTORES = {
     "filesystem": ("warehouse",),
     "jdbc": ("uri", "warehouse"),
     "rest": ("uri", "warehouse", "token.provider"),
 }
-# Metastores that one may look for here, with what goes instead.
+# Metastores that a user may ask for, with the alternative.
 _NOT_OFFERED = {
     "hive": "Tables that Hive's metastore only names lie in its warehouse folder: open that folder "
     "as a filesystem catalog (warehouse=…, without 'metastore'), while Hive goes on with its own",
@@ -36,7 +36,8 @@ REMOTE_SCHEMES = ("gs", "hdfs", "oss", "s3", "s3a", "s3n", "viewfs")
 
 
 def checked_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Paimon's catalog options with the metastore and the warehouse as they are used.
+    """Paimon's catalog options, completed: the metastore, the warehouse as an absolute path or URI,
+    and S3's region from the environment.
 
     Raises SetupError for an unknown metastore, a missing option or a warehouse that can't be used.
     """
@@ -74,7 +75,7 @@ def _unknown_metastore(metastore: str) -> SetupError:
 
 
 def _checked_warehouse(warehouse: str) -> str:
-    """The warehouse as an absolute path or a URI; raises SetupError when it can't be used."""
+    """The warehouse as an absolute path or a URI. Raises SetupError if it can't be used."""
     uri = urlparse(warehouse)
     if uri.scheme in REMOTE_SCHEMES:
         return warehouse

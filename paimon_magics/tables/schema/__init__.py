@@ -1,1 +1,1 @@
-"""Types and columns of tables, their schema files, and how rows are brought into them."""
+"""Types and columns of tables, their schema files, and casting rows to their Arrow types."""

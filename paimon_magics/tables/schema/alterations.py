@@ -1,8 +1,8 @@
-"""Planned changes as pypaimon's, and the schema that they lead to.
+"""Planned changes as pypaimon's schema changes, and the schema that results from them.
 
-pypaimon applies the changes and gives out field ids; what it lacks (defaults, renaming columns in
-all the options that name them) is taken from the plan. What comes out must be what was planned,
-else nothing is stored.
+pypaimon applies the changes and assigns field ids. What it lacks (defaults, renaming columns in
+all the options that name them) comes from the plan. The result must equal the planned schema, else
+nothing is stored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["altered_schema", "schema_changes", "schema_of"]
 
 
 def schema_of(schema: StoredSchema) -> TableSchema:
-    """A pypaimon schema as our value."""
+    """A pypaimon schema as this project's TableSchema."""
     return TableSchema(
         columns=tuple(column_from_field(field) for field in schema.fields),
         partition_keys=tuple(schema.partition_keys),
@@ -54,12 +54,13 @@ def schema_of(schema: StoredSchema) -> TableSchema:
 
 
 def schema_changes(changes: Sequence[TableChange], *, for_rest: bool = False) -> list[SchemaChange]:
-    """Resolved changes as pypaimon's, in order; `for_rest` those that its REST client can send."""
+    """Resolved changes as pypaimon's, in order; with `for_rest` in the form that its REST client
+    can send."""
     translated = [paimon_change for change in changes for paimon_change in _translated(change)]
     for paimon_change in translated if for_rest else ():
         move = getattr(paimon_change, "move", None)
         if move is not None:
-            # pypaimon can't write its own enumeration as JSON; the name is what is sent.
+            # pypaimon can't write its own enumeration as JSON: its name is sent instead.
             move.type = move.type.value
     return translated
 
@@ -67,10 +68,11 @@ def schema_changes(changes: Sequence[TableChange], *, for_rest: bool = False) ->
 def altered_schema(
     manager: SchemaManager, before: StoredSchema, alteration: Alteration
 ) -> StoredSchema:
-    """The schema to store for an alteration that was planned on `before`.
+    """The schema to store for an alteration that was planned on `before`. Raises InvalidTableError
+    or UnsupportedStatementError if pypaimon refuses the changes or their result is another.
 
-    Types of whole columns are taken from the plan: pypaimon refuses those that its own reader does
-    not cast (BIGINT to DECIMAL(10, 2)), though Paimon's does, and ours.
+    Types of whole columns come from the plan: pypaimon refuses casts that its own reader lacks
+    (BIGINT to DECIMAL(10, 2)), but Paimon's reader has, and this project's.
     """
     planned = alteration.schema
     changes = [
@@ -107,7 +109,7 @@ def altered_schema(
 
 
 def _is_planned(change: TableChange) -> bool:
-    """Whether a change gives a whole column a type without parts."""
+    """Whether a change gives a whole column an atomic type."""
     match change:
         case RetypeColumn(path=(_,), type=AtomicType()):
             return True
@@ -127,7 +129,7 @@ def _translated(change: TableChange) -> list[Any]:
                 move = Move.first(path[-1])
             elif change.after is not None:
                 move = Move.after(path[-1], change.after)
-            # Ids inside the type are given anew when the change is applied.
+            # pypaimon assigns the ids inside the type when it applies the change.
             data_type = to_paimon_type(change.type, AtomicInteger(-1))
             return [SchemaChange.add_column(list(path), data_type, change.comment, move)]
         case DropColumn(path=path):

@@ -1,4 +1,4 @@
-"""Arrow batches of Spark's in the exact Arrow types that Paimon maps its types to."""
+"""Casting Spark's Arrow batches to the exact Arrow types that Paimon maps its types to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["conform"]
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """`batch` with exactly the columns, order and types of `schema`.
 
-    Values fit by now (Spark cast them); what is left are the differences between Spark's Arrow
-    types and Paimon's: the session's zone instead of UTC, units of time, binary widths, names
-    inside nested types. Timestamps lose digits downwards, also before 1970, as in Paimon's Java.
+    Spark has cast the values already. What remains are the differences between Spark's Arrow types
+    and Paimon's: the session's zone instead of UTC, units of time, binary widths, names inside
+    nested types. Timestamps are rounded down, also before 1970, as in Paimon's Java library.
     """
     columns = [_conform_column(batch.column(field.name), field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -48,7 +48,7 @@ def _conform_timestamp(column: pa.Array, target: pa.TimestampType) -> pa.Array:
         else:
             numbers = pc.multiply_checked(numbers, want // have)
         return numbers.view(target)
-    # Both are microseconds since the epoch; only the zone they are shown in differs.
+    # Both count from the epoch in the same unit; only the zone for display differs.
     return column.view(pa.int64()).view(target)
 
 
@@ -78,14 +78,14 @@ def _conform_nested(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _compact(column: pa.Array) -> pa.Array:
-    """The same lists with offsets that begin at 0 and children that hold nothing else."""
+    """The same lists, with offsets that begin at 0 and without children that no list has."""
     if column.offset == 0:
         return column
     return pa.concat_arrays([column.take(pa.array(np.arange(len(column))))])
 
 
 def _offsets(column: pa.Array) -> pa.Array:
-    """List offsets in which a NULL offset marks a NULL list, as `from_arrays` wants them."""
+    """List offsets in which a NULL offset marks a NULL list, as `from_arrays` takes them."""
     if not column.null_count:
         return column.offsets
     nulls = np.append(np.asarray(column.is_null()), False)

@@ -1,7 +1,7 @@
-"""A table's schema files: their text as Paimon's Java side writes it, and their publication.
+"""A table's schema files: their text as Paimon's Java library writes it, and their publication.
 
-`publish_schema` creates the file only if it is absent (pypaimon's own way, checking and then
-renaming, lets two writers both win).
+`publish_schema` creates the file only if it is absent. (pypaimon checks and then renames, by which
+two writers can both succeed.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["publish_schema", "schema_text"]
 
 
 def publish_schema(stores: Stores, manager: SchemaManager, schema: StoredSchema) -> bool:
-    """Writes `schema-<id>`; False, and nothing written, when somebody else already has."""
+    """Create the file `schema-<id>`. Return False, and write nothing, if it exists already."""
     path = schema_path(manager, schema.id)
     return stores.publish(local_path(path) or path, schema_text(schema).encode())
 
@@ -37,7 +37,7 @@ def schema_text(schema: StoredSchema) -> str:
 
 
 def _strip_nullable(data_type: Any) -> None:
-    # Java tells nullability by the NOT NULL suffix of "type" alone.
+    # Paimon's Java library reads nullability from the NOT NULL suffix of "type" alone.
     if not isinstance(data_type, dict):
         return
     data_type.pop("nullable", None)

@@ -1,4 +1,4 @@
-"""The schemas that a table has had, each read from its file once."""
+"""The schemas of a table's history, each read from its file once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["TableSchemas"]
 
 
 class TableSchemas:
-    """Schemas by number. `paimon` is pypaimon's table, whose own schema need not be read."""
+    """Schemas by number. `paimon` is pypaimon's table; its own schema is not read again."""
 
     def __init__(self, paimon: Any) -> None:
         self._paimon = paimon
         self._schemas: dict[int, Any] = {paimon.table_schema.id: paimon.table_schema}
 
     def schema(self, schema_id: int) -> Any:
-        """pypaimon's schema of that number; raises TableDamagedError where it is gone."""
+        """pypaimon's schema of that number. Raises TableDamagedError if it is gone or damaged."""
         found = self._schemas.get(schema_id)
         if found is None:
             manager = self._paimon.schema_manager
@@ -39,5 +39,5 @@ class TableSchemas:
         return schema_of(self.schema(schema_id)).columns
 
     def fields(self, schema_id: int) -> tuple[Field, ...]:
-        """The same with all that is nested in them, as the Arrow kernels take them."""
+        """The columns with their nested fields, in the form for the Arrow kernels."""
         return fields_of(self.schema(schema_id).fields)

@@ -1,5 +1,5 @@
-"""All schemas that a table has had, as definitions by their ids; and what tells a table from one
-that was made later at the same place."""
+"""All schemas that a table has had, by their ids; and an identity that differs for a table that
+was created later at the same location."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _TABLES_MAX = 256
 
 
 class Definitions:
-    """Remembers the schemas of tables, which never change once they are there."""
+    """A cache of tables' schemas. A stored schema never changes."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[int, TableSchema]] = {}
 
     def of(self, table: Table) -> dict[int, TableSchema]:
-        """The table's schemas up to the one that it was loaded with."""
+        """The table's schemas by id, up to the one that it was loaded with."""
         key = identity_of(table)
         if key not in self._known and len(self._known) >= _TABLES_MAX:
             self._known.clear()
@@ -31,18 +31,18 @@ class Definitions:
         for schema_id in range(present):
             if schema_id not in known:
                 schema = table.paimon.schema_manager.get_schema(schema_id)
-                if schema is not None:  # a rolled back one is gone
+                if schema is not None:  # a rollback may have removed it
                     known[schema_id] = schema_of(schema)
         return dict(known)
 
 
 def identity_of(table: Table) -> str:
-    """Where the table lies and when it was made: another one has another identity, also one that is
-    made there after it was dropped."""
+    """The table's location and the time of its first schema. A table that is dropped and created
+    again at the same location gets another identity."""
     first = table.paimon.schema_manager.get_schema(0)
     return f"{table.location}@{0 if first is None else first.time_millis}"
 
 
 def version_of(identity: str, schema: TableSchema) -> str:
-    """A text that differs where the table is another, or has another schema."""
+    """A text that changes with the table's identity and with its schema."""
     return hashlib.sha256(f"{identity}#{schema.schema_id}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How the rows of a primary-key table are merged, by its options."""
+"""The merge rule of a primary-key table, from its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["merge_rule"]
 
 
 def merge_rule(schema: TableSchema) -> MergeRule:
-    """How the rows of a primary-key table are merged, from its options."""
+    """The rule by which a primary-key table's rows are merged. Raises UnsupportedStatementError
+    for an unknown merge engine."""
     engine = schema.merge_engine
     if engine not in ("deduplicate", "first-row", "partial-update", "aggregation"):
         raise UnsupportedStatementError(

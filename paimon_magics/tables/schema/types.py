@@ -1,7 +1,7 @@
-"""Types and columns between this project's values, pypaimon's objects and Arrow.
+"""Conversion of types and columns between this project's values, pypaimon's objects and Arrow.
 
 The Arrow form is exactly the one that pypaimon's writers ask for (local-zoned timestamps as `UTC`,
-top-level and nested nullability as declared). Types that this project has no value for (MULTISET,
+top-level and nested nullability as declared). Types that this project does not support (MULTISET,
 VECTOR) are refused by name.
 """
 
@@ -41,12 +41,12 @@ __all__ = [
 
 
 def from_paimon_type(paimon_type: Any) -> DataType:
-    """A pypaimon type as our value; raises UnsupportedStatementError for MULTISET and VECTOR."""
+    """A pypaimon type as a DataType. Raises UnsupportedStatementError for MULTISET and VECTOR."""
     return from_paimon(paimon_type.to_dict())
 
 
 def to_paimon_type(data_type: DataType, next_id: Any) -> Any:
-    """Our type as pypaimon's; nested fields take their ids from `next_id`, pypaimon's counter.
+    """A DataType as pypaimon's type. Nested fields take their ids from `next_id`, an AtomicInteger.
 
     As in Paimon's `ReassignFieldId`, a field's own type takes its ids before the field does.
     """
@@ -72,7 +72,8 @@ def to_paimon_type(data_type: DataType, next_id: Any) -> Any:
 
 
 def column_from_field(field: Any) -> Column:
-    """A pypaimon field as a column."""
+    """A pypaimon field as a column. Raises UnsupportedStatementError for a type that is not
+    supported."""
     try:
         data_type = from_paimon_type(field.type)
     except UnsupportedStatementError as error:
@@ -92,7 +93,7 @@ def field_from_column(column: Column) -> Any:
 
 
 def fields_of(paimon_fields: Iterable[Any]) -> tuple[Field, ...]:
-    """pypaimon's fields with all that is nested in them, as the Arrow kernels take them."""
+    """pypaimon's fields with their nested fields, in the form for the Arrow kernels."""
     return tuple(_field_of(one.id, one.name, one.type) for one in paimon_fields)
 
 
@@ -133,9 +134,10 @@ def arrow_schema(columns: TableSchema | Iterable[Column]) -> pa.Schema:
 
 
 def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
-    """The Paimon type for values of an Arrow type; raises InvalidTableError where there is none.
+    """The Paimon type for values of an Arrow type. Raises InvalidTableError if there is none.
 
-    Unlike pypaimon, a large list or a dictionary is what it holds, large binary is BYTES, not BLOB.
+    Unlike in pypaimon, a large list is an ARRAY, a dictionary has the type of its values, and
+    large binary is BYTES, not BLOB.
     """
     if pa.types.is_dictionary(arrow):
         return from_arrow_type(arrow.value_type, nullable)
@@ -162,7 +164,7 @@ def from_arrow_type(arrow: pa.DataType, nullable: bool = True) -> DataType:
 
 
 def columns_from_arrow(schema: pa.Schema) -> Sequence[Column]:
-    """The columns that a table for this Arrow data would have, ids from 0."""
+    """The columns of a table for data with this Arrow schema; field ids start at 0."""
     columns = []
     next_id = paimon_types.AtomicInteger(-1)
     for field in schema:

@@ -1,1 +1,1 @@
-"""Where the files of tables lie: local disks, S3, HDFS; what each can do in one step."""
+"""The stores of tables' files (local disks, S3, HDFS), and what each can do in one step."""

@@ -1,6 +1,6 @@
-"""Files of a table that are there and can't be right, told as such, by name.
+"""Errors for damaged files of a table: they are missing, or their content can't be right.
 
-Nothing is read here: whoever reads says what it reads.
+This module reads no content. The reader names the file that it reads.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ RESTORE = "Restore the file, or go back to a snapshot that does not use it."
 
 
 def damaged(what: str, reason: object, hint: str = RESTORE) -> TableDamagedError:
-    """The error for `what`, which can't be read for that reason."""
+    """The error that says that `what` can't be read, with the reason."""
     return TableDamagedError(f"{what} can't be read: {str(reason).rstrip('.')}.", hint=hint)
 
 
 @contextlib.contextmanager
 def parsing(what: str, hint: str = RESTORE) -> Iterator[None]:
-    """What the text of `what` does not say as it must is told as TableDamagedError."""
+    """Raise errors of the body that a malformed text causes (`misread`) as TableDamagedError for
+    `what`; let other errors through."""
     try:
         yield
     except Exception as error:
@@ -35,7 +36,10 @@ def parsing(what: str, hint: str = RESTORE) -> Iterator[None]:
 
 
 def misread(error: BaseException) -> str | None:
-    """What an error of pypaimon's says of a text that is not as it must be; None for others."""
+    """The reason in an error that a malformed text has caused in a parser; None for other errors.
+
+    The causes of the error are searched too, as pypaimon wraps the first one.
+    """
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, ValueError | KeyError | TypeError | AttributeError):
@@ -45,8 +49,8 @@ def misread(error: BaseException) -> str | None:
 
 
 def check_stored(paths: Sequence[str], sizes_bytes: Sequence[int]) -> None:
-    """Raise TableDamagedError for a data file on this machine's disks that is gone or has another
-    size than the table's metadata says: Spark's scan passes over files that are empty."""
+    """Raise TableDamagedError for a local data file that is gone or whose size differs from the
+    table's metadata. Spark's scan would silently skip an empty file."""
     for path, size in zip(paths, sizes_bytes, strict=True):
         local = local_path(path)
         if local is None:

@@ -1,10 +1,10 @@
 """HDFS: create-if-absent by a temporary file and a rename that does not overwrite.
 
-The name node refuses such a rename when the name exists. A writer that got no clear answer looks at
-its temporary file: where that is gone, the rename was its own.
+The name node refuses such a rename when the name exists. A writer that got no clear answer deletes
+its temporary file: if that is already gone, the rename has happened.
 
-If the process dies: a file that it was creating is there whole or not at all, and a temporary file,
-whose name readers pass over, may stay.
+If the process dies while it creates a file, the file exists whole or not at all. A temporary file
+may remain; readers ignore its name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from paimon_magics.errors import SetupError
 
 __all__ = ["HdfsStore"]
 
-# As pypaimon hands them to the same client.
+# The options that pypaimon hands to the same client.
 _CONFIGURATION_PREFIXES = ("dfs.", "fs.", "hadoop.", "ipc.", "io.")
 _CONFIGURATION_PREFIX = "hdfs.config."
 
 
 class HdfsStore:
-    """A cluster. See `stores.Store`."""
+    """An HDFS cluster. See `Store`."""
 
     renames_folders = True
 
@@ -41,7 +41,7 @@ class HdfsStore:
         return f"HdfsStore({self._name})"
 
     def check(self) -> None:
-        """See `Store.check`: HDFS needs no trying out, only its client."""
+        """See `Store.check`: HDFS needs no trial, only its client."""
         self._client()
 
     def create(self, path: str, content: bytes) -> bool:
@@ -119,7 +119,7 @@ class HdfsStore:
         """See `Store.remove_if_empty`."""
         try:
             return bool(self._client().delete(_inside(folder), False))
-        except Exception:  # not empty, or another was faster
+        except Exception:  # not empty, or removed by another process
             return False
 
     def _write(self, temporary: str, content: bytes, path: str) -> None:
@@ -136,9 +136,11 @@ class HdfsStore:
             raise _failure("written", path, error) from error
 
     def _renamed_after_all(self, temporary: str, target: str, path: str, error: Exception) -> bool:
-        """Whether a rename that failed here happened; OSError where nobody can tell.
+        """Whether a rename that raised `error` has happened all the same; False where the target
+        existed before.
 
-        Deleting what was to be renamed settles it: from then on it can't happen any more.
+        Deleting the temporary file settles it: after that the rename can't happen any more. Raises
+        SetupError where nothing was created, OSError where that is unknown.
         """
         try:
             deleted = self._client().delete(temporary)
@@ -190,7 +192,7 @@ class HdfsStore:
 
 
 def _inside(path: str) -> str:
-    """The path within the cluster."""
+    """The path inside the cluster, without scheme and host."""
     _, _, rest = path.partition("://")
     return f"/{rest.partition('/')[2]}".rstrip("/") or "/"
 

@@ -3,8 +3,8 @@
 The content is written to a file without a name, flushed to the disk, and given its name by
 `linkat(2)`, which fails if the name exists. (Renaming would silently replace a snapshot that
 another process published in between.) A process that dies leaves nothing but the published file.
-Where the file system knows no files without a name, one with a temporary name beside it is linked;
-there a process that dies may leave that, which readers ignore.
+Where the file system has no files without a name, a temporary file beside the target is linked
+instead. A process that dies may leave it behind; readers ignore its name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def publish_local_file(path: str, content: bytes) -> bool:
 
 @contextlib.contextmanager
 def _written(target: Path, content: bytes) -> Iterator[Callable[[], None]]:
-    """A file with the content, on the disk; what is yielded gives it the target's name."""
+    """Write the content to a file and flush it; yield a function that links it to `target`."""
     temporary: Path | None = None
     try:
         try:
@@ -73,8 +73,8 @@ def _written(target: Path, content: bytes) -> Iterator[Callable[[], None]]:
             if temporary is not None:
                 yield partial(os.link, temporary, target)
             else:
-                # A directory descriptor that is not used makes Python call linkat(2), which
-                # follows the link in /proc to the file.
+                # `src_dir_fd` is ignored for an absolute path, but makes Python call linkat(2),
+                # which follows the link in /proc to the file.
                 source = f"/proc/self/fd/{descriptor}"
                 yield partial(os.link, source, target, src_dir_fd=descriptor)
     finally:
@@ -84,7 +84,7 @@ def _written(target: Path, content: bytes) -> Iterator[Callable[[], None]]:
 
 
 def _open_unnamed(folder: Path) -> int | None:
-    """A new file in the folder that has no name yet; None where there are no such files."""
+    """Open a new file without a name in the folder; None where the system has no such files."""
     if not _HAS_UNNAMED:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Where a table lies: local paths in their several spellings, and everything else."""
+"""Local paths in all their spellings, told from the locations in other stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["local_path"]
 
 
 def local_path(location: str) -> str | None:
-    """The path of a location on this machine's disks, or None for any other store.
+    """The path of a location on a local disk, or None for any other store.
 
     Accepts `/a/b`, `file:/a/b`, `file:///a/b` and relative paths.
     """

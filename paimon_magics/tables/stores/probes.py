@@ -1,9 +1,9 @@
-"""What a connection finds out about the store of its warehouse, before any job needs it.
+"""The check of a warehouse's store when a session connects, before any job needs the store.
 
-`probe_store` tries what everything later rests on: it lists the warehouse, creates a small object,
-reads it back and removes it. What fails is told in the words of who connects: which option is
-missing or wrong, and what it would have to be. A store that may only be read is no failure.
-At most some seconds pass, whatever the store does.
+`probe_store` tries the operations that everything else relies on: it lists the warehouse, creates a
+small object, reads it back and removes it. An error names the option that is missing or wrong, and
+the value that it should have. A store that is read only is no failure. The check takes a few
+seconds at most, whatever the store does.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ _CONTENT = b"written to see whether it can be read"
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """A store as it was found: its `kind`, what a person wants to know of it (`facts`, names and
-    values without secrets), whether the warehouse is new (no folder or object is there yet), and
-    why it can't be written (`read_only`, "" where it can). A store that `is_tried` was written and
-    read; others are left to who asks them. `notes` are sentences about it."""
+    """The result of a check of a store. `facts` are names and values for a person, without secrets.
+
+    `is_new`: the warehouse is not there yet, or is a local folder with other things and no
+    database. `read_only` is the reason why it can't be written, "" if it can. `is_tried`: the check
+    has written and read in the store. `notes` are sentences about it.
+    """
 
     kind: str
     facts: tuple[tuple[str, str], ...] = ()
@@ -55,17 +57,17 @@ class StoreReport:
 
     @property
     def tried(self) -> str:
-        """What was found by trying, in words."""
+        """The result of the trial, in words."""
         if self.read_only:
             return f"read only: {self.read_only}"
         return "read and written" if self.is_tried else "not tried"
 
 
 def probe_store(options: Mapping[str, str]) -> StoreReport:
-    """Try the store that a catalog's options name. Raises SetupError where it can't be read."""
+    """Check the store that a catalog's options name. Raises SetupError if it can't be read."""
     warehouse = options.get("warehouse", "")
     if options.get("metastore", "filesystem") == "rest":
-        # It hands out what reaches its tables, each time anew.
+        # The server hands out the credentials of each table when the table is loaded.
         uri = masked("uri", options.get("uri", ""))
         return StoreReport("REST catalog", (("uri", uri),), is_tried=False)
     if local_path(warehouse) is not None:
@@ -77,7 +79,7 @@ def probe_store(options: Mapping[str, str]) -> StoreReport:
 
 
 def _local(folder: Path) -> StoreReport:
-    if not folder.is_dir():  # it comes with the first table
+    if not folder.is_dir():  # the first table makes it
         return StoreReport("local disk", is_new=True, is_remote=False, is_tried=False)
     names = [one.name for one in folder.iterdir()]
     is_new = bool(names) and not any(name.endswith(".db") for name in names)
@@ -117,7 +119,8 @@ def _s3(warehouse: str, options: Mapping[str, str]) -> StoreReport:
 
 
 def _reads_back(store: ObjectStore, warehouse: str) -> bool:
-    """Whether what is written there can be read: a server that takes everything may be no store."""
+    """Whether an object that was written can be read: a server that accepts every request may be
+    no store."""
     path = f"{warehouse.rstrip('/')}/.paimon-magics-{uuid.uuid4().hex}"
     try:
         store.write(path, _CONTENT)
@@ -130,7 +133,8 @@ def _reads_back(store: ObjectStore, warehouse: str) -> bool:
 
 
 def store_facts(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """How a store is reached, for a person: names and values, without secrets."""
+    """How a bucket is reached, for a person: names and values, without secrets; () for a warehouse
+    that is not in S3."""
     if urlsplit(options.get("warehouse", "")).scheme not in S3_SCHEMES:
         return ()
     access = s3_access(options)

@@ -1,13 +1,12 @@
 """Object stores that speak S3: create-if-absent by a conditional PUT (`If-None-Match: *`).
 
 A server that does not know the condition would ignore it and overwrite, so the first use of a store
-tries it out on an object of its own. An answer alone is not trusted either: every object that is
-created carries a mark, by which a writer that got no clear answer, or was told that the object
-exists after something between here and the store had repeated its request, tells its own object
-from paimon_magics.tables.stores.s3_access import S3Access, s3_access
-from another writer's. (S3 also answers 409 where nobody has created anything; that is asked again.)
+tries the condition on an object of its own. The answer to a request is not trusted alone: it may be
+lost, and a proxy may repeat the request and so report that the object exists. So every created
+object carries a mark, by which a writer tells its own object from another writer's. (S3 also
+answers 409 where nobody has created the object; the request is then repeated.)
 
-If the process dies: an object that it was creating is there whole or not at all.
+If the process dies while it creates an object, the object exists whole or not at all.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class ObjectStore:
-    """A bucket. See `stores.Store`. One that `is_impatient` gives up after some seconds."""
+    """A bucket. See `Store`. With `is_impatient`, requests give up after a few seconds."""
 
     renames_folders = False
 
@@ -62,14 +61,15 @@ class ObjectStore:
         self._is_impatient = is_impatient
         self._checked = False
         self._guard = threading.Lock()
-        # The clients with what they were made for: another thread may give new credentials.
+        # The clients with the access that they were made for: `renew`, on another thread, may
+        # have replaced `_access` since.
         self._clients: tuple[S3Access, Any, Any] | None = None
 
     def __repr__(self) -> str:
         return f"ObjectStore({self._name})"
 
     def check(self) -> None:
-        """See `Store.check`: an object is created twice, the second time must be refused."""
+        """See `Store.check`: creates an object twice; the store must refuse the second request."""
         with self._guard:
             if self._checked:
                 return
@@ -96,7 +96,8 @@ class ObjectStore:
             self._checked = True
 
     def renew(self, options: Mapping[str, str]) -> None:
-        """From now on reach the bucket as these options say; requests under way end as before."""
+        """Use the credentials, region and endpoint of these options from now on. Requests that are
+        under way keep the old ones."""
         conceal_options(options)
         self._access = s3_access(options)
 
@@ -124,15 +125,15 @@ class ObjectStore:
         return self._ask("read", path, get)
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
-        """See `Store.names`; costs what it finds, not what else is in the folder."""
+        """See `Store.names`; lists only the names that have the prefix, not the whole folder."""
         import obstore
 
         start = f"{self._key(folder)}/{prefix}"
 
         def walk() -> list[str]:
             found: list[str] = []
-            # The client's own prefixes end at folders: the names are in order, so the listing
-            # begins where the prefix does, and ends with the first name that has another.
+            # The client's own prefixes end at folders. Names are listed in order, so the listing
+            # starts at the prefix and ends with the first name that does not have it.
             for page in obstore.list(self._store(), prefix=self._key(folder), offset=start):
                 for meta in page:
                     if not meta["path"].startswith(start):
@@ -145,7 +146,7 @@ class ObjectStore:
         return [leaf for leaf in leaves if leaf and "/" not in leaf]
 
     def entries(self, folder: str) -> list[tuple[str, int | None]]:
-        """The leaf names of all that is in a folder, with the sizes of files, None for folders."""
+        """The leaf names in a folder, sorted, each with the size in bytes, or None for a folder."""
         import obstore
 
         found = self._ask(
@@ -164,7 +165,7 @@ class ObjectStore:
         return sorted((files | folders).items())
 
     def has_folder(self, folder: str) -> bool:
-        """Whether anything is in a folder, be it only its marker."""
+        """Whether a folder holds an object, if only its own marker."""
         import obstore
 
         def first() -> bool:
@@ -196,10 +197,10 @@ class ObjectStore:
         return self._ask("looked at", path, head)
 
     def make_folder(self, folder: str) -> None:
-        """See `Store.make_folder`: there are no folders."""
+        """See `Store.make_folder`: S3 has no folders."""
 
     def remove_if_empty(self, folder: str) -> bool:
-        """See `Store.remove_if_empty`: there are no folders."""
+        """See `Store.remove_if_empty`: S3 has no folders."""
         return True
 
     def _create(self, path: str, content: bytes) -> bool:
@@ -242,7 +243,8 @@ class ObjectStore:
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
     def _mark_of(self, path: str) -> str | None:
-        """The mark of an object, "" for one without; None where there is none or nobody knows."""
+        """The mark of an object, "" if it has none; None if there is no object or the request
+        failed."""
         import obstore
 
         try:
@@ -252,7 +254,8 @@ class ObjectStore:
         return str(found.attributes.get(_MARK, ""))
 
     def _store(self, *, patient: bool = True) -> Any:
-        """The client; the patient one repeats requests, the other leaves that to its caller."""
+        """The client. The `patient` client repeats failed requests; the other leaves that to the
+        caller."""
         access, clients = self._access, self._clients
         if clients is None or clients[0] != access:
             tries = 1 if self._is_impatient else 5
@@ -293,7 +296,7 @@ class ObjectStore:
 
     def _key(self, path: str) -> str:
         parts = urlsplit(path)
-        # Not parts.path alone: a partition's value may hold what a URI would end its path at.
+        # Not `parts.path`: a partition value may contain `?` or `#`, which would end it.
         _, _, rest = path.partition("://")
         assert (parts.netloc, bool(rest)) == (self._bucket, True), path
         return re.sub("/+", "/", rest.partition("/")[2]).strip("/")
@@ -316,8 +319,8 @@ class ObjectStore:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether an exception is a failure, not a wish to end. A library in Rust that panics raises
-    what is no Exception."""
+    """Whether an exception is a failure, and not an interrupt or an exit. The PanicException of a
+    library in Rust is a failure, though it is no Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
@@ -325,7 +328,7 @@ def _is_final(error: BaseException) -> bool:
     """Whether the store has understood the request and refused it: nothing was done."""
     from obstore import exceptions
 
-    # Of a listing that was refused only the text tells it.
+    # A refused listing raises a general error: only its text tells.
     return _REFUSED.search(str(error)) is not None or isinstance(
         error,
         FileNotFoundError  # the bucket
@@ -338,7 +341,7 @@ def _is_final(error: BaseException) -> bool:
 
 
 def _was_never_sent(error: BaseException) -> bool:
-    # Only the text tells it; where it does not, the request counts as sent.
+    # Only the text tells. Without this text the request counts as sent.
     return "kind: Connect," in str(error)
 
 
@@ -348,7 +351,7 @@ def _check_bucket(error: FileNotFoundError) -> None:
 
 
 def _said(error: BaseException) -> str:
-    """What a store's client says, on one line and without what is for its developers."""
+    """The message of a store's client on one line, without the details for its developers."""
     if _was_never_sent(error):
         return "it can't be reached"
     text = str(error).split("\n\nDebug source", 1)[0]

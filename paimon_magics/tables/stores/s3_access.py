@@ -1,4 +1,4 @@
-"""How a bucket of S3 is reached, from any of the spellings that catalog options have."""
+"""The S3 settings among Paimon's catalog options: endpoint, region, keys, in all spellings."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from paimon_magics.tables.stores.store import S3_SCHEMES
 __all__ = ["ENVIRONMENT_KEYS", "S3Access", "s3_access", "with_credentials", "with_region"]
 
 ENVIRONMENT_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-"""The variables that the clients of S3 take keys from."""
+"""The environment variables that S3 clients take keys from."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """How a bucket is reached, from any of the spellings that Paimon's catalog options have.
+    """How a bucket is reached.
 
-    What is None is left to the environment (AWS_ACCESS_KEY_ID, …) or the machine's role.
+    A value that is None is left to the environment (AWS_ACCESS_KEY_ID, …) or the machine's role.
     """
 
     endpoint: str | None
@@ -33,7 +33,7 @@ class S3Access:
         return f"S3Access({self.endpoint}, {self.region})"
 
     def native_options(self) -> dict[str, str]:
-        """The same in the spelling that pypaimon-rust reads."""
+        """These settings as options in the spelling of pypaimon-rust."""
         named = {
             "s3.endpoint": self.endpoint,
             "s3.region": self.region,
@@ -46,7 +46,8 @@ class S3Access:
 
 
 def s3_access(options: Mapping[str, str]) -> S3Access:
-    """Reads the options in the order in which pypaimon's own file IO prefers their spellings."""
+    """Read the S3 settings from catalog options. Of several spellings the one wins that pypaimon's
+    own file IO prefers."""
     path_style = _option(options, "path-style-access") or _option(options, "path.style.access")
     endpoint = _option(options, "endpoint", first="fs.s3.endpoint")
     if endpoint and "://" not in endpoint:
@@ -69,8 +70,8 @@ def s3_access(options: Mapping[str, str]) -> S3Access:
 
 
 def with_region(options: Mapping[str, str]) -> dict[str, str]:
-    """The options, with the region of the environment where they have none: the clients of stores
-    do not look for it in the same places."""
+    """The options, with the region from the environment if they name none. S3 clients differ in
+    where they look for the region."""
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
     if not is_s3 or not region or s3_access(options).region is not None:
@@ -79,8 +80,8 @@ def with_region(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_credentials(options: Mapping[str, str]) -> dict[str, str]:
-    """The options, with the keys of this process's environment where they have none: for another
-    process, whose environment may be older."""
+    """The options, with the keys from this process's environment if they have none. For options
+    that go to another process, whose environment may be older."""
     is_s3 = urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES
     if not is_s3 or s3_access(options).access_key is not None:
         return dict(options)

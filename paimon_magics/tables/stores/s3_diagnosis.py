@@ -1,7 +1,7 @@
-"""Why a place in S3 can't be used, in the words of who connects to it.
+"""Why a warehouse in S3 can't be used, in terms of the catalog options.
 
-`check_access` finds what is wrong by the options alone; `diagnosis` makes of a failed request what
-has to be changed: the region, the key, the bucket, the scheme or the address of the endpoint.
+`check_access` finds what is wrong in the options alone. `diagnosis` finds from a failed request
+what has to change: the region, the key, the bucket, or the endpoint's scheme or address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXPECTED_REGION = re.compile(r"expecting '([\w-]+)'|<Region>([\w-]+)</Region>")
 
 
 def check_access(warehouse: str, access: S3Access) -> None:
-    """Raise SetupError for options that no request can succeed with."""
+    """Raise SetupError for options with which no request can succeed."""
     bucket = urlsplit(warehouse).netloc
     if not bucket:
         raise SetupError(
@@ -82,7 +82,7 @@ def _check_endpoint(access: S3Access, bucket: str) -> None:
 
 
 def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> SetupError:
-    """What has to be changed so that the request does not fail that raised `error`."""
+    """The error for a request that raised `error`: the reason, and what has to change."""
     text = f"{error.message} {error.__cause__ or ''}"
     found = re.search(r"<Code>(\w+)</Code>", text)
     code = found[1] if found else ""
@@ -95,7 +95,7 @@ def diagnosis(warehouse: str, access: S3Access, error: PaimonMagicsError) -> Set
 
 
 def _by_code(code: str, bucket: str, access: S3Access) -> tuple[str, str] | None:
-    """Why the store refused, and what to do, where the code of its answer tells it alone."""
+    """The reason of a refusal and the advice, where the code of the answer is enough to know."""
     where = access.endpoint or "AWS"
     match code:
         case "InvalidAccessKeyId" | "InvalidClientTokenId":
@@ -132,7 +132,7 @@ def _by_code(code: str, bucket: str, access: S3Access) -> tuple[str, str] | None
 
 
 def _by_text(code: str, text: str, bucket: str, access: S3Access) -> tuple[str, str] | None:
-    """Why the store refused, and what to do, where more than the code tells it."""
+    """The reason of a refusal and the advice, where the text of the answer is needed to know."""
     if code in _OF_REGIONS or "incorrectly configured region" in text:
         expected = _EXPECTED_REGION.search(text)
         named = "" if expected is None else f", but in {expected[1] or expected[2]}"
@@ -164,7 +164,7 @@ def _known_key(access: S3Access) -> str:
 
 
 def no_store(warehouse: str, access: S3Access) -> SetupError:
-    """The error for an endpoint that answers, and is none of S3's."""
+    """The error for an endpoint that answers, but not as an S3 server."""
     return _failure(
         warehouse,
         f"{access.endpoint} answers, and not as S3 does",
@@ -174,7 +174,7 @@ def no_store(warehouse: str, access: S3Access) -> SetupError:
 
 
 def is_refusal_to_write(error: PaimonMagicsError) -> bool:
-    """Whether a store that can be read has refused to create an object."""
+    """Whether `error` is a store's refusal to create an object: credentials may only read."""
     text = f"{error.message} {error.__cause__ or ''}"
     return "AccessDenied" in text or "MethodNotAllowed" in text or "403 Forbidden" in text
 
@@ -198,7 +198,7 @@ def _by_connecting(
 
 
 def _reason(parts: SplitResult) -> tuple[str, str] | None:
-    """Why a host does not speak as the endpoint says, and what to do; None where it does."""
+    """Why the endpoint's host can't be reached by its scheme, and the advice; None if it can."""
     host, is_tls = parts.hostname or "", parts.scheme == "https"
     port = parts.port or (443 if is_tls else 80)
     where = f"{host}:{port}"

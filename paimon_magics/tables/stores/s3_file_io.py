@@ -1,8 +1,8 @@
-"""pypaimon's file IO for S3 with fewer requests, and with less patience.
+"""pypaimon's file IO for S3 with fewer requests and shorter timeouts.
 
-pypaimon asks twice or three times before it reads a small file and six times to write one, and goes
-on for more than a minute when the store can't be reached. Files of a table's metadata are read and
-written whole here, by one request each; everything else stays as it is.
+pypaimon sends two or three requests before it reads a small file, and six to write one. It retries
+for more than a minute when the store can't be reached. Here a metadata file is read by one request,
+and every file is written whole. Reading other files is left to pypaimon.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["S3FileIO", "use_s3_file_io"]
 _ATTEMPTS = 4
 _REQUEST_SECONDS = 20
 _CONNECT_SECONDS = 5
-# Names that only files of a table's metadata have.
+# Names that only metadata files have.
 _METADATA = re.compile(
     r"((snapshot|schema|changelog|manifest|manifest-list|index-manifest|tag|stat)-[^/.]+"
     r"|LATEST|EARLIEST)$"
@@ -43,7 +43,7 @@ _T = TypeVar("_T")
 
 
 def use_s3_file_io(catalog: Any, warehouse: str, options: dict[str, str], stores: Stores) -> None:
-    """Let a catalog of pypaimon's use this where its own choice would be pyarrow's for S3."""
+    """Give a pypaimon catalog an S3FileIO if it has chosen pyarrow's file IO for S3."""
     store = stores.of(warehouse)
     chosen = catalog.file_io
     cached = isinstance(chosen, CachingFileIO)
@@ -59,7 +59,7 @@ def use_s3_file_io(catalog: Any, warehouse: str, options: dict[str, str], stores
 
 
 class S3FileIO(PyArrowFileIO):  # type: ignore[misc]
-    """Raises OSError where a store can't be reached or refuses, FileNotFoundError as pypaimon."""
+    """Raises OSError if the store can't be reached or refuses, FileNotFoundError like pypaimon."""
 
     def __init__(self, path: str, catalog_options: Options, store: ObjectStore) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class S3FileIO(PyArrowFileIO):  # type: ignore[misc]
         super().__init__(path, catalog_options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Clients of stores can't be pickled; a task makes its own.
+        # S3 clients can't be pickled; a task makes its own.
         return _restored, (self._path, dict(self.properties.to_map()))
 
     def _create_s3_retry_config(self, *_: Any, **__: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class S3FileIO(PyArrowFileIO):  # type: ignore[misc]
         return config
 
     def new_input_stream(self, path: str) -> Any:
-        """A stream of the file, read already if it is one of metadata."""
+        """A stream of the file's content; a metadata file is read whole, at once."""
         if not _is_metadata(path):
             return super().new_input_stream(path)
         content = _asked(lambda: self._store.read(path))
@@ -86,17 +86,17 @@ class S3FileIO(PyArrowFileIO):  # type: ignore[misc]
         return pa.BufferReader(content)
 
     def new_output_stream(self, path: str) -> Any:
-        """A stream that becomes the file when it is closed, and not when its block raises."""
+        """A stream whose content is uploaded when it is closed, unless its `with` block raises."""
         return _Upload(lambda content: _asked(lambda: self._store.write(path, content)))
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Whether the file or folder exists."""
         if not _is_metadata(path) and _asked(lambda: self._store.has_folder(path)):
             return True
         return _asked(lambda: self._store.modified_ms(path)) is not None
 
     def list_status(self, path: str) -> list[pafs.FileInfo]:
-        """What is in a folder; nothing for one that is not there."""
+        """The files and folders in a folder; [] if it does not exist."""
         where = self.to_filesystem_path(path).rstrip("/")
         return [
             pafs.FileInfo(
@@ -130,7 +130,7 @@ class _Upload(io.BytesIO):
         self.close()
 
     def __del__(self) -> None:
-        super().close()  # a stream that nobody closed has not become a file
+        super().close()  # a stream that nobody closed is not uploaded
 
 
 def _restored(path: str, options: dict[str, str]) -> S3FileIO:

@@ -1,8 +1,8 @@
-"""The stores that tables lie in, and the few things done there beneath Paimon's own file IO.
+"""The stores of tables' files, and the few operations done there beneath Paimon's own file IO.
 
-A `Store` creates a file only if it is absent: the primitive by which snapshots, schemas, tags and
-branches are published. Which one a path belongs to is decided here, by its scheme; a store without
-such a primitive is refused with the reason, and never gets a check followed by a rename instead.
+A `Store` can create a file only if it is absent: the primitive by which snapshots, schemas, tags
+and branches are published. The scheme of a path decides to which store it belongs. A store without
+the primitive is refused with the reason: a check followed by a rename is no substitute.
 
 Light to import: tasks write their journals through it.
 """
@@ -46,26 +46,28 @@ _REASONS = {
 
 
 Publish = Callable[[str, bytes], bool]
-"""Create a file with content if it does not exist; False when it did, with certainty."""
+"""Create a file with this content if it is absent; return False if it certainly existed."""
 
 
 class UnreachableError(SetupError):
-    """A store does not answer now, and may again. Nothing of what was asked for has happened."""
+    """A store does not answer now; a later try may succeed. Repeating the operation is safe."""
 
 
 class StoreRefusedError(SetupError):
-    """A store has understood the request and refuses it: asking again does not help, other
-    credentials may. Nothing of what was asked for has happened."""
+    """A store has understood a request and refused it. A repetition does not help; other
+    credentials may. The operation had no effect."""
 
 
 class UnreachableFileError(OSError):
-    """The same for a file: what Paimon's file IO may raise."""
+    """UnreachableError as an OSError, which Paimon's file IO may raise."""
 
 
 def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
-    """An error of ours about an operation that certainly had no effect because of `error`: an
-    UnreachableError where a store that does not answer is what lies behind it, StoreRefusedError
-    where one has refused."""
+    """The error for an operation that failed by `error` and certainly had no effect.
+
+    It is an UnreachableError if a store that does not answer is among the causes of `error`, a
+    StoreRefusedError if a store has refused, a SetupError else.
+    """
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, UnreachableFileError | UnreachableError):
@@ -79,7 +81,8 @@ def failure(error: BaseException, message: str, *, hint: str) -> SetupError:
 
 @contextlib.contextmanager
 def store_errors(what: str) -> Iterator[None]:
-    """Errors of files in the body become errors of ours: `what` failed, and had no effect."""
+    """Raise an OSError of the body as a SetupError (see `failure`): `what` failed, and had no
+    effect."""
     try:
         yield
     except OSError as error:
@@ -91,16 +94,18 @@ def store_errors(what: str) -> Iterator[None]:
 
 
 class Store(Protocol):
-    """One store. Paths are as Paimon writes them: plain ones or URIs. Safe for several threads.
+    """One store. Paths are written as in Paimon: plain paths or URIs. Safe for several threads.
 
-    Every method raises UnreachableError when the store does not answer, SetupError when it refuses.
-    `renames_folders` tells whether a folder can be renamed, with all that is in it, in one step.
+    If an operation fails, S3 raises UnreachableError (no answer) or StoreRefusedError, HDFS
+    SetupError, a local disk OSError. `renames_folders` tells whether a folder can be renamed in
+    one step, with all that it holds.
     """
 
     renames_folders: bool
 
     def check(self) -> None:
-        """Raise unless `create` can be relied on: UnsupportedStatementError, SetupError."""
+        """Raise unless `create` can be relied on: UnsupportedStatementError if the store has no
+        such operation, SetupError if that could not be found out."""
 
     def create(self, path: str, content: bytes) -> bool:
         """Create a file if it is absent; return whether this very call did.
@@ -111,30 +116,31 @@ class Store(Protocol):
         """
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file whole, in place of one that is there. Readers see the old or the new one."""
+        """Write a whole file, replacing an existing one. Readers see the old or the new content."""
 
     def read(self, path: str) -> bytes | None:
-        """A file's content, None where there is none."""
+        """A file's content; None if there is no file."""
 
     def names(self, folder: str, prefix: str = "") -> list[str]:
-        """The leaf names, beginning with `prefix`, of the files in a folder; [] without it."""
+        """The leaf names of a folder's files that begin with `prefix`; [] if there is no folder."""
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete files; those that are not there are passed over."""
+        """Delete files; missing files are skipped."""
 
     def modified_ms(self, path: str) -> int | None:
-        """When a file was written, in milliseconds by the store's clock; None without it."""
+        """When a file was written, in epoch milliseconds by the store's clock; None if there is no
+        file."""
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder that may be there. Stores without folders have none to make."""
+        """Make a folder, which may exist already. Does nothing in a store without folders."""
 
     def remove_if_empty(self, folder: str) -> bool:
-        """Remove a folder that holds nothing; whether that was done. Stores without folders have
-        none to remove."""
+        """Remove a folder if it is empty; return whether it is removed. Always True in a store
+        without folders."""
 
 
 class LocalStore:
-    """The disks of this machine. A file system without hard links is noticed when publishing."""
+    """The local disks. A file system without hard links is refused only at the first `create`."""
 
     renames_folders = True
 
@@ -142,11 +148,11 @@ class LocalStore:
         """See `Store.check`."""
 
     def create(self, path: str, content: bytes) -> bool:
-        """See `Store.create`; a hard link decides."""
+        """See `Store.create`; done by a hard link."""
         return publish_local_file(_local(path), content)
 
     def write(self, path: str, content: bytes) -> None:
-        """See `Store.write`. Not synced: for files that may be lost with the machine's power."""
+        """See `Store.write`. Not synced to the disk: a power failure may lose the file."""
         target = Path(_local(path))
         temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
         try:
@@ -197,7 +203,7 @@ class LocalStore:
 
 
 class _RefusedStore:
-    """A store that nothing is published in; Paimon's own file IO may still read it."""
+    """A store that can't be written safely. Paimon's own file IO may still read it."""
 
     renames_folders = False
 
@@ -245,9 +251,9 @@ class _RefusedStore:
 
 
 def open_store(location: str, options: Mapping[str, str]) -> Store:
-    """The store of a location, by Paimon's catalog options. Nothing is asked of it yet.
+    """The store of a location, by Paimon's catalog options. No request is sent yet.
 
-    `location` is a folder that may be written: a probe of the store goes there.
+    `location` is a folder that may be written: `Store.check` makes its trial there.
     """
     if local_path(location) is not None:
         return LocalStore()
@@ -282,7 +288,7 @@ class Stores:
             return self._opened[key]
 
     def renew(self, options: Mapping[str, str]) -> None:
-        """Reach the stores as these options say from now on; those that are open, too."""
+        """Use these options from now on, also for the S3 stores that are open already."""
         with self._guard:
             self._options = dict(options)
             for (scheme, _), store in list(self._opened.items()):
@@ -290,7 +296,7 @@ class Stores:
                     store.renew(self._options)  # type: ignore[attr-defined]
 
     def publish(self, path: str, content: bytes) -> bool:
-        """Create a file if it is absent, see `Store.create`; its store is checked before."""
+        """Check the path's store, then create the file if it is absent. See `Store.create`."""
         store = self.of(path)
         store.check()
         return store.create(path, content)

@@ -1,10 +1,10 @@
-"""Putting files and their names on this machine's disks; files in other stores are there already.
+"""Making local files and their names durable. Files in other stores are durable already.
 
-A journalling file system makes everything durable that was begun before, each time that it is asked
-for one file. So the writing of all files is begun first, and only then is any of them waited for:
-the first wait pays for most of the others. Whoever has something else to do meanwhile begins early.
+When a journalling file system syncs one file, it also makes durable all writes that were begun
+before. So all files are begun first, and only then is each waited for: the first wait pays for most
+of the others. A caller with other work to do calls `begin_sync` early.
 
-If the process dies here, any of the files may be on the disk or not: nothing may name them before
+If the process dies here, each file may be on the disk or not. So nothing may refer to them before
 `sync_files` has returned.
 """
 
@@ -18,13 +18,13 @@ from paimon_magics.tables.stores.paths import local_path
 
 __all__ = ["begin_sync", "sync_files"]
 
-# Writing a larger file takes longer than waiting for the journal, and of those the pages that are
-# on the disk already would be dropped from the cache, which who reads the table next would notice.
+# Writing a larger file takes longer than waiting for the journal. Its pages that are on the disk
+# already would also be dropped from the cache, which slows the next read of the table.
 _BEGUN_BYTES_MAX = 1 << 20
 
 
 def begin_sync(paths: Iterable[str]) -> None:
-    """Have the system begin to write small files to the disk. Nothing is durable for that.
+    """Have the system begin to write small files to the disk. This makes nothing durable.
 
     Raises FileNotFoundError for a local file that does not exist.
     """
@@ -32,7 +32,7 @@ def begin_sync(paths: Iterable[str]) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             if hasattr(os, "posix_fadvise") and os.fstat(descriptor).st_size <= _BEGUN_BYTES_MAX:
-                # What is not needed is written out; pages under way stay in the cache.
+                # Pages that are declared unneeded are written out; meanwhile they stay cached.
                 with contextlib.suppress(OSError):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
@@ -40,7 +40,7 @@ def begin_sync(paths: Iterable[str]) -> None:
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Return when the files, and their names, are on the disk.
+    """Wait until the files and their names are on the disk.
 
     Raises FileNotFoundError for a local file that does not exist.
     """
