@@ -1,1 +1,1 @@
-"""Manifest lists, manifests and their entries: which data files a snapshot has."""
+"""Manifest lists, manifests and their entries: the data files of a snapshot."""

@@ -1,8 +1,8 @@
-"""What the statistics of files say of columns: NULLs, least and greatest values.
+"""NULL counts, least and greatest values of columns, from the statistics of data files.
 
-Only where they are exact: every file has them, and none is cut short. Paimon keeps the first 16
-characters of a text (`metadata.stats-mode` = truncate(16)), so that longer ones are not known; our
-own files have none for floating-point columns.
+They are exact only if every file has them and none is truncated. Paimon keeps the first 16
+characters of a text (`metadata.stats-mode` = truncate(16)), so the bounds of longer texts are
+unknown. Files of this project have no bounds for floating-point columns.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _CUT_AT = 16
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`nulls` is None where it is not known, `is_exact` whether `least` and `greatest` are: both
-    None in a column of NULLs."""
+    """Statistics of one column. `nulls` is the number of NULLs, None if it is unknown. `is_exact`
+    tells whether `least` and `greatest` are exact; both are None in a column of NULLs."""
 
     nulls: int | None = None
     least: Any = None
@@ -37,7 +37,8 @@ class Bounds:
 def column_bounds(
     files: pa.Table, columns_of: Callable[[int], Sequence[Column]], columns: Sequence[Column]
 ) -> dict[str, Bounds]:
-    """By column; `files` are entries of manifests, `columns_of` gives the columns of a schema."""
+    """The bounds of each of `columns` by name. `files` are manifest entries, `columns_of` gives the
+    columns of a schema by its id."""
     groups: dict[tuple[int, tuple[str, ...] | None], list[int]] = {}
     told = zip(
         files["schema_id"].to_pylist(),
@@ -90,7 +91,7 @@ def _bounds(
     total = None if None in nulls else sum(count for count in nulls if count is not None)
     smallest, largest = least.to_pylist(), greatest.to_pylist()
     exact = all(
-        # Without bounds a file says nothing, unless it has nothing but NULLs.
+        # A file without bounds makes the result inexact, unless it holds only NULLs.
         (_is_whole(low) and _is_whole(high)) if low is not None else count == size
         for low, high, count, size in zip(smallest, largest, nulls, rows, strict=True)
     )

@@ -1,8 +1,8 @@
 """Manifests as Arrow columns: 100,000 entries in about a second, without an object for each.
 
-Avro is decoded by polars, which reads a file into columns but knows no zstd: blocks that are
-compressed so, as Paimon's are, are put into an uncompressed container first. A manifest never
-changes, so what was read is kept, up to a number of bytes.
+polars decodes Avro into columns, but it does not support zstd, with which Paimon compresses. Such
+blocks are first rewritten into an uncompressed Avro file. A manifest never changes, so a manifest
+that was read is cached, up to a number of bytes.
 
 Fields: `ManifestEntrySerializer`, `DataFileMeta` and `ManifestFileMeta` of Paimon.
 """
@@ -23,7 +23,7 @@ __all__ = ["MANIFEST_ENTRIES", "MANIFEST_FILES", "ManifestColumns", "avro_column
 
 _STATS = ("_MIN_VALUES", "_MAX_VALUES", "_NULL_COUNTS")
 
-# The columns of `ManifestColumns.entries`: Paimon's names, in lower case, nested ones flat.
+# The columns of `ManifestColumns.entries`: Paimon's names in lower case, nested fields flattened.
 MANIFEST_ENTRIES = pa.schema(
     [
         ("kind", pa.int32()),
@@ -56,7 +56,7 @@ MANIFEST_ENTRIES = pa.schema(
         ("write_cols", pa.large_list(pa.large_string())),
     ]
 )
-# The columns of `ManifestColumns.files`: what a manifest list says of each manifest.
+# The columns of `ManifestColumns.files`: a manifest list's entry for each manifest.
 MANIFEST_FILES = pa.schema(
     [
         ("file_name", pa.large_string()),
@@ -79,10 +79,10 @@ _NESTED = {"key": "_KEY_STATS", "value": "_VALUE_STATS", "partition": "_PARTITIO
 
 
 class ManifestColumns:
-    """Reads manifests and manifest lists, and keeps what it read. For any thread.
+    """Reads manifests and manifest lists, and caches them. Safe for several threads.
 
-    `read_bytes` gives a file of the table's manifest folder by name; `kept_bytes_max` bounds what
-    is kept.
+    `read_bytes` reads a file of the table's manifest folder by name. `kept_bytes_max` is the size
+    of the cache.
     """
 
     def __init__(self, read_bytes: Callable[[str], bytes], kept_bytes_max: int) -> None:
@@ -90,11 +90,13 @@ class ManifestColumns:
         self._cache = ReadCache[pa.Table](kept_bytes_max)
 
     def files(self, manifest_list: str) -> pa.Table:
-        """What the list says of its manifests; see MANIFEST_FILES."""
+        """The manifests in a manifest list; columns as in MANIFEST_FILES. Raises TableDamagedError
+        if the file can't be read."""
         return self._of(manifest_list, MANIFEST_FILES)
 
     def entries(self, manifests: Iterable[str]) -> pa.Table:
-        """The entries of manifests, in their order; see MANIFEST_ENTRIES."""
+        """The entries of manifests, in their order; columns as in MANIFEST_ENTRIES. Raises
+        TableDamagedError if a file can't be read."""
         tables = [self._of(name, MANIFEST_ENTRIES) for name in manifests]
         return pa.concat_tables(tables) if tables else MANIFEST_ENTRIES.empty_table()
 
@@ -109,7 +111,7 @@ class ManifestColumns:
 
 
 def avro_columns(body: bytes) -> pa.Table:
-    """The records of an Avro file as columns. Raises ValueError for what is none."""
+    """The records of an Avro file as columns. Raises ValueError for any other content."""
     import polars
 
     try:
@@ -119,7 +121,7 @@ def avro_columns(body: bytes) -> pa.Table:
 
 
 def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Records as the columns of `schema`; a field that the file lacks is NULL."""
+    """Records as the columns of `schema`; a field that is missing in the file becomes NULL."""
     fields = {name: table.column(name) for name in table.column_names}
     nested = fields.pop("_FILE", None)
     if nested is not None:
@@ -142,7 +144,7 @@ def _flat(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _cast(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_timestamp(data_type):
-        column = pc.cast(column, pa.timestamp(column.type.unit))  # whatever zone Avro says
+        column = pc.cast(column, pa.timestamp(column.type.unit))  # drops Avro's zone
     return column.cast(data_type)
 
 
@@ -156,7 +158,7 @@ def _members(column: pa.ChunkedArray) -> dict[str, pa.ChunkedArray]:
 
 
 def _inflated(body: bytes) -> bytes:
-    """An Avro file whose blocks are not compressed by zstd."""
+    """The Avro file `body`, rewritten without compression if its blocks are compressed by zstd."""
     if body[:4] != b"Obj\x01":
         raise ValueError("it is no Avro file")
     source = memoryview(body)

@@ -1,4 +1,4 @@
-"""What an entry of a manifest does with its file: Paimon's `FileKind`."""
+"""Whether a manifest entry adds or deletes its file: Paimon's `FileKind`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where data files are: their paths follow from partition, bucket and name, or are recorded.
+"""The paths of data files, from partition, bucket and name, or from a recorded external path.
 
-Nothing is listed or opened, and a hundred thousand paths are put together column by column.
-Source: Paimon's `DataFilePathFactory` and `FileStorePathFactory.bucketPath`.
+No folder is listed and no file opened. Paths are built column by column, a hundred thousand at
+once. Source: Paimon's `DataFilePathFactory` and `FileStorePathFactory.bucketPath`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def file_paths(
     partition_types: Sequence[pa.DataType],
     first_bucket_folder: Callable[[tuple[Any, ...]], str],
 ) -> pa.Array:
-    """The path of each of `files` (`partition`, `bucket`, `file_name`, `external_path`), as texts.
+    """The path of each of `files` (`partition`, `bucket`, `file_name`, `external_path`), as text.
 
-    `first_bucket_folder` tells the folder of bucket 0 in the partition with those values, whose
-    columns have `partition_types`; it is asked once for each partition.
+    `first_bucket_folder` returns the folder of bucket 0 in the partition with these values, of the
+    types `partition_types`. It is called once for each partition.
     """
     partitions = files["partition"].combine_chunks().dictionary_encode()
     columns = decode_rows(partitions.dictionary, list(partition_types)) if partition_types else []
@@ -37,7 +37,7 @@ def file_paths(
         first_bucket_folder(value).rstrip("/").rpartition("/")[0]
         for value in values or [()] * len(partitions.dictionary)
     ]
-    # Buckets are called alike in all partitions, and there may be as many as files.
+    # Bucket names are the same in all partitions, and there may be as many buckets as files.
     buckets, members = np.unique(np.asarray(files["bucket"]), return_inverse=True)
     called = ["bucket-postpone" if bucket < 0 else f"bucket-{bucket}" for bucket in buckets]
     inside = pc.binary_join_element_wise(

@@ -1,12 +1,12 @@
-"""The hash indexes of dynamic buckets: which keys are in which bucket of a partition.
+"""The check of hash indexes at a commit. They tell which keys are in which dynamic bucket.
 
-A writer reads them when it begins, puts new keys into buckets by them, and replaces the index of a
-bucket whole when it commits. Of two writers that began at the same time, the second would replace
-what the first has added, and may put the same new key into another bucket: from then on the table
-has that key twice. Paimon leaves it to its users to run one writer at a time; here a commit that
-was prepared on an index that is not the table's any more is refused.
+A writer reads the indexes when it begins, assigns new keys to buckets by them, and replaces a
+bucket's whole index when it commits. Of two writers that began at the same time, the second would
+overwrite the additions of the first, and may put the same new key into another bucket. Then the
+table would have the key twice. Paimon leaves it to its users to run one writer at a time. Here a
+commit that was prepared on an outdated index is refused.
 
-An index file is a list of the keys' hashes, 32 bits big-endian; one hash belongs to one bucket.
+An index file is a list of the keys' hashes, 32 bits big-endian. A hash belongs to one bucket.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Bucket = tuple[tuple[Any, ...], int]
 
 
 class StaleIndexError(CommitConflictError):
-    """The commit's hash index lacks keys that the table's has, or puts keys into other buckets."""
+    """The commit's hash index lacks keys of the table's index, or has keys of another bucket."""
 
 
 class HashIndexes:
-    """Compares indexes. Keeps those that it has read last, sorted; index files never change."""
+    """Compares hash indexes. Caches the last ones, sorted: index files never change."""
 
     def __init__(self, cached_bytes: int = _CACHED_BYTES) -> None:
         self._cache = ReadCache[npt.NDArray[np.int32]](cached_bytes)
 
     def check(self, table: StoredTable, before: str | None, after: str | None) -> None:
-        """Raise StaleIndexError unless a commit may change the index manifest like that.
+        """Raise StaleIndexError unless a commit may replace the index manifest `before` by `after`.
 
-        `before` and `after` are the names of index manifests. Each bucket that the commit replaces
-        must keep its keys, and must not get any that another bucket of its partition has.
+        Both are names. Each bucket whose index the commit replaces must keep its keys. It must not
+        get a key that another bucket of its partition has.
         """
         if before == after or table.paimon.bucket_mode() != BucketMode.HASH_DYNAMIC:
             return
@@ -128,7 +128,7 @@ def _hash_files(table: StoredTable, name: str | None) -> dict[Bucket, Any]:
 
 
 def _in(values: Any, others: Any) -> Any:
-    """Which of the values are among the others; both are sorted."""
+    """A mask of the `values` that are among the `others`; both are sorted."""
     if not len(others):
         return np.zeros(len(values), dtype=bool)
     places = np.minimum(np.searchsorted(others, values), len(others) - 1)

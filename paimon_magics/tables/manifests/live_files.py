@@ -1,7 +1,8 @@
-"""The files of a table at a snapshot, or that snapshots changed, as columns.
+"""The files of a snapshot, and the files that snapshots add, as Arrow columns.
 
-From manifest lists over manifests to the entries that are left when deletes are taken off; nothing
-is listed, and no object is made for a file. Rules: `ManifestsReader`, `FileEntry.mergeEntries`.
+They are read from manifest lists and manifests; added files that are also deleted are taken off. No
+folder is listed, and no object is made for a file. Rules: Paimon's `ManifestsReader` and
+`FileEntry.mergeEntries`.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _KEPT_BYTES_MAX = 256 * 1024 * 1024
 
 
 class ManifestGoneError(TableDamagedError):
-    """A manifest or list of manifests is not there (any more)."""
+    """A manifest or manifest list does not exist, or no longer."""
 
 
 class ManifestCache:
-    """The manifests of one table, read through pypaimon's file IO and kept."""
+    """The manifests of one table, read through pypaimon's file IO and cached."""
 
     def __init__(self, paimon: Any) -> None:
         self._paimon = paimon
@@ -43,7 +44,7 @@ class ManifestCache:
         self.columns = ManifestColumns(self.read, _KEPT_BYTES_MAX)
 
     def read(self, name: str) -> bytes:
-        """The content of a file there; raises TableDamagedError where it is gone."""
+        """The content of a file in the manifest folder. Raises ManifestGoneError if it is gone."""
         path = f"{self._folder}/{name}"
         try:
             with self._paimon.file_io.new_input_stream(path) as stream:
@@ -55,7 +56,7 @@ class ManifestCache:
             ) from error
 
     def listed_entries(self, manifest_lists: Iterable[str | None]) -> pa.Table:
-        """The entries of the manifests in these lists, in order; None is a list without any."""
+        """The entries of the manifests in these lists, in order; None stands for an empty list."""
         names = [
             name
             for manifest_list in manifest_lists
@@ -65,7 +66,8 @@ class ManifestCache:
         return self.columns.entries(names)
 
     def deletions(self, index_manifest: str | None) -> dict[tuple[bytes, int, str], Deletions]:
-        """The deletion vectors of a snapshot: by partition, bucket and name of the data file."""
+        """The deletion vectors in an index manifest, by partition, bucket and name of the data
+        file. Raises TableDamagedError if the file can't be read."""
         if not index_manifest:
             return {}
         try:
@@ -86,13 +88,14 @@ class ManifestCache:
 
 
 def live_files(folder: ManifestCache, snapshot: Any) -> pa.Table:
-    """The files that a snapshot has, in the order in which they were added."""
+    """The files of a snapshot, in the order in which they were added."""
     lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list]
     return undeleted(folder.listed_entries(lists))
 
 
 def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> pa.Table:
-    """What the manifests of each list add. Raises TableDamagedError where one deletes."""
+    """The files that the manifests of the lists add. Raises TableDamagedError if one deletes a
+    file."""
     entries = folder.listed_entries(manifest_lists)
     if entries.num_rows and not _is(entries, "kind", ADD).all():
         raise TableDamagedError(
@@ -103,7 +106,7 @@ def added_files(folder: ManifestCache, manifest_lists: Iterable[str | None]) -> 
 
 
 def undeleted(entries: pa.Table) -> pa.Table:
-    """The entries of files that are added and nowhere deleted."""
+    """The entries that add a file which no entry deletes."""
     deletes = _is(entries, "kind", DELETE)
     if not deletes.any():
         return entries
@@ -114,7 +117,7 @@ def undeleted(entries: pa.Table) -> pa.Table:
 
 
 def _identities(entries: pa.Table) -> npt.NDArray[np.int64]:
-    """A number for each file at its level: what an entry of another kind must share."""
+    """A number for each entry, equal for entries that add and delete a file at the same level."""
     parts = [
         np.asarray(_codes(entries.column("partition"))),
         np.asarray(entries.column("bucket")),

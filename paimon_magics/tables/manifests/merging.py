@@ -1,16 +1,17 @@
-"""Merging a table's manifests, so that a snapshot leads to few of them however many commits came
-before: Paimon's rules (`ManifestFileMerger`), with the options
+"""Merging a table's manifests, so that a snapshot has few of them after any number of commits.
 
-- `manifest.target-file-size`: manifests below it are merged until they reach it,
-- `manifest.merge-min-count`: but only so many at a time,
-- `manifest.full-compaction-threshold-size`: where small manifests and those with deletions come to
-  so much, every deletion is carried out, in large manifests as well.
+The rules are Paimon's (`ManifestFileMerger`), with the options
 
-An entry that adds a file and one that deletes it cancel each other. Manifests are merged in their
-order, neighbours with neighbours, so an entry never passes one that it depends on.
+- `manifest.target-file-size`: neighbouring manifests are merged until they reach this size,
+- `manifest.merge-min-count`: the last ones, which do not reach it, only if they are this many,
+- `manifest.full-compaction-threshold-size`: once small manifests and manifests with deletions
+  have this size together, every deletion is carried out, in large manifests as well.
 
-`manifest-sort.enabled` changes how Paimon's Java library arranges entries, which no reader relies
-on; here they keep their order.
+An entry that adds a file and one that deletes it cancel each other. Only neighbours are merged, in
+their order, so an entry never moves past one that it depends on.
+
+`manifest-sort.enabled` changes how Paimon's Java library arranges entries. No reader relies on
+that; here entries keep their order.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _FileKey = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """When manifests are merged, and how large they become."""
+    """When manifests are merged, and how large the merged ones are."""
 
     target_bytes: int
     count_min: int
@@ -48,7 +49,7 @@ class MergeRules:
 
     @classmethod
     def of(cls, schema: TableSchema) -> MergeRules:
-        """The rules that a table's options give."""
+        """The rules of a table, from its options."""
         return cls(
             target_bytes=_bytes(schema, "manifest.target-file-size"),
             count_min=integer_value(
@@ -58,14 +59,15 @@ class MergeRules:
         )
 
     def must_change(self, meta: ManifestFileMeta) -> bool:
-        """Whether a full merge writes the manifest anew, whatever is in it."""
+        """Whether a full merge rewrites the manifest in any case: it is small or has deletions."""
         return bool(meta.num_deleted_files > 0 or meta.file_size < self.target_bytes)
 
 
 def merge_manifests(
     paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
 ) -> list[ManifestFileMeta]:
-    """The manifests that hold what `metas` do, in order; new ones are written under `names`."""
+    """Merge manifests where the rules ask for it; return the manifests that replace `metas`, in
+    order. New manifests take their names from `names`."""
     small_bytes = sum(meta.file_size for meta in metas if rules.must_change(meta))
     if small_bytes >= rules.full_bytes_min:
         merged = _merge_fully(paimon, metas, rules, names)
@@ -80,7 +82,7 @@ def merge_manifests(
 def _groups(
     metas: Sequence[ManifestFileMeta], rules: MergeRules
 ) -> Iterator[Sequence[ManifestFileMeta]]:
-    """Neighbours that are merged into one, in order: `tryMinorCompaction`."""
+    """Groups of neighbours to merge, in order; a group of one stays: `tryMinorCompaction`."""
     group: list[ManifestFileMeta] = []
     size_bytes = 0
     for meta in metas:
@@ -98,7 +100,10 @@ def _groups(
 def _merge_group(
     paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
 ) -> list[ManifestFileMeta]:
-    """Merge neighbours. A deletion whose file was added before them stays: `mergeCandidates`."""
+    """Merge neighbours, or return them as they are if no schema can hold the entries of all.
+
+    A deletion stays if a manifest before these adds its file: `mergeCandidates`.
+    """
     readers = [ManifestReader(paimon, meta) for meta in metas]
     schema = widest_schema(reader.schema for reader in readers)
     if schema is None:
@@ -116,9 +121,9 @@ def _merge_group(
 def _merge_fully(
     paimon: Any, metas: Sequence[ManifestFileMeta], rules: MergeRules, names: MetadataNames
 ) -> list[ManifestFileMeta] | None:
-    """Carry every deletion out; None where there is nothing to gain: `tryFullCompaction`.
+    """Carry out every deletion; None if there is nothing to merge: `tryFullCompaction`.
 
-    Manifests that stay as they are come first, as there.
+    As in Paimon, unchanged manifests come first.
     """
     deleting = (ManifestReader(paimon, meta) for meta in metas if meta.num_deleted_files > 0)
     deletions = _Deletions(paimon, _deleted(deleting))
@@ -144,7 +149,7 @@ def _merge_fully(
 
 
 class _Deletions:
-    """The files that some manifests delete, and which entries cancel each other for that."""
+    """The files that some manifests delete, and the entries that cancel each other."""
 
     def __init__(self, paimon: Any, deleted: set[_FileKey]) -> None:
         self._deleted = deleted
@@ -157,7 +162,7 @@ class _Deletions:
         ]
 
     def concern(self, meta: ManifestFileMeta) -> bool:
-        """Whether the manifest deletes files, or may add one that is deleted."""
+        """Whether the manifest deletes files, or may add a deleted file."""
         return bool(self._deleted) and (
             meta.num_deleted_files > 0
             or any(_may_hold(meta, partition) for partition in self._partitions)
@@ -168,12 +173,12 @@ class _Deletions:
         return _key(record) in self._deleted
 
     def leaves(self, record: Record) -> bool:
-        """Whether the entry stays, when all are asked for in their order."""
+        """Whether the entry stays. Call it once for each entry, in their order."""
         key = _key(record)
         if key not in self._deleted:
             return True
         if record["_KIND"] == ADD:
-            if key in self._passed:  # deleted before, and added again
+            if key in self._passed:  # deleted by an earlier entry, and added again
                 return True
             self._added.add(key)
             return False
@@ -196,7 +201,7 @@ def _deleted(readers: Iterable[ManifestReader]) -> set[_FileKey]:
 
 
 def _key(record: Record) -> _FileKey:
-    """What identifies a file: `FileEntry.Identifier`."""
+    """The identity of an entry's file: Paimon's `FileEntry.Identifier`."""
     file = record["_FILE"]
     return (
         record["_PARTITION"],
@@ -210,7 +215,7 @@ def _key(record: Record) -> _FileKey:
 
 
 def _may_hold(meta: ManifestFileMeta, partition: tuple[Any, ...]) -> bool:
-    """Whether the manifest's bounds leave room for a partition."""
+    """Whether the manifest may have entries of a partition, by its statistics."""
     statistics = meta.partition_stats
     for position, value in enumerate(partition):
         least = statistics.min_values.get_field(position)

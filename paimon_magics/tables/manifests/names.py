@@ -1,10 +1,10 @@
-"""Names of the metadata files that one run of a commit makes: manifests, their lists, index
+"""Names of the metadata files that one run of a commit creates: manifests, manifest lists and index
 manifests.
 
-All names of a run carry its token and are numbered in one sequence, in the order in which the files
-are created. So whoever knows the token of a run that died finds what it left by asking for a few
-names, without listing a folder: the first number that no file has is the end. That holds because a
-run removes its files from the last to the first.
+All names of a run have its token and are numbered in one sequence, in the order in which the files
+are created. So the token of a run that died is enough to find its files without listing a folder:
+the first number without a file is the end. This holds because a run removes its files from the last
+to the first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _KINDS = ("manifest", "manifest-list", "index-manifest")
 
 
 def manifest_folder(paimon: Any) -> str:
-    """The folder of a table (or branch: they share it) that its metadata files are in."""
+    """The folder of a table's manifests, which its branches share."""
     return f"{paimon.table_path.rstrip('/')}/manifest"
 
 
 class MetadataNames:
-    """Gives out the names of one run; `token` must belong to nobody else."""
+    """Gives out the names of one run. `token` must be unique to the run."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -35,7 +35,7 @@ class MetadataNames:
         return self._next("manifest")
 
     def manifest_list(self) -> str:
-        """The name of the next list of manifests."""
+        """The name of the next manifest list."""
         return self._next("manifest-list")
 
     def index_manifest(self) -> str:
@@ -48,15 +48,15 @@ class MetadataNames:
 
 
 def token_of(manifest_list: str) -> str | None:
-    """The token in the name of a list of manifests; None for a name of another form."""
+    """The token in the name of a manifest list; None for a name of another form."""
     token, _, number = manifest_list.removeprefix("manifest-list-").rpartition("-")
     return token if token and number.isdigit() else None
 
 
 def remove_metadata(paimon: Any, token: str, keep: Collection[str]) -> int:
-    """Remove what the run with that token left, but for the names in `keep`; return how many.
+    """Remove the files of the run with this token, except those in `keep`; return their number.
 
-    The caller knows that the run can't publish any more. Costs a few questions for each file.
+    The caller knows that the run can't publish any more. Costs a few requests for each file.
     """
     folder = manifest_folder(paimon)
     found: list[str] = []

@@ -1,4 +1,5 @@
-"""How many partitions a table has, where few manifests tell it, and what follows for a writer."""
+"""The number of a table's partitions, if few manifest entries are enough to count them, and the
+limit for writing without a shuffle."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ _ENTRIES_MAX = 2000  # some milliseconds
 
 
 def partitions_max(table: Table, snapshot_id: int) -> int | None:
-    """The most partitions that rows may be for if they are to be written without a shuffle:
-    somewhat more than the table has at a snapshot.
+    """The largest number of partitions for which rows are written without a shuffle: somewhat more
+    than the table has at a snapshot.
 
-    None where buckets decide which task writes a row, or the number of partitions is unknown.
+    None if the table has no partition keys, if buckets decide which task writes a row, or if the
+    number of partitions is unknown.
     """
     schema = table.schema
     if schema.bucket_mode != "BUCKET_UNAWARE" or not schema.is_partitioned:
@@ -27,8 +29,8 @@ def partitions_max(table: Table, snapshot_id: int) -> int | None:
 
 
 def _partition_count(table: Table, snapshot_id: int) -> int | None:
-    """The number of partitions with files at a snapshot; None where many manifest entries would
-    have to be read for it, or there is no such snapshot."""
+    """The number of partitions with files at a snapshot; None if it would take reading more than
+    `_ENTRIES_MAX` manifest entries, or if there is no such snapshot."""
     paimon = table.paimon
     snapshot = read_snapshot(paimon, snapshot_id) if snapshot_id else None
     if snapshot is None:

@@ -1,7 +1,7 @@
-"""The partitions of a table as the documents of Paimon's REST catalog, with what lies in each.
+"""The partitions of a table as documents of Paimon's REST catalog, with their rows and files.
 
-Values are written as Paimon's Java side writes them into specs: NULL as `partition.default-name`,
-dates as days since 1970 unless `partition.legacy-name` is false.
+Values are written as Paimon's Java library writes them into partition specs: NULL as
+`partition.default-name`, dates as days since 1970 unless `partition.legacy-name` is false.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
-    """Every partition that has files, sorted by its spec; empty for an unpartitioned table."""
+    """A document for each partition that has files, sorted by spec; [] for an unpartitioned
+    table."""
     snapshot = latest_snapshot(table.paimon)
     if not table.schema.get("partitionKeys") or snapshot is None:
         return []
@@ -52,14 +53,14 @@ def partition_documents(table: StoredTable) -> list[dict[str, Any]]:
 
 
 def partition_statistics(paimon: Any, entries: Iterable[Any]) -> list[PartitionStatistics]:
-    """How much a commit with these entries changes each partition; without partition keys the one
-    nameless partition. For the `statistics` of a REST catalog's commit."""
+    """The changes of a commit with these manifest entries, for each partition. An unpartitioned
+    table is one partition with an empty spec. For the `statistics` of a REST catalog's commit."""
     return _collect(json.loads(schema_text(paimon.table_schema)), map(_changed_file, entries))
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file in a partition; `sign` is -1 for one that is taken away."""
+    """A file in a partition; `sign` is 1 for an added file, -1 for a deleted one."""
 
     partition: tuple[Any, ...]
     sign: int
@@ -95,7 +96,7 @@ def _stored_files(paimon: Any, snapshot: Any) -> Iterator[_File]:
 
 
 def _collect(schema: Mapping[str, Any], files: Iterable[_File]) -> list[PartitionStatistics]:
-    """What is in each partition, or is added to it: files that are taken away count against it."""
+    """The sums of `files` for each partition; deleted files are subtracted."""
     keys = schema.get("partitionKeys") or []
     types = {
         field["name"]: from_paimon(field["type"])

@@ -1,4 +1,4 @@
-"""The partitions that files of a table are in, as values: each is decoded once."""
+"""The partition values of data files; each partition is decoded once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["partition_values"]
 def partition_values(
     paimon: Any, files: pa.Table
 ) -> tuple[list[tuple[Any, ...]], npt.NDArray[np.int64]]:
-    """The partitions of `files` (columns of MANIFEST_ENTRIES) by the values of their keys, in the
-    order in which they first appear; and for each file the position of its own among them."""
+    """The partition values of `files` (columns of MANIFEST_ENTRIES), each partition once, in the
+    order of first appearance; and for each file the position of its partition among them."""
     encoded = files.column("partition").combine_chunks().dictionary_encode()
     fields = paimon.partition_keys_fields
     values = [

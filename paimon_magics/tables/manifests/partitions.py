@@ -1,7 +1,7 @@
-"""The partitions that a table has now, read from its manifests, and their text.
+"""The present partitions of a table, read from its manifests, and their text.
 
-Folders are never listed: a partition whose rows are all overwritten is gone although its folder may
-stay, and one that only deletion vectors empty is still there.
+Folders are never listed. A partition whose rows are all overwritten is gone, though its folder may
+remain. A partition that is empty only by deletion vectors still exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["list_partitions", "partition_name", "partition_value_text"]
 
 
 def list_partitions(table: Table) -> list[tuple[Any, ...]]:
-    """The values of the partition keys of each partition that has files, in a stable order.
+    """The key values of each partition that has files, in a stable order.
 
     Raises InvalidTableError for a table without partition keys.
     """
@@ -41,8 +41,8 @@ def list_partitions(table: Table) -> list[tuple[Any, ...]]:
 
 
 def partition_name(table: Table, values: tuple[Any, ...], zone: str = UTC) -> str:
-    """A partition as Spark's SHOW PARTITIONS writes it: `dt=2024-01-01/hh=1`, `dt=null`; instants
-    are in `zone`."""
+    """A partition as in Spark's SHOW PARTITIONS: `dt=2024-01-01/hh=1`, `dt=null`. TIMESTAMP_LTZ
+    values are shown in `zone`."""
     keys = table.schema.partition_keys
     return "/".join(
         f"{escaped(key)}={escaped(_value_in_zone(value, table.schema.column(key).type, zone))}"
@@ -59,7 +59,7 @@ def _value_in_zone(value: Any, data_type: DataType, zone: str) -> str:
 
 
 def partition_value_text(value: Any, data_type: DataType) -> str:
-    """A partition value as Spark casts it to text; NULL is `null`, times are in UTC."""
+    """A partition value as Spark casts it to text. NULL is `null`; times are in UTC."""
     if value is None:
         return "null"
     match value:

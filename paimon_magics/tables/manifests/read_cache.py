@@ -1,4 +1,4 @@
-"""Values that were read from files which never change, kept up to a number of bytes."""
+"""A cache of values from files that never change, limited by bytes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _V = TypeVar("_V", bound=_Sized)
 
 
 class ReadCache(Generic[_V]):
-    """Keeps the values that were used last, as long as they have `bytes_max` together; the newest
-    one whatever its size. For any thread: two that ask for a new value at once both read it."""
+    """Keeps the last used values up to `bytes_max` together, and the newest one whatever its size.
+
+    Safe for several threads. Two threads that ask for a new value at once both read it.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -29,7 +31,7 @@ class ReadCache(Generic[_V]):
         self._lock = threading.Lock()
 
     def get(self, name: str, read: Callable[[], _V]) -> _V:
-        """The value of that name; `read` gives it where it is not kept."""
+        """The value of this name; `read` is called if it is not in the cache."""
         with self._lock:
             if name in self._values:
                 self._values.move_to_end(name)

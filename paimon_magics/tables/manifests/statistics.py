@@ -1,7 +1,7 @@
-"""What a list of manifests says of each: counts, and the bounds that readers skip manifests by.
+"""The statistics of a manifest in its manifest list: counts, and bounds for pruning manifests.
 
-As Paimon's `ManifestAvroWriter` collects them. A bound that one of the parts does not know is not
-known for the whole.
+They are collected as by Paimon's `ManifestAvroWriter`. A NULL count, or a bound of buckets, levels
+or row ids, is unknown for the whole manifest if it is unknown for a part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ManifestStatistics"]
 
 
 class _Bounds:
-    """The least and the greatest of numbers, unless one of them is not known."""
+    """The least and greatest of some numbers; both None as soon as one number is unknown."""
 
     def __init__(self) -> None:
         self.least: int | None = None
@@ -35,7 +35,7 @@ class _Bounds:
 
 
 class ManifestStatistics:
-    """Collects from entries, and from whole manifests by what is said of them."""
+    """Collects statistics from entries, and from the statistics of whole manifests."""
 
     def __init__(self, paimon: Any) -> None:
         self._schema_id_now = paimon.table_schema.id
@@ -50,7 +50,7 @@ class ManifestStatistics:
         self._partitions: dict[bytes, tuple[Any, ...]] = {}
 
     def add_record(self, record: Mapping[str, Any]) -> None:
-        """Count an entry."""
+        """Add an entry."""
         file = record["_FILE"]
         if record["_KIND"] == ADD:
             self._added += 1
@@ -68,7 +68,7 @@ class ManifestStatistics:
                 self._nulls[position] += 1  # type: ignore[operator]
 
     def add_manifest(self, meta: ManifestFileMeta) -> None:
-        """Count all entries of a manifest."""
+        """Add all entries of a manifest, by its statistics."""
         self._added += meta.num_added_files
         self._deleted += meta.num_deleted_files
         self._see_schema(meta.schema_id)
@@ -83,8 +83,8 @@ class ManifestStatistics:
             self._see_nulls(position, partitions.null_counts)
 
     def meta(self, name: str, size_bytes: int) -> ManifestFileMeta:
-        """What the list is to say of the manifest with that name and size."""
-        # As pypaimon: only a count that all entries share may serve to skip a manifest.
+        """The entry in the manifest list for the manifest with this name and size."""
+        # As in pypaimon: a manifest can be skipped by a bucket count only if all entries share it.
         [total_buckets] = self._total_buckets if len(self._total_buckets) == 1 else [None]
         if total_buckets is not None and total_buckets <= 0:
             total_buckets = None

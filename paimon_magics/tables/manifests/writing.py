@@ -1,10 +1,10 @@
-"""Writing manifests: new entries, and entries of other manifests that are merged into new ones.
+"""Writing manifests: from new entries, and from entries of manifests that are merged.
 
-A manifest is an Avro file whose blocks are compressed by themselves. One that is merged without a
-change is copied block by block: large blocks as they are, small ones gathered into larger ones, no
-entry decoded. Where entries must be looked at, or where another writer used other fields or another
-compression, they are decoded and encoded again, with the fields of whoever used most: nothing that
-a newer Paimon stored is dropped.
+A manifest is an Avro file of blocks, each compressed alone. When a merge keeps all entries of a
+manifest, it is copied block by block without decoding an entry: large blocks as they are, small
+ones joined. Entries are decoded and encoded again if some must be removed, or if the manifest's
+writer used other fields or another compression. The widest schema is used then, so that no field of
+a newer Paimon is lost.
 
 A process that dies here leaves files that no snapshot names; see `names`.
 """
@@ -28,7 +28,7 @@ from paimon_magics.tables.pypaimon_internals import manifest_record
 __all__ = ["ManifestReader", "ManifestWriter", "Record", "widest_schema"]
 
 Record = dict[str, Any]
-"""An entry as Avro holds it, by the names of Paimon's `ManifestEntry.SCHEMA`."""
+"""An entry as an Avro record, with the field names of Paimon's `ManifestEntry.SCHEMA`."""
 
 _BLOCK_BYTES = 16_000  # Paimon's `AvroFileFormat` and pypaimon: blocks of about this size
 _SYNC_BYTES = 16  # Avro's marker behind each block
@@ -36,7 +36,8 @@ _SYNC_BYTES = 16  # Avro's marker behind each block
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Entries that were compressed together: decompressed, and as they are in the file."""
+    """Entries that were compressed together: their number, the decompressed bytes, and the bytes
+    in the file, b"" for an entry that is in no file yet."""
 
     count: int
     content: bytes
@@ -44,7 +45,7 @@ class _Block:
 
 
 class ManifestReader:
-    """Reads one manifest of a table, whoever wrote it. `schema` is its writer's, in Avro's form."""
+    """Reads one manifest of a table, of any writer. `schema` is the writer's Avro schema."""
 
     def __init__(self, paimon: Any, meta: ManifestFileMeta) -> None:
         path = f"{manifest_folder(paimon)}/{meta.file_name}"
@@ -68,8 +69,8 @@ class ManifestReader:
 
 
 def widest_schema(schemas: Iterable[Any]) -> Any | None:
-    """Of some manifests' schemas and this project's own, one that can hold what all of them hold;
-    None where there is none."""
+    """The one of these schemas, or this project's own, that has the fields of all; None if none
+    does."""
     others = list(schemas)
     for candidate in (MANIFEST_ENTRY_SCHEMA, *others):
         fields = _fields(candidate)
@@ -79,7 +80,7 @@ def widest_schema(schemas: Iterable[Any]) -> Any | None:
 
 
 class ManifestWriter:
-    """Writes entries, in the order given, into manifests of about `target_bytes`."""
+    """Writes entries into manifests of about `target_bytes`, in the given order."""
 
     def __init__(
         self, paimon: Any, names: MetadataNames, target_bytes: int, schema: Any = None
@@ -106,7 +107,7 @@ class ManifestWriter:
         self._roll()
 
     def add_records(self, records: Iterable[Record]) -> None:
-        """Add entries that a reader gave."""
+        """Add entries in Avro's form."""
         for record in records:
             content = io.BytesIO()
             fastavro.schemaless_writer(content, self._schema, record)
@@ -119,7 +120,7 @@ class ManifestWriter:
         self.add_records(manifest_record(entry) for entry in entries)
 
     def close(self) -> list[ManifestFileMeta]:
-        """Finish the last manifest; all that were written, in order."""
+        """Finish the last manifest; return all manifests that were written, in order."""
         if self._file is not None:
             self._finish(self._file)
         return self._finished
@@ -146,7 +147,7 @@ class ManifestWriter:
 
 
 class _AvroFile:
-    """One manifest in memory."""
+    """One manifest that is built in memory."""
 
     def __init__(self, schema: Any, codec: str) -> None:
         self._file = io.BytesIO()
@@ -158,11 +159,11 @@ class _AvroFile:
 
     @property
     def size_bytes(self) -> int:
-        """About how large the file is by now."""
+        """The size of the file so far, without the entries that wait for a full block."""
         return self._file.tell()
 
     def add(self, block: _Block) -> None:
-        """Add a block; one that `stored` shows to be large enough goes in as it is stored."""
+        """Add a block. A stored block that is large enough is copied as it is."""
         if block.stored and len(block.content) >= _BLOCK_BYTES // 2:
             self._write_gathered()
             self._file.write(block.stored)
@@ -188,14 +189,14 @@ class _AvroFile:
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """Several blocks as one, with the members that fastavro writes a block by."""
+    """Several blocks as one, with the attributes that fastavro needs to write a block."""
 
     num_records: int
     bytes_: io.BytesIO
 
 
 def _fields(schema: Any) -> set[str]:
-    """The names of all fields of a record and of the records inside it, with their paths."""
+    """The paths of all fields of a record and of the records inside it."""
     found: set[str] = set()
 
     def visit(node: Any, path: str) -> None:
@@ -216,9 +217,9 @@ def _fields(schema: Any) -> set[str]:
 
 
 def _shape(schema: Any) -> Any:
-    """What decides how values are encoded: order, names and types of fields, not names of records
-    (which differ between Java and pypaimon) and not defaults. None where a record is reused by
-    name, which neither does."""
+    """The part of an Avro schema that decides how values are encoded: order, names and types of
+    fields. Defaults and names of records, which differ between Java and pypaimon, do not. None if
+    a record is reused by its name, which neither does."""
     match schema:
         case str():
             return schema if schema in _PRIMITIVES else None

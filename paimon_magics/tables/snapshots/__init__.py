@@ -1,1 +1,1 @@
-"""Snapshots, tags, branches and consumers: the states of a table."""
+"""Snapshots, tags, branches and consumers of a table."""

@@ -1,4 +1,4 @@
-"""Names of the tags that Paimon makes by itself, which are times (TagPeriodHandler)."""
+"""Names of the tags that Paimon creates automatically: formatted times (`TagPeriodHandler`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _FORMATTERS = ("with_dashes", "without_dashes", "without_dashes_and_spaces")
 
 
 def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
-    """How the names of a table's automatically made tags are made of times; None without such."""
+    """The `strftime` pattern for the names of a table's automatic tags; None if it has none.
+
+    `option` gives the value of a table option.
+    """
     patterns = _PERIODS.get((option("tag.creation-period") or "").lower())
     formatter = (option("tag.period-formatter") or "with_dashes").lower()
     if patterns is None or formatter not in _FORMATTERS:
@@ -25,7 +28,7 @@ def auto_tag_pattern(option: Callable[[str], str | None]) -> str | None:
 
 
 def auto_tag_time(name: str, pattern: str) -> datetime.datetime | None:
-    """The time that the name of a tag is, None for a name of another form."""
+    """The time in a tag's name; None for a name of another form."""
     try:
         found = datetime.datetime.strptime(name, pattern)
     except ValueError:

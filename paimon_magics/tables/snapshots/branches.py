@@ -1,10 +1,10 @@
-"""Branches of a table: created, listed, dropped, renamed, and the main branch taken forward to one.
+"""Branches of a table: create, list, drop and rename them, and fast-forward the main branch to one.
 
-A branch is complete when its `schema-0` is there, which is written last; a creation that was cut
-short can be repeated. Nothing here locks.
+A branch is complete when its `schema-0` exists, which is written last. A creation that was
+interrupted can be repeated. Nothing here locks.
 
-Taking forward publishes a branch's snapshots on top of those of the main branch, and only where the
-main branch has none that the branch lacks. (Paimon's Java library deletes such snapshots.)
+A fast-forward publishes a branch's snapshots on top of those of the main branch. It is refused if
+the main branch has snapshots that the branch lacks. (Paimon's Java library deletes them.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def list_branches(table: StoredTable) -> list[str]:
-    """The names of the table's branches without the main one, sorted."""
+    """The names of the table's complete branches except `main`, sorted."""
     _refuse_remote(table)
     return sorted(
         name for name in table.paimon.branch_manager().branches() if branch_exists(table, name)
@@ -40,7 +40,7 @@ def list_branches(table: StoredTable) -> list[str]:
 
 
 def branch_exists(table: StoredTable, branch: str) -> bool:
-    """Whether the branch is there and complete."""
+    """Whether the branch exists and is complete."""
     _refuse_remote(table)
     first: bool = table.paimon.file_io.exists(schema_path(_schemas(table, branch), 0))
     return first
@@ -49,10 +49,10 @@ def branch_exists(table: StoredTable, branch: str) -> bool:
 def create_branch(
     table: StoredTable, branch: str, publish: Publish, *, tag: str | None = None
 ) -> bool:
-    """Create a branch from a tag, or with the table's schema and no snapshots; False when it
-    existed.
+    """Create a branch from a tag, or with the table's schemas and no snapshots. Return False if it
+    exists.
 
-    Raises UnknownNameError for a tag that is not there, InvalidTableError for a name that Paimon
+    Raises UnknownNameError for a tag that does not exist, InvalidTableError for a name that Paimon
     does not allow.
     """
     _refuse_remote(table)
@@ -82,21 +82,21 @@ def create_branch(
 
 
 def drop_branch(table: StoredTable, branch: str) -> bool:
-    """Remove a branch with its snapshots, tags and schemas; False when there was none."""
+    """Remove a branch with its snapshots, tags and schemas. Return False if there is none."""
     _check_branch_name(branch)
     if not branch_exists(table, branch):
         return False
     path = table.paimon.branch_manager().branch_path(branch)
-    # The schema first: a branch without it is none, whatever else is left of it.
+    # The schema first: without it there is no branch, even if other files remain.
     table.paimon.file_io.delete(schema_path(_schemas(table, branch), 0))
     table.paimon.file_io.delete(path, recursive=True)
     return True
 
 
 def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
-    """Rename a branch; False when the new name is taken.
+    """Rename a branch. Return False if the new name is taken.
 
-    Raises UnknownNameError where there is no such branch, UnsupportedStatementError in a store that
+    Raises UnknownNameError if there is no such branch, UnsupportedStatementError in a store that
     can't rename folders.
     """
     for name in (branch, new_name):
@@ -117,10 +117,11 @@ def rename_branch(table: StoredTable, branch: str, new_name: str) -> bool:
 
 
 def forward_to_branch(table: StoredTable, branch: StoredTable, publish: Publish) -> None:
-    """Take the main branch, `table`, forward to where `branch` is.
+    """Fast-forward the main branch, `table`, to the latest snapshot of `branch`.
 
-    Raises InvalidTableError, and changes nothing, when the branch has no snapshots or the main
-    branch has snapshots or schemas that the branch has not.
+    Raises InvalidTableError if the branch has no snapshots or lacks the latest one of the main
+    branch (nothing is changed then), if they have different schemas of one number, or if another
+    writer commits meanwhile. What was published until then stays.
     """
     theirs = {snapshot["id"]: snapshot for snapshot in list_snapshots(branch, 0, None)}
     if not theirs:

@@ -1,7 +1,7 @@
 """The snapshots and tags of a table as JSON documents, and rolling the table back.
 
-Documents are handed on as they are stored, with keys that this project does not know. Whoever
-rolls back must hold the table still among the processes it knows of: nothing here locks.
+Documents are passed on as they are stored, with keys that this project does not know. Nothing here
+locks: a caller that rolls back must keep all processes that it knows of from committing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TAG_KEYS = ("tagCreateTime", "tagTimeRetained")
 
 
 def latest_document(table: StoredTable) -> Document | None:
-    """The latest snapshot, None for a table without any."""
+    """The latest snapshot; None for a table without snapshots."""
     latest = latest_snapshot(table.paimon)
     if latest is None:
         return None
@@ -58,13 +58,13 @@ def latest_document(table: StoredTable) -> Document | None:
 
 
 def snapshot_by_id(table: StoredTable, snapshot_id: int) -> Document | None:
-    """The snapshot of that id, None where there is none (or none any more)."""
+    """The snapshot with this id; None if its file does not exist, or no longer."""
     manager = table.paimon.snapshot_manager()
     return _read(table, manager.get_snapshot_path(snapshot_id))
 
 
 def kept_snapshot(table: StoredTable, snapshot_id: int) -> Document | None:
-    """The snapshot of that id, None where there is none, or it is expiring right now."""
+    """The snapshot with this id; None if there is none, or it is expiring right now."""
     earliest = earliest_snapshot_id(table.paimon, table.store)
     if earliest is None or snapshot_id < earliest:
         return None
@@ -72,7 +72,7 @@ def kept_snapshot(table: StoredTable, snapshot_id: int) -> Document | None:
 
 
 def load_snapshot(table: StoredTable, version: str) -> Document | None:
-    """The snapshot that `version` means: EARLIEST, LATEST, an id, or the name of a tag."""
+    """The snapshot for `version`: EARLIEST, LATEST, an id, or a tag's name; None if absent."""
     match version:
         case "LATEST":
             return latest_document(table)
@@ -101,11 +101,11 @@ def list_snapshots(table: StoredTable, after: int, count: int | None) -> list[Do
 def roll_back(
     table: StoredTable, publish: Publish, *, snapshot_id: int | None = None, tag: str | None = None
 ) -> int:
-    """Make an earlier snapshot, or the one of a tag, the latest again; return its id.
+    """Make an earlier snapshot, or a tag's, the latest again; return its id.
 
-    Later snapshots, changelogs that outlived theirs, and tags of them are removed, newest first, so
-    that the chain has no hole if this is cut short; their data files stay. A snapshot that has
-    expired can come back from a tag. Raises UnknownNameError where neither is there.
+    Later snapshots, changelogs of expired ones, and their tags are removed. Snapshots go newest
+    first, so that an interruption leaves no gap in the ids. Their data files stay. A tag can
+    restore an expired snapshot. Raises UnknownNameError if there is neither snapshot nor tag.
     """
     _refuse_remote(table, "rolled back")
     tags = {name: _read_tag(table, name) for name in list_tags(table)}
@@ -140,7 +140,7 @@ def roll_back(
 
 
 def _remove_changelogs_above(table: StoredTable, kept: int) -> None:
-    """Remove the changelogs of expired snapshots above an id, the hint before them, as Paimon's
+    """Set the hint of the changelog folder, then remove the changelogs above an id, as Paimon's
     `RollbackHelper` does."""
     folder = f"{str(table.paimon.snapshot_manager().snapshot_dir).rpartition('/')[0]}/changelog"
     names = table.store.names(folder, "changelog-")
@@ -152,7 +152,7 @@ def _remove_changelogs_above(table: StoredTable, kept: int) -> None:
 
 
 def snapshot_ids(table: StoredTable) -> list[int]:
-    """The ids of all stored snapshots, least first; some may be expiring right now."""
+    """The ids of all stored snapshots, ascending; some may be expiring right now."""
     manager = table.paimon.snapshot_manager()
     return sorted(
         int(name.removeprefix("snapshot-"))
@@ -171,12 +171,13 @@ def list_tags(table: StoredTable) -> list[str]:
 
 
 def load_tag(table: StoredTable, name: str) -> Document | None:
-    """The tag as it is stored (a snapshot with up to two keys more), None where it is not there."""
+    """The stored tag, which is a snapshot with up to two more keys; None if there is none."""
     return _read_tag(table, name)
 
 
 def tag_document(name: str, tag: Document) -> Document:
-    """A stored tag as the REST protocol answers it (`GetTagResponse`)."""
+    """A stored tag as an answer of the REST protocol (`GetTagResponse`); times in milliseconds
+    since 1970."""
     created, retained = (tag.get(key) for key in _TAG_KEYS)
     return {
         "tagName": name,
@@ -200,10 +201,10 @@ def create_tag(
     snapshot_id: int | None,
     time_retained: str | None,
 ) -> bool:
-    """Name a snapshot, the latest one by default; False when the tag existed.
+    """Create a tag of a snapshot, by default the latest. Return False if the tag exists.
 
-    `time_retained` is a duration in Paimon's writing, as `12 h`. Raises UnknownNameError for a
-    snapshot that is not there, StatementError for what is no duration.
+    `time_retained` is a duration in Paimon's notation, such as `12 h`. Raises UnknownNameError for
+    a snapshot that does not exist, StatementError for a text that is no duration.
     """
     content = _tag_content(table, snapshot_id, time_retained)
     return publish(published_path(table.paimon.tag_manager().tag_path(name)), content)
@@ -212,8 +213,8 @@ def create_tag(
 def replace_tag(
     table: StoredTable, name: str, *, snapshot_id: int | None, time_retained: str | None
 ) -> None:
-    """Let a tag that exists name another snapshot; see `create_tag`. Readers see it as it was or
-    as it is."""
+    """Move an existing tag to another snapshot; see `create_tag`. Readers see the old tag or the
+    new one."""
     content = _tag_content(table, snapshot_id, time_retained)
     table.store.write(published_path(table.paimon.tag_manager().tag_path(name)), content)
 
@@ -221,9 +222,10 @@ def replace_tag(
 def rename_tag(
     table: StoredTable, name: str, new_name: str, publish: Publish, *, repeated: bool = False
 ) -> bool:
-    """Rename a tag that exists; False when the new name is taken.
+    """Rename an existing tag. Return False if the new name is taken.
 
-    The tag has both names for a moment, and where this is cut short: `repeated` then goes on.
+    The tag has both names for a moment, and also after an interruption; a call with `repeated` then
+    completes the renaming.
     """
     manager = table.paimon.tag_manager()
     content = table.paimon.file_io.read_file_utf8(manager.tag_path(name))
@@ -236,7 +238,7 @@ def rename_tag(
 
 
 def delete_tag(table: StoredTable, name: str) -> bool:
-    """Remove a tag; False when there was none. Its snapshot and files stay."""
+    """Remove a tag. Return False if there is none. Its snapshot and files stay."""
     path = table.paimon.tag_manager().tag_path(name)
     if not table.paimon.file_io.exists(path):
         return False
@@ -245,8 +247,8 @@ def delete_tag(table: StoredTable, name: str) -> bool:
 
 
 def _tag_content(table: StoredTable, snapshot_id: int | None, time_retained: str | None) -> bytes:
-    """A tag's file: a snapshot, which may be one that only another tag keeps, with up to two keys
-    more."""
+    """The content of a tag's file: a snapshot, which may be kept only by another tag, with up to
+    two more keys."""
     _refuse_remote(table, "tagged")
     document = (
         latest_document(table) if snapshot_id is None else _kept_or_tagged(table, snapshot_id)
@@ -274,7 +276,7 @@ def _kept_or_tagged(table: StoredTable, snapshot_id: int) -> Document | None:
 
 
 def published_path(path: str) -> str:
-    """The path of pypaimon's as `Publish` takes it: a plain one on this machine's disks."""
+    """A path of pypaimon in the form for `Publish`: plain on a local disk, else a URI."""
     return local_path(path) or path
 
 

@@ -1,5 +1,7 @@
-"""The files of changelogs that outlived their snapshots (Paimon's `ChangelogManager`): a changelog
-is the snapshot's file, under another name."""
+"""Changelogs that are kept after their snapshots have expired (Paimon's `ChangelogManager`).
+
+A changelog file is the snapshot's file under another name.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ __all__ = ["changelog_folder", "kept_as_changelog", "kept_changelogs", "read_cha
 
 
 def kept_changelogs(table: Table) -> list[Any]:
-    """All changelogs that are stored, the oldest first."""
+    """All stored changelogs, oldest first, as pypaimon's Snapshots."""
     names = table.store.names(changelog_folder(table), "changelog-")
     ids = sorted(int(name[10:]) for name in names if name[10:].isdigit())
     found = (read_changelog(table, changelog_id) for changelog_id in ids)
@@ -22,19 +24,18 @@ def kept_changelogs(table: Table) -> list[Any]:
 
 
 def kept_as_changelog(table: Table, snapshot_id: int, manifest_list: str) -> bool:
-    """Whether the snapshot whose own changes are in `manifest_list` has expired, and its changelog
-    is kept."""
+    """Whether the changelog of this snapshot is kept, and has `manifest_list` as its delta."""
     changelog = read_changelog(table, snapshot_id)
     return changelog is not None and changelog.delta_manifest_list == manifest_list
 
 
 def changelog_folder(table: Table) -> str:
-    """Where the changelogs of a table lie."""
+    """The folder of a table's changelogs."""
     snapshots = str(table.paimon.snapshot_manager().snapshot_dir)
     return f"{snapshots.rpartition('/')[0]}/changelog"
 
 
 def read_changelog(table: Table, changelog_id: int) -> Any:
-    """A changelog as pypaimon's Snapshot; None where it is not there."""
+    """A changelog as pypaimon's Snapshot; None if there is none."""
     content = table.store.read(f"{changelog_folder(table)}/changelog-{changelog_id}")
     return None if content is None else JSON.from_json(content.decode(), Snapshot)

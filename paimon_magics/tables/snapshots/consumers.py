@@ -1,8 +1,8 @@
-"""Consumers: where in a table's snapshots a reader is, kept in the table itself.
+"""Consumers: the progress of readers of changes, kept in the table itself.
 
-Paimon's `ConsumerManager`: `consumer/consumer-ID` holds the next snapshot as JSON. Expiry keeps
-snapshots from the least of them on. Written whole, so that a reader that dies leaves the old or the
-new place.
+As in Paimon's `ConsumerManager`, the file `consumer/consumer-ID` holds the number of the next
+snapshot as JSON. Expiry keeps all snapshots from the least of these numbers on. The file is
+replaced whole, so that a reader that dies leaves the old number or the new one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _NAME = re.compile(r"[^/\\\s\x00-\x1f]{1,200}")
 
 
 def progress_of(table: Table, consumer_id: str) -> int | None:
-    """The snapshot that a consumer wants next; None for one that is not known.
+    """The next snapshot that a consumer will read; None for an unknown consumer.
 
-    Raises InvalidValueError for a name that none can have, TableDamagedError for a damaged file.
+    Raises InvalidValueError for a name that can't be a consumer's, TableDamagedError for a damaged
+    file.
     """
     path = _path(table, consumer_id)
     body = table.store.read(path)
@@ -38,7 +39,8 @@ def progress_of(table: Table, consumer_id: str) -> int | None:
 
 
 def keep_progress(table: Table, consumer_id: str, next_snapshot: int) -> None:
-    """Remember the snapshot that a consumer wants next."""
+    """Store the next snapshot that a consumer will read. Raises InvalidValueError for a name that
+    can't be a consumer's."""
     folder = _folder(table.paimon)
     table.store.make_folder(folder)
     body = json.dumps({"nextSnapshot": next_snapshot}, indent=2).encode()

@@ -1,10 +1,10 @@
 """The first and the last snapshot of a table, at a cost that does not grow with their number.
 
-The LATEST file is a hint that may lag: from the snapshot that it names the next ids are tried, one
-by one. Only where it names none that exists, or lags far behind, is the folder listed.
+The LATEST file is a hint that may lag behind. The ids after it are tried one by one. The folder is
+listed only if the hint names no existing snapshot, or lags far behind.
 
-No other module asks pypaimon for a snapshot: here one whose file is damaged is told by name, as
-TableDamagedError.
+No other module asks pypaimon for a snapshot: here a damaged snapshot file raises TableDamagedError
+with its name.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _OTHER = "Restore the file, or read another snapshot: VERSION AS OF."
 
 
 def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
-    """pypaimon's value of the latest snapshot of a table, or of another branch of it; None where
-    there is none."""
+    """The latest snapshot of a table, or of `branch`, as pypaimon's Snapshot; None if there is
+    none."""
     manager = _manager(paimon, branch)
     if paimon.catalog_environment.supports_version_management:
         return _served(manager)
@@ -50,27 +50,29 @@ def latest_snapshot(paimon: Any, branch: str | None = None) -> Any:
 
 
 def latest_snapshot_id(table: Table) -> int:
-    """The id of the latest snapshot, 0 for a table without any."""
+    """The id of the latest snapshot; 0 for a table without snapshots."""
     latest = latest_snapshot(table.paimon)
     return latest.id if latest is not None else 0
 
 
 def read_snapshot(paimon: Any, snapshot_id: int) -> Any:
-    """pypaimon's value of a snapshot, None where there is none (or none any more)."""
+    """A snapshot as pypaimon's Snapshot; None if it does not exist, or no longer."""
     return _read(paimon, paimon.snapshot_manager(), snapshot_id)
 
 
 def earliest_snapshot_id(paimon: Any, store: Store) -> int | None:
-    """The first snapshot that may be used, None for a table without any.
+    """The id of the first usable snapshot; None for a table without snapshots.
 
-    The EARLIEST hint, or the least that is stored where that is missing or names none.
+    It is the EARLIEST hint. If that is missing or names no snapshot, it is the least stored id.
     """
     return _earliest(paimon, paimon.snapshot_manager(), store)
 
 
 def usable_snapshots(paimon: Any, store: Store, branch: str | None = None) -> list[Any]:
-    """pypaimon's values of all snapshots of a table, or of another branch of it, that may be used,
-    the oldest first: not of those that a cut expiry has left below EARLIEST."""
+    """All usable snapshots of a table, or of `branch`, oldest first, as pypaimon's Snapshots.
+
+    Snapshots below EARLIEST, which an interrupted expiry has left, are not usable.
+    """
     manager = _manager(paimon, branch)
     earliest = _earliest(paimon, manager, store)
     ids = sorted(id for id in _stored(manager, store) if earliest is None or id >= earliest)
@@ -100,16 +102,16 @@ def _parsed(text: str) -> Any:
 
 
 def _served(manager: Any) -> Any:
-    """The latest snapshot that the catalog's server tells."""
+    """The latest snapshot, as the catalog's server reports it."""
     with parsing(f"The latest snapshot in {manager.snapshot_dir}", _OTHER):
         return manager.get_latest_snapshot()
 
 
 def _listed(paimon: Any, manager: Any) -> Any:
-    """The latest snapshot of those that the folder has."""
+    """The latest snapshot in the folder; None if there is none."""
     for snapshot_id in sorted(_ids(paimon, manager), reverse=True):
         snapshot = _read(paimon, manager, snapshot_id)
-        if snapshot is not None:  # else it was rolled back meanwhile
+        if snapshot is not None:  # else a rollback has removed it meanwhile
             return snapshot
     if _hint(paimon, manager):
         raise damaged(
@@ -142,7 +144,7 @@ def _stored(manager: Any, store: Store) -> list[int]:
 
 
 def _hinted(paimon: Any, manager: Any) -> Any:
-    """The snapshot that the hint names, None where it names none that exists."""
+    """The snapshot that the LATEST hint names; None if it does not exist."""
     hint = _hint(paimon, manager)
     return _read(paimon, manager, int(hint)) if hint.isdigit() else None
 
@@ -156,7 +158,7 @@ def _hint(paimon: Any, manager: Any) -> bytes:
 
 
 def write_hint(store: Store, path: str, snapshot_id: int) -> None:
-    """A LATEST or EARLIEST file: a hint only, readers that find it stale or missing list the
-    folder."""
+    """Write a LATEST or EARLIEST file; ignore a failure. It is only a hint: readers that find it
+    stale or missing list the folder."""
     with contextlib.suppress(OSError, PaimonMagicsError):
         store.write(path, str(snapshot_id).encode())

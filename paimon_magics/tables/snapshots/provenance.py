@@ -1,7 +1,7 @@
-"""Who made a snapshot: what sessions write into its properties, and a table's history by it.
+"""The origin of a snapshot, which sessions write into its properties, and a table's history.
 
-The properties travel in the snapshot itself, so they last as long as it does, and every engine
-keeps them; snapshots of other engines have none.
+The properties are part of the snapshot: they last as long as it does, and every engine keeps them.
+Snapshots of other engines have none.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ HISTORY_SCHEMA = pa.schema(
 
 
 def history(table: Table) -> pa.Table:
-    """A table's snapshots, newest first, with who made them (`HISTORY_SCHEMA`).
+    """A table's snapshots with their origin, newest first (`HISTORY_SCHEMA`).
 
-    `user` and what follows are NULL for snapshots that no session of this project made; `statement`
-    is a hash of its text, `rows` and `files` what it wrote.
+    `statement` is a hash of the statement's text; `rows` and `files` are the numbers that it wrote.
+    The columns from `user` to `files` are NULL for a snapshot of another engine.
     """
     folder, file_io = table.paimon.snapshot_manager().snapshot_dir, table.paimon.file_io
     stored = file_io.list_status(folder) if file_io.exists(folder) else []
@@ -61,7 +61,7 @@ def history(table: Table) -> pa.Table:
 
 
 def made_by(snapshot: Any) -> str:
-    """Who made a snapshot, for a message: the user and notebook, else the commit user."""
+    """The author of a snapshot, for a message: the user and notebook, else the commit user."""
     said = noted(snapshot.properties)
     user = said.get("user")
     if user is None:
@@ -71,7 +71,7 @@ def made_by(snapshot: Any) -> str:
 
 
 def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
-    """What a snapshot's properties say of where it comes from, without the prefix."""
+    """The properties of a snapshot that tell its origin, without the prefix."""
     return {
         key.removeprefix(PREFIX): str(value)
         for key, value in (properties or {}).items()
@@ -80,12 +80,12 @@ def noted(properties: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def noted_files(properties: Iterable[tuple[str, str]]) -> int | None:
-    """How many files a commit says that it has, None where it does not."""
+    """The number of files in a commit's properties; None if they do not tell it."""
     return _number(dict(properties).get(PREFIX + "files"))
 
 
 def described(snapshot: Any) -> str:
-    """A snapshot for a message: its id, its kind, who made it, when."""
+    """A snapshot for a message: its id, kind, author and time."""
     when = datetime.datetime.fromtimestamp(snapshot.time_millis / 1000, tz=datetime.UTC)
     return (
         f"snapshot {snapshot.id} ({snapshot.commit_kind} by {made_by(snapshot)} "

@@ -1,11 +1,11 @@
-"""Tags, branches and rolling back, as statements ask for them: one change of one table.
+"""Changes of tags and branches, and rollbacks, as statements ask for them: one change of one table.
 
-Who calls this holds the table still among the processes it knows of; files are created if they are
-absent, so that two who don't know of each other can't both have made a tag.
+The caller keeps all processes that it knows of from changing the table. Files are created only if
+they are absent, so two processes that don't know of each other can't both create a tag.
 
-A change may be asked for twice, where the answer to the first time was lost: with `repeated`, what
-is already as it is wanted counts as done. If the process dies in a change of two files (renaming a
-tag, several tags deleted), asking again carries the rest out.
+A request may come twice if the answer to the first was lost. With `repeated`, a change that is
+already made counts as done. If the process dies in a change of several files (renaming a tag,
+deleting several tags), a repeated request completes it.
 """
 
 from __future__ import annotations
@@ -64,9 +64,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class VersionReceipt:
-    """What became of a change. `changed` are the names of tags and branches that were made, moved,
-    renamed or deleted, none where everything was so already. For a tag from a timestamp and for
-    rolling back: the snapshot, and the latest one before; times are milliseconds since 1970."""
+    """The result of a change.
+
+    `changed` are the names of tags and branches that were created, moved, renamed or deleted, ()
+    if nothing had to change. `snapshot_id` is set for a tag from a timestamp and for a rollback,
+    `previous_snapshot_id`, the latest before, for a rollback. Times are milliseconds since 1970.
+    """
 
     changed: tuple[str, ...] = ()
     snapshot_id: int | None = None
@@ -84,12 +87,12 @@ def change_version(
     *,
     repeated: bool = False,
 ) -> VersionReceipt:
-    """Carry a change out. `branch_of` loads a branch of the table, `remove_tag` deletes a tag with
-    what it alone led to, and says whether there was one.
+    """Carry out a change. `branch_of` loads a branch of the table. `remove_tag` deletes a tag with
+    the files that only it needs, and returns whether there was one.
 
-    Raises UnknownNameError for a tag, branch or snapshot that is not there (with the nearest),
+    Raises UnknownNameError for a tag, branch or snapshot that does not exist (with the nearest),
     InvalidTableError for a name that is taken or not allowed and for a change that would lose
-    snapshots; nothing is changed then.
+    snapshots. Nothing is changed then, but for a fast-forward (see `forward_to_branch`).
     """
     match change:
         case CreateTag() | ReplaceTag() | CreateTagFromTimestamp() | DeleteTags() | RenameTag():
@@ -152,15 +155,15 @@ def _change_tags(
 
 
 def _names(table: StoredTable, tag: str, snapshot_id: int | None) -> bool:
-    """Whether the tag names that snapshot, or the latest."""
+    """Whether the tag names this snapshot; for None, the latest."""
     stored, latest = load_tag(table, tag), latest_document(table)
     wanted = snapshot_id if snapshot_id is not None else (latest or {}).get("id")
     return stored is not None and stored["id"] == wanted
 
 
 def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
-    """The first snapshot, or one that a tag keeps, that is not earlier than a time (milliseconds
-    since 1970). Raises UnknownNameError where there is none."""
+    """The first snapshot at or after a time (milliseconds since 1970), also among those that only
+    a tag keeps. Raises UnknownNameError if there is none."""
     tagged = [tag for name in list_tags(table) if (tag := load_tag(table, name)) is not None]
     found = [s for s in (*list_snapshots(table, 0, None), *tagged) if s["timeMillis"] >= time_ms]
     if not found:
@@ -174,7 +177,7 @@ def first_not_earlier(table: StoredTable, time_ms: int) -> Document:
 
 
 def require_tags(table: StoredTable, tags: Collection[str]) -> None:
-    """Raises UnknownNameError, with the nearest name, for a tag that is not there."""
+    """Raise UnknownNameError, with the nearest name, for a tag that does not exist."""
     for tag in tags:
         if load_tag(table, tag) is None:
             raise UnknownNameError(
@@ -288,8 +291,8 @@ def _roll_back(
 def rolled_back_to(
     table: StoredTable, change: RollBackToSnapshot | RollBackToTimestamp | RollBackToWatermark
 ) -> int:
-    """The snapshot that a change goes back to, which may not be there where it is named by its
-    number. Raises UnknownNameError where no snapshot is early enough."""
+    """The id of the snapshot that a change goes back to. An id that the change names itself is not
+    checked. Raises UnknownNameError if no snapshot is early enough."""
     match change:
         case RollBackToSnapshot(snapshot_id=snapshot_id):
             return snapshot_id
@@ -302,7 +305,7 @@ def rolled_back_to(
 
 
 def _last_up_to(table: StoredTable, marks: list[tuple[int, Any]], most: int, what: str) -> int:
-    """The last snapshot whose mark is not above `most`."""
+    """The id of the last snapshot whose mark is at most `most`; `marks` has ids with marks."""
     found = [id for id, mark in marks if mark is not None and mark <= most]
     if not found:
         known = [mark for _, mark in marks if mark is not None]

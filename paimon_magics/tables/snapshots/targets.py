@@ -1,4 +1,4 @@
-"""What a read point names: a state of the table, changes, or the difference of two states."""
+"""The target of a read point: a state of the table, changes, or the difference of two states."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TableState:
-    """The table as a snapshot has it; None before the first. `snapshot` is pypaimon's value.
+    """The state of the table at `snapshot` (pypaimon's Snapshot; None before the first one).
 
-    `created_after_ms`: only files that were created later. `is_past`: it was asked for by number,
-    tag or time, so that it has that snapshot's schema.
+    `created_after_ms`: read only files that were created later. `is_past`: the read point names a
+    number, tag or time, so the state is read with that snapshot's schema.
     """
 
     snapshot: Any
@@ -35,8 +35,11 @@ class TableState:
 
 @dataclass(frozen=True)
 class SnapshotChanges:
-    """The files that the snapshots' own manifests add: `mode` DELTA or CHANGELOG. No snapshots:
-    nothing changed."""
+    """The files that `snapshots` add in their delta (`mode` DELTA) or changelog manifests.
+
+    () means that nothing changed. `end` is the last snapshot of the range, which may not be among
+    `snapshots`.
+    """
 
     snapshots: tuple[Any, ...]
     mode: ScanMode
@@ -45,7 +48,7 @@ class SnapshotChanges:
 
 @dataclass(frozen=True)
 class Difference:
-    """What tells the state after from the state before."""
+    """The difference between the state `before` and the state `after`."""
 
     before: Any
     after: Any
@@ -56,25 +59,25 @@ Target = TableState | SnapshotChanges | Difference
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a point names, and whether tags keep all its snapshots from expiring."""
+    """The target of a read point. `kept_by_tag`: tags keep all its snapshots from expiring."""
 
     target: Target
     kept_by_tag: bool = False
 
     @property
     def identity(self) -> tuple[tuple[int, str], ...]:
-        """What tells the snapshots from others of the same numbers: a table that is dropped and
-        made again counts its snapshots anew."""
+        """The snapshots' ids, each with a text that differs for another snapshot of the same id. A
+        table that is dropped and created again restarts its ids."""
         return tuple((one.id, _author(one)) for one in snapshots_of(self.target))
 
 
 def snapshot_ids(target: Target) -> tuple[int, ...]:
-    """The snapshots whose files are read, the first one first."""
+    """The ids of the snapshots whose files are read, the first one first."""
     return tuple(snapshot.id for snapshot in snapshots_of(target))
 
 
 def snapshots_of(target: Target) -> tuple[Any, ...]:
-    """pypaimon's values of the snapshots whose files are read."""
+    """The snapshots whose files are read, as pypaimon's Snapshots."""
     match target:
         case TableState(snapshot=snapshot):
             return () if snapshot is None else (snapshot,)

@@ -1,8 +1,9 @@
-"""From a read point to snapshots: which state is read, or which changes.
+"""Time travel: the snapshots for a read point, whose state or changes are read.
 
-Rules: the starting scanners of Paimon (`StaticFromSnapshotStartingScanner` and its kin,
-`IncrementalDeltaStartingScanner`, `IncrementalDiffStartingScanner`, `TimeTravelUtil`), for reading
-once. Times in text are local times of the zone that the caller names.
+The rules are those of Paimon's starting scanners for batch reads
+(`StaticFromSnapshotStartingScanner` and its relatives, `IncrementalDeltaStartingScanner`,
+`IncrementalDiffStartingScanner`) and of `TimeTravelUtil`. Times in text are local times of the zone
+that the caller names.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ __all__ = [
 ]
 
 
-# 2026-01-31 without quotes is 1994, and 20260131 so many seconds: times of 1970.
+# Without quotes, 2026-01-31 is the number 1994, and 20260131 a number of seconds: times in 1970.
 _HARDLY_MEANT_MS = 365 * 86_400_000
 _NOTHING = SnapshotChanges((), ScanMode.DELTA)
 
 
 def find_target(table: Table, point: ReadPoint, zone: str) -> Resolved:
-    """The snapshots of the table (of its branch) that the point names.
+    """The target of a read point, with snapshots of the table, or of its branch.
 
     `zone` is the time zone of times in text. Raises UnknownNameError for a snapshot, tag, version
     or time that the table does not have, InvalidValueError for a range that makes no sense.
@@ -88,8 +89,8 @@ def _target(finder: _Finder, point: ReadPoint) -> Target:
 
 
 def moment_ms(text: str, zone: str) -> int:
-    """A time in text as milliseconds since 1970 UTC: a date, or date and time with up to nine
-    digits of a second. Raises InvalidValueError."""
+    """The milliseconds since 1970 UTC of a time in text: a date, or date and time with up to nine
+    digits of a second, in `zone`. Raises InvalidValueError for any other text."""
     match = re.fullmatch(
         r"\s*(\d{4,}-\d\d?-\d\d?)(?:[ T](\d\d?:\d\d?:\d\d?)(\.\d{1,9})?)?\s*", text
     )
@@ -116,7 +117,7 @@ class _Finder:
         self._paimon = table.paimon
         self._zone = zone
         self.latest = latest_snapshot(table.paimon)
-        self.by_tag = False  # whether tags keep all that was found
+        self.by_tag = False  # whether tags keep all snapshots that were found
 
     def state(self, point: ReadPoint) -> Any:
         match point:
@@ -201,7 +202,7 @@ class _Finder:
         earliest = self._earliest()
         if earliest is None:
             return _NOTHING
-        # The start itself is not read: the one before the first is allowed, too.
+        # The start itself is not read, so the id before the first snapshot is allowed too.
         if start_id < earliest.id - 1 or end_id > self.latest.id:
             raise UnknownNameError(
                 f"`{self._table.name}` does not have all changes from snapshot {start_id} to "
@@ -257,7 +258,7 @@ class _Finder:
             without = self._table.schema.changelog_producer == "none"
             mode = ScanMode.DELTA if without else ScanMode.CHANGELOG
         snapshots = [self._snapshot(number) for number in range(start_id + 1, end_id + 1)]
-        # What was overwritten or compacted is no change that a reader should see.
+        # Overwrites are no change that a reader should see, nor are compactions in DELTA mode.
         kept = tuple(
             snapshot
             for snapshot in snapshots
@@ -267,7 +268,8 @@ class _Finder:
         return SnapshotChanges(kept, mode, snapshots[-1] if snapshots else None)
 
     def first(self, wanted: Callable[[Any], bool]) -> Any:
-        """The first snapshot from which on all are wanted (watermarks and times only grow)."""
+        """The first `wanted` snapshot, by a binary search: all later ones must be wanted too, as
+        watermarks and times only grow."""
         earliest = self._earliest()
         if earliest is None:
             return None
@@ -282,7 +284,7 @@ class _Finder:
         return found
 
     def _last(self, wanted: Callable[[Any], bool]) -> Any:
-        """The last snapshot up to which all are wanted."""
+        """The last `wanted` snapshot; all earlier ones must be wanted too."""
         refused = self.first(lambda snapshot: not wanted(snapshot))
         if refused is None:
             return self.latest
@@ -308,7 +310,7 @@ class _Finder:
         return earliest or self.latest
 
     def tag(self, name: str) -> Any:
-        """The snapshot that a tag keeps, None without such a tag."""
+        """The snapshot that a tag keeps; None if there is no such tag."""
         if "/" in name or not name.strip():
             return None
         return self._paimon.tag_manager().get(name)
