@@ -1,11 +1,11 @@
-"""paimon-magics: Apache Paimon in notebooks, planned here, run on Spark, committed safely.
+"""paimon-magics: Apache Paimon in notebooks. It plans statements, runs them on Spark, and commits.
 
     import paimon_magics
     session = paimon_magics.connect()
     session.run("SELECT * FROM shop.orders")
 
-In a notebook: `%load_ext paimon_magics`, then `%%paimon` cells. Importing the package loads nothing
-heavy: Spark, Arrow and pypaimon come with the first connection.
+In a notebook: `%load_ext paimon_magics`, then `%%paimon` cells. Importing the package is cheap:
+Spark, Arrow and pypaimon are imported at the first connection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`python -m paimon_magics`: what is installed here, what a session would rest on, and what to do.
+"""`python -m paimon_magics`: what is installed, what a session would use, and what to do about it.
 
-Prints what `paimon_magics.doctor()` shows of a notebook's connection, for the place that a connect
-with the same words would take. Neither Spark nor a coordinator is started. The exit code is 0 where
-nothing is to be done, 1 where something is, 2 for words that can't be understood.
+It prints the report that `paimon_magics.doctor()` shows in a notebook, for the warehouse that a
+connect with the same arguments would open. It starts neither Spark nor a coordinator. The exit code
+is 0 if nothing is to be done, 1 if something is, 2 for arguments that it does not understand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_UNDERSTOOD = 2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Look, print what was found; return the exit code."""
+    """Print the report; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         from paimon_magics.coordinator.ownership.catalog_options import catalog_options

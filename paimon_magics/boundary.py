@@ -1,16 +1,15 @@
-"""The public entries of the Python API: how their errors leave them.
+"""The entries of the public Python API, and how errors leave them.
 
-`short_errors` marks a function, or all public members of a class, as an entry. An error of ours, or
-an interrupt, that leaves an entry shows the caller's own frames and what it says: no frames of this
-package, of PySpark or of py4j, and no chain of causes. Nothing is lost: `__cause__` gives the
-cause, `full_trace` the whole trace, and `show_full_tracebacks`, or PAIMON_FULL_TRACEBACKS in the
-environment, leaves errors as they are.
+`short_errors` makes a function, or all public members of a class, an entry. When a
+PaimonMagicsError or an interrupt leaves an entry, it shows the caller's own frames and its message:
+no frames of this package, of PySpark or of py4j, and no chain of causes. Nothing is lost:
+`__cause__` has the cause, and `full_trace` returns the whole trace. `show_full_tracebacks`, or
+PAIMON_FULL_TRACEBACKS in the environment, leaves errors unchanged.
 
-An entry also checks arguments whose annotation is a plain type (`_PLAIN`): a wrong one is an error
-that names it, before anything has begun. Errors of Python's own, for a keyword that an entry does
-not take and a member that a class does not have, stay Python's, and say what there is
-(`knows_other_words`). Errors that nobody raised on purpose keep their trace, which belongs
-in a report of the defect.
+An entry also checks arguments whose annotation is a plain type (`_PLAIN`), before it does anything
+else; the error names a wrong argument. Python's own errors for an unknown keyword or an unknown
+member stay Python's, and suggest the known names (`knows_other_words`). Unexpected errors keep
+their trace, which belongs in a report of the defect.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ __all__ = [
 FULL_TRACEBACKS = "PAIMON_FULL_TRACEBACKS"
 _OFF = ("", "0", "false", "no", "off")
 _ENTRY = "__paimon_magics_entry__"
-# What Python and notebooks call by itself, and where jobs may run.
+# Methods that Python and notebooks call by themselves, and that may run jobs.
 _SHOWN_BY = ("__repr__", "__str__", "_repr_html_", "__enter__", "__exit__")
 _SHORT = (PaimonMagicsError, KeyboardInterrupt)
 _PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
@@ -62,7 +61,7 @@ _PLAIN: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 _KEYWORD = re.compile(r"keyword argument '(\w+)'")
-# What other libraries call an argument of ours.
+# Names of arguments in other libraries, with the names here.
 _OTHER_KEYWORDS = {
     "params": "parameters",
     "args": "parameters",
@@ -81,7 +80,7 @@ _OTHER_KEYWORDS = {
     "n": "limit",
 }
 
-# What IPython asks an exception for instead of drawing its traceback.
+# The method by which IPython lets an exception draw its own traceback.
 _RENDERER = "_render_traceback_"
 _STOPPED = "KeyboardInterrupt: the call was stopped, and its Spark jobs with it."
 _STATEMENT_STOPPED = (
@@ -92,7 +91,7 @@ _INSERT_STOPPED = (
     "Rows that were sent may have been acknowledged. With a label it is safe to insert them again: "
     "session.insert(…, label='…')."
 )
-# What is so when a call of that name was stopped.
+# By the name of the entry: the state after a call of it was interrupted.
 _WHEN_STOPPED = {
     "run": _STATEMENT_STOPPED,
     "write": _STATEMENT_STOPPED,
@@ -109,18 +108,18 @@ _full = os.environ.get(FULL_TRACEBACKS, "").lower() not in _OFF
 
 
 def show_full_tracebacks(full: bool) -> None:
-    """Whether errors leave with the whole trace and their causes, in this process from now on."""
+    """Set whether errors show the whole trace and their causes, in this process from now on."""
     global _full
     _full = full
 
 
 def shows_full_tracebacks() -> bool:
-    """Whether errors leave with the whole trace."""
+    """Whether errors show the whole trace and their causes."""
     return _full
 
 
 def short_errors(entry: Decorated) -> Decorated:
-    """The function, or the class with all its public members, as an entry of the Python API."""
+    """A decorator: make a function, or all public members of a class, entries of the Python API."""
     if isinstance(entry, type):
         for name, member in list(vars(entry).items()):
             if name in _SHOWN_BY or not name.startswith("_"):
@@ -133,8 +132,8 @@ def short_errors(entry: Decorated) -> Decorated:
 
 
 def knows_other_words(words: Mapping[str, str]) -> Callable[[Decorated], Decorated]:
-    """A decorator of a class: who asks it for a member that it does not have, as other libraries
-    call one, is told what `words` say of that name, else of the member with the likest name."""
+    """A decorator of a class: the AttributeError for an unknown member suggests another. `words`
+    has suggestions for names from other libraries; else the most similar name is suggested."""
 
     def decorate(entry: Decorated) -> Decorated:
         def no_member(self: object, name: str) -> object:
@@ -157,7 +156,7 @@ def knows_other_words(words: Mapping[str, str]) -> Callable[[Decorated], Decorat
 
 
 def show_as(error: BaseException, lines: Callable[[], list[str]]) -> None:
-    """Have a notebook show these lines in place of the trace, unless whole traces are wanted."""
+    """Let a notebook show these lines in place of the trace, unless full tracebacks are on."""
     if not _full:
         setattr(error, _RENDERER, lines)
 
@@ -170,7 +169,7 @@ def is_entry(member: object) -> bool:
 
 
 def full_trace(error: BaseException) -> str:
-    """The whole trace of an error that has left an entry, with the causes."""
+    """The whole trace of an error that has left an entry, with its causes."""
     inside: TracebackType | None = getattr(error, "_inside", None)
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
@@ -190,7 +189,7 @@ def full_trace(error: BaseException) -> str:
 
 
 def _member(member: object) -> object | None:
-    """The member of a class as an entry; None for what is none."""
+    """The member of a class as an entry; None if it is no function, property or class method."""
     if isinstance(member, classmethod):
         return classmethod(_function(cast(FunctionType, member.__func__)))
     if isinstance(member, property):
@@ -211,7 +210,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
                 return await function(*args, **kwargs)
             except _SHORT as error:
                 _shorten(error, function.__name__)
-                raise  # as it is: a bare `raise` adds no frame of this function's
+                raise  # a bare `raise` adds no frame of this function
             except BaseException as error:
                 scrub(error)
                 raise
@@ -229,7 +228,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
             raise
         except TypeError as error:
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                error.__traceback__ = None  # of the call itself: an argument too many
+                error.__traceback__ = None  # the call itself failed: its arguments are wrong
                 error.args = (f"{error}. {_taken(function, str(error))}",)
             scrub(error)
             raise
@@ -243,7 +242,7 @@ def _function(function: FunctionType) -> Callable[..., Any]:
 
 
 def _taken(function: FunctionType, said: str) -> str:
-    """What a function takes, for a call that was wrong in what it gave."""
+    """The advice for a call with wrong arguments: the meant parameter, else all parameters."""
     names = [name for name in inspect.signature(function).parameters if name != "self"]
     unknown = _KEYWORD.search(said)
     meant = unknown and (_OTHER_KEYWORDS.get(unknown[1]) or likely_meant(unknown[1], names))
@@ -263,7 +262,7 @@ def _each(items: Iterator[Any], entry: str) -> Iterator[Any]:
 
 
 def _shorten(error: BaseException, entry: str) -> None:
-    """Take what is inside away from an error that is about to leave the entry of that name."""
+    """Remove the inner frames and the causes from an error that leaves the entry of this name."""
     scrub(error)
     if _full:
         return
@@ -271,7 +270,7 @@ def _shorten(error: BaseException, entry: str) -> None:
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     if last is not None:
-        last.tb_next = getattr(error, "_inside", None)  # of an entry that this one has called
+        last.tb_next = getattr(error, "_inside", None)  # frames that an inner entry has removed
     error._inside = inside  # type: ignore[attr-defined]
     error.__traceback__ = None
     if isinstance(error, PaimonMagicsError):
@@ -284,8 +283,8 @@ def _shorten(error: BaseException, entry: str) -> None:
 
 
 def _rendered(error: BaseException, entry: str) -> list[str]:
-    """What a notebook shows of an error of the Python API: what a cell shows, and where it was
-    called, unless the cell has no other line."""
+    """The lines that a notebook shows for an error of the Python API: its text, and the calls that
+    led to it, unless the cell has only one line."""
     if isinstance(error, PaimonMagicsError):
         text = error.text()
     else:
@@ -317,7 +316,8 @@ def _place(frame: FrameType, line: int) -> str:
 
 
 def _checks(function: FunctionType) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
-    """What checks the arguments of `function` that have plain types."""
+    """A function that checks the arguments of `function` that have plain types; it raises
+    InvalidValueError."""
     names = list(inspect.signature(function).parameters)
     wanted = {
         name: _PLAIN[plain]

@@ -16,10 +16,10 @@
     ├── HealthError                 a layout is worse than what --fail-on allows; nothing is lost
     └── TableDamagedError           repair: what the table says and what is stored differ
 
-A message says what was wanted and what was found, and where; the hint is the next step, as a
-sentence that a notebook user can follow. An error that concerns a place in the statement carries
-that place, and `text()` draws a caret under it. No message has a secret in it, nor have the
-exceptions that an error comes from (`redaction`).
+A message says what was expected, what was found, and where. The hint is the next step, a sentence
+that a notebook user can follow. An error about a place in the statement carries that place, and
+`text()` draws a caret under it. Secrets are removed from messages and from the exceptions that
+caused an error (`redaction`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _TOLD = re.compile(r"^paimon_magics\.errors\.(\w+): (.*)$", re.MULTILINE)
 class PaimonMagicsError(Exception):
     """Base of the tree. `message` is one line, `hint` the next step or an empty string.
 
-    `statement` and `position` (a character offset into it) locate the error where it has a place.
+    `statement` and `position` (a character offset into it) locate an error that has a place.
     """
 
     _hidden_cause: BaseException | None = None
@@ -82,7 +82,7 @@ class PaimonMagicsError(Exception):
     ) -> None:
         message, hint = redacted(message), redacted(hint)
         super().__init__(message)
-        # What is being handled becomes this error's cause or context, and is shown with it.
+        # The exception that is being handled becomes this error's context, and is shown with it.
         scrub(sys.exc_info()[1])
         self.message = message
         self.hint = hint
@@ -106,8 +106,8 @@ class PaimonMagicsError(Exception):
 
     @property
     def __cause__(self) -> BaseException | None:
-        """The cause. One that `hide_cause` hid is not told to the module `traceback`, by which
-        Python, `logging` and others print the chain of causes."""
+        """The cause. A cause that `hide_cause` has hidden is None for the module `traceback`, with
+        which Python, `logging` and others print the chain of causes."""
         shown: BaseException | None = _CAUSE.__get__(self)
         if shown is None and sys._getframe(1).f_globals.get("__name__") != "traceback":
             return self._hidden_cause
@@ -118,12 +118,12 @@ class PaimonMagicsError(Exception):
         _CAUSE.__set__(self, cause)
 
     def hide_cause(self) -> None:
-        """Keep the cause, and what was being handled, out of what Python prints of this error."""
+        """Keep the cause and the context out of what Python prints of this error."""
         self._hidden_cause = _CAUSE.__get__(self) or self._hidden_cause
         _CAUSE.__set__(self, None)  # with this, Python prints no context either
 
     def tell_place(self) -> None:
-        """Have Python print the place in the statement below the message."""
+        """Let Python print the place in the statement below the message."""
         notes = [one for one in getattr(self, "__notes__", ()) if not one.startswith(_PLACE)]
         if self.statement is not None and self.position is not None:
             notes.append("\n".join(_caret(self.statement, self.position)))
@@ -135,11 +135,11 @@ class StatementError(PaimonMagicsError):
 
 
 class StatementSyntaxError(StatementError):
-    """The text is not SQL that we or Spark can read."""
+    """The text is not SQL that this project or Spark can parse."""
 
 
 class UnsupportedStatementError(StatementError):
-    """The statement is understood and not offered (yet) for this table."""
+    """The statement is understood, but not supported (yet) for this table."""
 
 
 class UnknownNameError(StatementError):
@@ -147,15 +147,16 @@ class UnknownNameError(StatementError):
 
 
 class InvalidValueError(StatementError):
-    """A value that does not fit its column, a NULL where none may be, or a wrong number of them."""
+    """A value that does not fit its column, a NULL in a NOT NULL column, or a wrong number of
+    values."""
 
 
 class InvalidTableError(StatementError):
-    """A table definition or change that Paimon's engines would refuse to open."""
+    """A table definition or a change of one that Paimon's engines would refuse."""
 
 
 class UnconfirmedError(StatementError):
-    """The statement takes much away, and nobody has said `--yes`; nothing ran."""
+    """The statement removes much, and was not confirmed by `--yes`; nothing ran."""
 
 
 class SetupError(PaimonMagicsError):
@@ -163,12 +164,13 @@ class SetupError(PaimonMagicsError):
 
 
 class CommitConflictError(PaimonMagicsError):
-    """Another commit got in the way; nothing was written. Run it again: it is planned anew."""
+    """Another commit conflicts with this one; nothing was committed. Run the statement again: it is
+    then planned on the current snapshot."""
 
 
 class OutdatedPlanError(CommitConflictError):
-    """Others have written what the plan of a statement that adds rows rests on. A session plans and
-    runs it again by itself, up to so many times."""
+    """Others have changed what the plan of a statement that adds rows is based on. A session plans
+    and runs it again by itself, up to `conflict_reruns_max` times."""
 
 
 class UnknownOutcomeError(PaimonMagicsError):
@@ -189,8 +191,8 @@ class TableDamagedError(PaimonMagicsError):
 
 @contextmanager
 def sent_to_driver() -> Iterator[None]:
-    """What a Python task does in the body: an error of ours carries its class, message and hint in
-    the text that Spark makes of it, for `error_of_task`."""
+    """For the body of a Python task: a PaimonMagicsError carries its class, message and hint in the
+    text that Spark makes of it, for `error_of_task`."""
     try:
         yield
     except PaimonMagicsError as error:
@@ -200,7 +202,8 @@ def sent_to_driver() -> Iterator[None]:
 
 
 def error_of_task(text: str) -> PaimonMagicsError | None:
-    """The error of ours that a Python task failed with, from Spark's text; None of other texts."""
+    """The PaimonMagicsError that a Python task failed with, from Spark's text; None if the text has
+    none."""
     sent, told = _SENT.findall(text), _TOLD.findall(text)
     if sent:
         name, (message, hint) = sent[-1][0], json.loads(sent[-1][1])
@@ -216,14 +219,15 @@ def error_of_task(text: str) -> PaimonMagicsError | None:
 
 
 def likely_meant(name: str, candidates: Iterable[str], *, alike: float = 0.6) -> str:
-    """A hint that names the candidate most like `name`; empty where none is `alike`, of 1."""
+    """A hint that names the candidate most similar to `name`; "" if none has a similarity of at
+    least `alike`, from 0 to 1."""
     folded = {n.lower(): n for n in sorted(set(candidates))}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=alike)
     return f"Did you mean `{folded[close[0]]}`?" if close else ""
 
 
 def nearest(name: str, candidates: Iterable[str], *, what: str) -> str:
-    """A hint that names the candidate most like `name`, or lists up to ten of them.
+    """A hint that names the candidate most similar to `name`, or lists up to ten candidates.
 
     `what` is the plural noun of the candidates, as in "columns" or "tables in `shop`".
     """
@@ -239,8 +243,8 @@ def nearest(name: str, candidates: Iterable[str], *, what: str) -> str:
 
 
 def value_text(value: object, *, begins: bool = False) -> str:
-    """A value of a caller's as a message names it: `5`, `'a text'`, `a list`, `an object`; with a
-    capital where it `begins` the message."""
+    """A caller's value for a message: `5`, `'a text'`, `a list`, `an object`. With `begins` the
+    article is capitalised, for the beginning of a sentence."""
     if value is None or isinstance(value, str | int | float | bool):
         text = repr(value)
         return text if len(text) <= _VALUE_MAX else text[: _VALUE_MAX - 1] + "…"

@@ -1,4 +1,4 @@
-"""Who works in this process, and where: what a client says of itself when it begins something."""
+"""The user, notebook and machine of this process, which a client sends with its requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["host_name", "notebook_name", "user_name"]
 
 
 def user_name() -> str:
-    """The user's name on the JupyterHub, else on this machine; "" where there is none."""
+    """The user's name on the JupyterHub, else on this machine; "" if there is none."""
     hub_user = os.environ.get("JUPYTERHUB_USER")
     if hub_user:
         return hub_user
@@ -21,10 +21,10 @@ def user_name() -> str:
 
 
 def notebook_name() -> str:
-    """The notebook that this process is the kernel of, "" where it is none, or none that tells."""
+    """The notebook whose kernel this process is; "" if there is none, or it is unknown."""
     return os.environ.get("JPY_SESSION_NAME", "")
 
 
 def host_name() -> str:
-    """The machine that this process runs on."""
+    """The name of the machine that this process runs on."""
     return socket.gethostname()

@@ -1,9 +1,9 @@
-"""Secrets stay out of texts: error messages, the errors behind them, logs, what is displayed.
+"""Redaction of secrets in texts: error messages and their causes, logs, and all that is displayed.
 
-A secret that this process is given (a secret key, a session token, a password) is made known with
-`conceal`; `redacted` takes all known ones out of a text, and what looks like one whoever it belongs
-to. Errors of ours redact themselves, and the exceptions that they come from (`scrub`); a log
-redacts its lines. Pure: no clock, no disk, and nothing that must be loaded.
+A secret that this process gets (a secret key, a session token, a password) is registered with
+`conceal`. `redacted` removes all registered secrets from a text, and everything that looks like a
+secret. A PaimonMagicsError redacts itself and the exceptions that caused it (`scrub`). A log
+redacts its lines. The module uses no clock and no disk, and imports the standard library only.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ __all__ = ["MASK", "conceal", "conceal_options", "is_secret_name", "masked", "re
 
 MASK = "***"
 
-# A shorter one would be found in words that say something else.
+# A shorter secret would also be found inside ordinary words.
 _CHARACTERS_MIN = 6
 _SHOWN_CHARACTERS_MIN = 16
 _DEPTH_MAX = 50
 _SECRET_NAME = re.compile(
     r"secret|password|passwd|token|credential|signature|(private|account|shared)[-_.]?key", re.I
 )
-# Options beside a secret that are none themselves: what provides it, and where from.
+# Options about a secret that are no secrets themselves: its provider, its file.
 _HARMLESS_NAME = re.compile(
     r"(provider|loader|path|file|url|uri|endpoint|enabled|class|header|type|expir\w*)$", re.I
 )
@@ -44,16 +44,16 @@ _secrets: set[str] = set()
 
 
 class _RedactedError(Exception):
-    """Stands for an exception of a library whose text has a secret and can't be changed."""
+    """Replaces a library's exception whose text has a secret and can't be changed."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether an option, setting or variable of that name holds a secret."""
+    """Whether an option, setting or variable with this name holds a secret."""
     return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name)
 
 
 def conceal(secret: str | None) -> None:
-    """Take this text out of everything that `redacted` gives from now on."""
+    """Register a secret: `redacted` removes it from now on. A short text is ignored."""
     secret = (secret or "").strip()
     if len(secret) < _CHARACTERS_MIN:
         return
@@ -65,7 +65,7 @@ def conceal(secret: str | None) -> None:
 
 
 def conceal_options(options: Mapping[str, str]) -> None:
-    """The same for all secrets among options of a catalog, or variables of an environment."""
+    """Register all secrets among catalog options or environment variables."""
     for name, value in options.items():
         if is_secret_name(name):
             conceal(str(value))
@@ -74,7 +74,7 @@ def conceal_options(options: Mapping[str, str]) -> None:
 
 
 def masked(name: str, value: str) -> str:
-    """An option's value for display: secrets are hidden, keys that name an account in part."""
+    """An option's value for display: secrets are hidden, access keys shown in part."""
     if is_secret_name(name):
         return MASK
     if re.search(r"access[-_.]?key", name, re.I):
@@ -93,7 +93,7 @@ def redacted(text: str) -> str:
 
 
 def scrub(error: BaseException | None) -> None:
-    """Take secrets out of an exception, and of those that it came from, in place."""
+    """Remove secrets from an exception, its causes and its contexts, in place."""
     if error is None or not _secrets:
         return
     pending, seen = [error], set[int]()
@@ -130,7 +130,7 @@ def _scrub_one(error: BaseException) -> None:
             value = getattr(error, name, None)
             if isinstance(value, str | list | tuple | dict):
                 setattr(error, name, _scrubbed(value))
-    except Exception:  # it stays as it is: whoever shows it gets a stand-in
+    except Exception:  # it can't be changed: `scrub` replaces it
         return
 
 
@@ -151,7 +151,7 @@ def _scrubbed(value: object) -> object:
 
 
 def _tells(error: BaseException) -> bool:
-    """Whether an exception's text, or anything that it carries, has a secret."""
+    """Whether an exception's text, arguments or notes have a secret."""
     text = _text(error)
     notes = getattr(error, "__notes__", ())
     shown = f"{text}\n{error.args!r}\n{notes!r}"
@@ -161,5 +161,5 @@ def _tells(error: BaseException) -> bool:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # some ask a process for it that may be gone
+    except Exception:  # some get their text from another process, which may be gone
         return ""

@@ -1,7 +1,7 @@
 """The settings of a Session: defaults with their units and the reasons for their values.
 
-A `Settings` value never changes; `with_changes` makes another and names what it does not know.
-Options of a table keep Paimon's names and live in the table; these are ours alone.
+A `Settings` value never changes; `with_changes` returns another. Settings are this project's own;
+options belong to a table and have Paimon's names.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = [
     "Wait",
 ]
 
-# Like Spark's own `spark-warehouse`: a folder where the notebook runs.
+# Like Spark's own `spark-warehouse`: a folder in the notebook's working directory.
 DEFAULT_WAREHOUSE = "paimon-warehouse"
 
 Wait = Literal["durable", "visible"]
-"""When a small insert is answered, where a statement says it."""
+"""When a small insert is answered, if a statement asks for it."""
 
 WAITS: tuple[Wait, ...] = get_args(Wait)
 
 
 StoreAssignment = Literal["exact", "ansi"]
-"""What becomes of a given value of which a column's type would cut something off."""
+"""The treatment of a given value that its column's type would truncate or round."""
 
 STORE_ASSIGNMENTS: tuple[StoreAssignment, ...] = get_args(StoreAssignment)
 
@@ -43,36 +43,36 @@ class Settings:
 
     - `catalog_name`: the first part of a three-part table name.
     - `database`: the database of unqualified names until a USE statement changes it.
-    - `master`: the Spark master of a session that we start ourselves.
-    - `driver_memory`: heap of that session's JVM, in Spark's notation.
-    - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task's fixed costs
-      are per batch too; 65,536 rows amortise them and keep a batch of wide rows in megabytes.
+    - `master`: the Spark master of a Spark session that this project starts.
+    - `driver_memory`: heap of that Spark session's JVM, in Spark's notation.
+    - `batch_rows`: rows of an Arrow batch between the JVM and Python. A Python task has fixed costs
+      for each batch: 65,536 rows amortise them, and a batch of wide rows has only megabytes.
     - `display_rows`: rows that a displayed query shows.
     - `overwrite_swallows_newer`: whether an overwrite replaces rows that others committed after it
       was planned, as Paimon does by default; otherwise it fails and names their snapshot.
-    - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames of which a column
-      would cut off or round away something, `ansi` casts them as Spark does. What a query gives is
-      cast as Spark does in both.
-    - `alter_check_rows_max`: rows that are looked at before a column's type is changed, for values
-      that could not be read as the new one; 0 for the files' statistics alone.
+    - `store_assignment`: `exact` refuses rows of VALUES and of a program's frames with values that
+      a column would truncate or round; `ansi` casts them like Spark. Rows of a query are cast like
+      Spark in both.
+    - `alter_check_rows_max`: rows that are checked before a column's type is changed, for values
+      that can't be read as the new type; with 0 only the files' statistics are checked.
     - `kept_views_max`: tables whose frame is kept for the next query on the same snapshot; a frame
       holds the paths of its files on the driver.
-    - `attempt_wait_ms_max`: how long the end of a failed statement waits for its tasks to stop
-      writing, before their files are removed. Spark gives a cancelled Python task about 4 s.
-    - `cross_partition_rows_max`: rows of a table whose keys can move between partitions, stored or
-      in one statement, up to which it is written: one task has to know where each key lives, at
-      about 200 bytes a key.
-    - `coordinator_idle_ms`: how long a coordinator that this session starts lives with nothing to
-      do. Long enough for somebody who thinks between two statements; a new start costs 2 s.
+    - `attempt_wait_ms_max`: how long a failed statement waits for its tasks to stop writing, before
+      it removes their files. Spark gives a cancelled Python task about 4 s.
+    - `cross_partition_rows_max`: for a table whose keys can move between partitions, the largest
+      number of rows, stored or in one statement, with which it is written: one task has to know
+      the partition of each key, at about 200 bytes a key.
+    - `coordinator_idle_ms`: how long a coordinator that this session starts stays alive with
+      nothing to do. A user may think between two statements; a new start costs 2 s.
     - `exclusive_wait_ms`: how long a statement waits for others of the same coordinator, or of
-      the same process, that write its table with dynamic buckets: they take turns. Some
-      leases, after which a transaction ends whose owner died, and some statements long.
+      the same process, that write its table with dynamic buckets: they take turns. It covers
+      several statements, and several leases, after which a dead client's transaction ends.
     - `conflict_reruns_max`: how often a statement that adds rows is planned and run again because
-      others, who took no turns, have written what it was planned on.
-    - `read_lease_ms_max`: how long, through a coordinator, a snapshot that a query reads is kept
-      from expiring at most, where its outcome is not released before. Notebooks keep outcomes.
-    - `full_tracebacks`: whether errors show the whole trace and their causes, instead of what they
-      say. It holds for the process, at once; PAIMON_FULL_TRACEBACKS says the default.
+      others, who did not take turns, have changed what it was planned on.
+    - `read_lease_ms_max`: how long at most a coordinator keeps the snapshot that a query reads from
+      expiring, unless the query's outcome is released earlier. Notebooks keep outcomes.
+    - `full_tracebacks`: whether errors show the whole trace and their causes, instead of only their
+      message. It applies to the whole process at once; the default is PAIMON_FULL_TRACEBACKS.
     """
 
     catalog_name: str = "paimon"
@@ -94,7 +94,8 @@ class Settings:
     full_tracebacks: bool = field(default_factory=shows_full_tracebacks)
 
     def with_changes(self, changes: Mapping[str, object]) -> Settings:
-        """These settings with `changes`; raises SetupError for an unknown name or a wrong type."""
+        """These settings with `changes`. Raises SetupError for an unknown name or a value that the
+        setting can't have."""
         known = {field.name: field for field in fields(self)}
         for name, value in changes.items():
             if name not in known:

@@ -1,4 +1,4 @@
-"""The version, where everybody may ask for it."""
+"""The version of the package; a module without imports."""
 
 __all__ = ["__version__"]
 
