@@ -1,1 +1,1 @@
-"""What is checked of an insert before it is let in."""
+"""Validation of inserts before they enter a queue."""

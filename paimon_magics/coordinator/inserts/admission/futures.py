@@ -1,4 +1,4 @@
-"""Answers from the thread of group commit to whoever waits, in an event loop or in a thread."""
+"""Hand answers from group commit's thread to waiting callers, in an event loop or in a thread."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paimon_magics.coordinator.inserts.queue.values import Answer
 __all__ = ["Answered", "deliver", "fail"]
 
 Answered = asyncio.Future[Answer] | Future[Answer]
-"""Where an answer is waited for."""
+"""The future in which a caller waits for an answer."""
 
 
 def deliver(replies: Sequence[tuple[Answered, Answer]]) -> None:
-    """Answer everybody: those of one event loop by one call."""
+    """Set all answers, with one call for each event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer]]] = {}
     for future, answer in replies:
         if isinstance(future, Future):
@@ -36,7 +36,7 @@ def _set_results(replies: Sequence[tuple[asyncio.Future[Answer], Answer]]) -> No
 
 
 def fail(futures: Sequence[Answered | Future[None]], error: Exception) -> None:
-    """Tell everybody of an error who has had no answer yet."""
+    """Set an error on every future that has no answer yet."""
     for future in futures:
         if isinstance(future, Future):
             if not future.done():

@@ -1,6 +1,6 @@
-"""What is handed to the thread that owns the queues, by whoever asks: values, each with its answer.
+"""The items that callers hand to the queues' thread: values, each with the future of its answer.
 
-A process that dies takes those along that wait; nobody was answered.
+If the process dies, waiting items are lost; none of them was answered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Asked", "Insert", "Item", "Work"]
 
 @dataclass(slots=True)
 class Insert:
-    """An insert that the validator has let in, and who waits for its answer."""
+    """An insert that the validator has let in, and the future of its answer."""
 
     table_info: TableInfo
     validated: ValidatedInsert
@@ -33,8 +33,8 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Something but inserts, for one table. `make` gives the event for the number of who asks.
-    `table_info` is given where the table may have no queue yet, `accept_loss` for opening one."""
+    """An event other than inserts, for one table. `make` returns it for the number of the ask.
+    `table_info` is given where the table may have no queue yet; `accept_loss` is for reopening."""
 
     location: str
     make: Callable[[int], Event]
@@ -45,12 +45,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something to be done to the tables themselves, in its order among all else; `answer` has its
-    end."""
+    """A function to run on the queues' thread, in order with all other items. `answer` is set when
+    it has ended."""
 
     do: Callable[[], object]
     answer: Future[None]
 
 
 Item = Insert | Asked | Work
-"""What is handed to the queues' thread."""
+"""An item of the queues' thread."""

@@ -1,17 +1,17 @@
-"""JSON values of columns: which ones a Paimon type takes, and what they are in Arrow's terms.
+"""JSON values of columns: which ones each Paimon type accepts, and how they become Arrow values.
 
-One table for both ends: the validator judges by it what a client sends, the flusher reads by it
-what the log has. So what was let in can be written. The forms:
+The validator checks requests by these rules, and the flusher reads the log by the same ones: so
+whatever was let in can be written. The forms:
 
     BOOLEAN true · integers 7 · FLOAT, DOUBLE 1.5, "NaN", "Infinity", "-Infinity"
-    DECIMAL "1.50", or a number that says it exactly · CHAR, VARCHAR, STRING "text"
+    DECIMAL "1.50", or a number that is exact · CHAR, VARCHAR, STRING "text"
     BINARY, VARBINARY, BYTES base64 · DATE "2026-11-21" · TIME "10:30:00.5"
     TIMESTAMP "2026-11-21 10:30:00.5" · TIMESTAMP_LTZ the same with Z or +01:00 at its end
     ARRAY […] · MAP {"key": …}, or [[key, value], …] · ROW {"field": …}, or […]
 
-CHAR and VARCHAR are as Spark writes them: spaces too many at the end are cut, other characters
-refused, CHAR is padded. Digits of a second beyond the column's precision are refused, unless they
-are zeros.
+CHAR and VARCHAR follow Spark: excess trailing spaces are cut, other excess characters are refused,
+and CHAR is padded. Fractional digits of a second beyond the column's precision are refused, unless
+they are zeros.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from paimon_magics.statements.data_types import (
 __all__ = ["ColumnReader", "column_reader", "default_value"]
 
 Reader = Callable[[Any], Any]
-"""The value for Arrow; raises ValueError, which says what is expected and what was found."""
+"""Returns the value for Arrow; raises ValueError, which tells what is expected and what was found.
+"""
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _FLOAT_MAX = 3.4028235677973366e38  # what rounds to the largest float, exclusive
 _DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_EXACT_DIGITS = 15  # so many digits of a JSON number survive being a double
+_EXACT_DIGITS = 15  # a double keeps this many digits of a JSON number
 _EXACTLY = Context(prec=100)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"(\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?")
@@ -62,10 +63,10 @@ _SHOWN_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """Judges and reads the values of one column.
+    """Checks and reads the values of one column.
 
-    `read` takes one value; None where values are used as they are. `is_plain` tells of all values
-    of a column at once whether they are certainly fine, so that `check` need not look at each.
+    `read` converts one value; it is None where values need no conversion. `is_plain` returns
+    whether all values of a sequence are certainly valid, so that `check` need not look at each.
     """
 
     nullable: bool
@@ -98,7 +99,7 @@ def column_reader(data_type: DataType) -> ColumnReader | None:
 
 
 def default_value(data_type: DataType, stored: str) -> Any:
-    """The value that a stored default stands for, in JSON's form.
+    """The value of a column's stored default, in its JSON form.
 
     Raises ValueError for defaults that can't be read without an engine.
     """
@@ -137,7 +138,7 @@ def _all_integers(half: int, values: Sequence[Any]) -> bool:
 
 
 def _reader(data_type: DataType) -> Reader | None:
-    """The reader of a type's values, NULL among them where the type allows it."""
+    """The reader of a type's values, which accepts NULL where the type allows it."""
     inner = _reader_of_values(data_type)
     if inner is None:
         return None
@@ -316,7 +317,7 @@ def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
 
 
 def _fraction(digits: str | None, precision: int, value: Any) -> str:
-    """The nine digits of a second, of which a column keeps `precision`."""
+    """The nine fractional digits of a second. Raises where one beyond `precision` is not 0."""
     fraction = (digits or "").ljust(9, "0")
     if fraction[precision:].strip("0"):
         kept = f"{precision} digits" if precision else "no digits"

@@ -1,4 +1,4 @@
-"""What must be known of a table before its inserts are judged: its schema, modes and limits."""
+"""What the validation of a table's inserts needs: its schema, mode and thresholds."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _MODES = ", ".join(Mode)
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table as it was `loaded` (a time of this process).
+    """A table as of `loaded`, a time of this process's monotonic clock.
 
-    `identity` is that of `schema.identity.identity_of`, by which queues and the log know it,
-    `location` where it lies; `validator` and `thresholds` are for its newest schema, `mode` is
-    that of inserts that name none.
+    `identity` comes from `schema.identity.identity_of`; queues and the log know the table by it.
+    `location` is the table's path. `validator` and `thresholds` are for its newest schema, `mode`
+    is for inserts that name none.
     """
 
     name: TableName
@@ -51,12 +51,12 @@ class TableInfo:
 
     @property
     def version(self) -> str:
-        """Which table in which schema it is, as clients name it who have seen it."""
+        """The table's identity and schema as one text, which clients send back."""
         return version_of(self.identity, self.schema)
 
 
 class KnownTables:
-    """Loads tables and remembers them for a moment. Safe for several threads."""
+    """Loads tables and keeps them for a second. Safe for several threads."""
 
     def __init__(self, catalog: Catalog, defaults: Thresholds, own: Callable[[], object]) -> None:
         self._catalog = catalog
@@ -68,8 +68,8 @@ class KnownTables:
         self._looker = ThreadPoolExecutor(1, thread_name_prefix="tables")
 
     def fresh(self, database: str, table: str) -> TableInfo | None:
-        """The table, if it was looked at just now; one that is asked for all the time is looked at
-        again before that is over, so that nobody waits for it."""
+        """The table, if it was loaded within the last second; else None. After half a second it is
+        loaded again in the background, so that inserts that keep coming never wait for it."""
         table_info = self._known.get((database, table))
         if table_info is None:
             return None
@@ -89,8 +89,8 @@ class KnownTables:
             self._looking.discard((database, table))
 
     def load(self, database: str, table: str) -> TableInfo:
-        """The table as it is. Raises errors of ours where there is none, or where it does not take
-        small inserts."""
+        """Load the table. Raises PaimonMagicsErrors for a table that does not exist or does not
+        take small inserts."""
         self._own()
         name = TableName(table, database)
         loaded = time.monotonic()
@@ -122,20 +122,20 @@ class KnownTables:
         return table_info
 
     def find(self, name: TableName) -> TableInfo | None:
-        """The same; None for a table that takes no small inserts."""
+        """Load the table; None for one that takes no small inserts."""
         try:
             return self.load(name.database or "", name.table)
         except (InvalidTableError, UnsupportedStatementError):
             return None
 
     def forget(self, name: TableName) -> None:
-        """Look at the table again before the next insert."""
+        """Have the table loaded again before the next insert."""
         with self._turn:
             self._known.pop((name.database or "", name.table), None)
 
 
 def thresholds_of(schema: TableSchema, defaults: Thresholds) -> Thresholds:
-    """When batches of the table are loaded: by its options, else by the defaults."""
+    """The thresholds of a table: from its options, else the defaults."""
     rows = schema.option("group_commit_rows")
     size = schema.option("group_commit_data_bytes")
     interval = schema.option("group_commit_interval_ms")
@@ -156,7 +156,10 @@ def thresholds_of(schema: TableSchema, defaults: Thresholds) -> Thresholds:
 
 
 def mode_of(text: str | None, default: Mode) -> Mode:
-    """The mode that a table or a request names. Raises InvalidValueError for any other text."""
+    """The mode that a table or a request names, or the default for None.
+
+    Raises InvalidValueError for any other text.
+    """
     if text is None:
         return default
     try:

@@ -1,8 +1,8 @@
-"""Whether rows fit a table, asked before anything of them is kept.
+"""Check that rows fit a table, before any of them is stored.
 
-An `InsertValidator` is made for one schema of a table. It judges requests and gives
-`ValidatedInsert`, from which a record is made. What it lets in the flusher can write, so that
-nobody's rows hold up another's.
+An `InsertValidator` is made for one schema of a table. It checks a request and returns a
+`ValidatedInsert`, from which a record is made. The flusher can write whatever the validator lets
+in, so that one client's rows don't hold up another's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLANS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class ValidatedInsert:
-    """A request that fits: what its record will hold."""
+    """A request whose rows fit the table: the contents of its record."""
 
     format: Format
     schema_id: int
@@ -43,14 +43,14 @@ class ValidatedInsert:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Which columns a statement gives, with their readers, in the order of its values."""
+    """The columns that a statement gives, with their readers, in the order of its values."""
 
     columns: tuple[Column, ...]
     readers: tuple[ColumnReader, ...]
 
 
 class InsertValidator:
-    """Judges requests against one schema of one table. For one thread."""
+    """Checks requests against one schema of one table. For one thread."""
 
     def __init__(self, name: TableName, schema: TableSchema) -> None:
         self.name = name
@@ -58,9 +58,9 @@ class InsertValidator:
         self._plans: dict[tuple[str, ...] | None, Given] = {}
 
     def json(self, body: bytes) -> ValidatedInsert:
-        """Judge a JSON request: `{columns?, rows}`, or `{statements: [{columns?, rows}, …]}`.
+        """Check a JSON request: `{columns?, rows}`, or `{statements: [{columns?, rows}, …]}`.
 
-        Raises StatementErrors, which name the statement, row and column.
+        Raises InvalidValueError, which names the statement, row and column.
         """
         try:
             document = json_value(body)
@@ -77,7 +77,7 @@ class InsertValidator:
         return ValidatedInsert(Format.JSON, self.schema.schema_id, rows, body)
 
     def _check(self, statement: Any) -> int:
-        """How many rows a statement has; all of them fit."""
+        """The number of a statement's rows. Raises InvalidValueError unless all of them fit."""
         if type(statement) is not dict or "rows" not in statement or set(statement) - _MEMBERS:
             raise InvalidValueError("A statement has `rows`, and may have `columns`.", hint=_HINT)
         rows = statement["rows"]
@@ -85,7 +85,7 @@ class InsertValidator:
         if type(rows) is not list or set(map(type, rows)) - {list}:
             raise InvalidValueError("`rows` must be a list of lists.", hint=_ARRAY_HINT)
         width = len(given.readers)
-        if len(rows) == 1 and len(rows[0]) == width:  # most inserts are such
+        if len(rows) == 1 and len(rows[0]) == width:  # the fast path: most inserts have one row
             self._check_row(given, rows[0])
             return 1
         if set(map(len, rows)) - {width}:
@@ -109,9 +109,9 @@ class InsertValidator:
                 _check_values(column, reader, (value,))
 
     def given(self, names: Any) -> Given:
-        """The plan for the columns that a statement names, None for all of them.
+        """The plan for the columns that a statement names; `names` is None for all columns.
 
-        Raises InvalidValueError for what no row can be written with.
+        Raises InvalidValueError for columns with which no row can be written.
         """
         if names is not None and (
             type(names) is not list or not all(type(name) is str for name in names)
@@ -146,11 +146,11 @@ def given_columns(
     *,
     in_json: bool = True,
 ) -> Given:
-    """The columns of those names, None for all; names match without regard to case, as in SQL.
+    """The columns of those names, None for all. Names match without regard to case, as in SQL.
 
-    Raises InvalidValueError for one that is not there (the table is), for one that is given
-    twice, for one that must be given and is not, and `in_json` for one whose values have no form
-    there (otherwise there are no readers).
+    Raises InvalidValueError for a column that is unknown, given twice, or missing although it must
+    be given; and with `in_json` for one whose values have no form in JSON. Without `in_json` there
+    are no readers.
     """
     if names is None:
         columns = list(schema.columns)
@@ -190,8 +190,8 @@ def _column(name: TableName, schema: TableSchema, wanted: str) -> Column:
 
 
 def _reader_of(column: Column) -> ColumnReader | None:
-    """Paimon puts the default in place of every NULL, so that one may be given where there is a
-    default that can be read."""
+    """The reader of a column. Paimon replaces every NULL by the column's default, so a NULL is
+    accepted where there is a default that can be read."""
     if column.default is None:
         return column_reader(column.type)
     try:
@@ -230,4 +230,5 @@ def _check_values(column: Column, reader: ColumnReader, values: Sequence[Any]) -
 
 
 class _RefusedError(InvalidValueError):
-    """A row that does not fit; the message begins with its number, and lacks its statement's."""
+    """A row that does not fit. Its message begins with the row's number; `json` puts the statement
+    in front."""

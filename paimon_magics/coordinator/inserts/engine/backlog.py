@@ -1,4 +1,4 @@
-"""What waits to be loaded, as the queues have it at this moment."""
+"""What waits to be loaded, as the queues are now."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Looks at the queues, from any thread."""
+    """Reads the queues, from any thread."""
 
     def __init__(self, queues: TableQueues) -> None:
         self._queues = queues
 
     @property
     def has_work(self) -> bool:
-        """Whether acknowledged rows are not in their tables yet, and can get there: not those of a
-        table that is closed, or whose rows could not be loaded the last time. They stay in the log,
-        and the next start loads them."""
+        """Whether acknowledged rows wait that can be loaded. Tables that are closed, or whose last
+        load failed, don't count: their rows stay in the log, and the next start loads them."""
         return any(
             table.queue.batches and not table.queue.closed and not table.queue.last_error
             for table in list(self._queues.all.values())
@@ -27,7 +26,7 @@ class Backlog:
 
     @property
     def troubles(self) -> list[tuple[str, int, str]]:
-        """The tables whose rows wait and can't be loaded, each with how many and why."""
+        """The tables whose rows wait and can't be loaded: name, number of rows, reason."""
         return [
             (str(table.name), backlog(table.queue)[0], table.queue.closed or table.queue.last_error)
             for table in sorted(self._queues.all.values(), key=lambda table: str(table.name))
@@ -35,13 +34,13 @@ class Backlog:
         ]
 
     def identity_of(self, name: TableName) -> str | None:
-        """The identity of the table that last had that name and has a queue, without a look at the
-        warehouse; None where none has."""
+        """The identity of the table with a queue that last had that name, without asking the
+        warehouse; None where there is none."""
         identities = [t.location for t in list(self._queues.all.values()) if t.name == name]
         return identities[-1] if identities else None
 
     def name_of(self, identity: str) -> str | None:
-        """What a table was called last; None for one without a queue."""
+        """The last name of a table; None for one without a queue."""
         table = self._queues.all.get(identity)
         return None if table is None else str(table.name)
 

@@ -1,9 +1,9 @@
-"""One turn of the queues' thread: what is decided about all inserts that have come together, before
-anything of it is done.
+"""One turn of the queues' thread: the decisions about all inserts that arrived together, before any
+of them is carried out.
 
-Each table's queue decides (`queueing`); what must be made durable of all tables is appended to the
-log at once. Until that has happened a turn has changed nothing, and may be thrown away; so may it
-when the process dies.
+Each table's queue decides (`queue.step`); the records of all tables are appended to the log at
+once. Until they are durable a turn has changed nothing: it may be dropped, and is lost without harm
+if the process dies.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = ["Turn"]
 
 @dataclass(slots=True)
 class Turn:
-    """The tables' next `states` (queue and chain, by their identities), the `groups` that make them
-    true when they are in the log, and then the `effects`; `waiting` who asked, by numbers."""
+    """The tables' next `states` (queue and chain, by identity), which hold when the `groups` are in
+    the log, and the `effects` that follow then. `waiting` has the inserts by their ask numbers."""
 
     states: dict[str, tuple[Queue, int]] = field(default_factory=dict)
     groups: list[Appended] = field(default_factory=list)
@@ -43,8 +43,8 @@ class Turn:
         numbers: Iterator[int],
         now_ms: int,
     ) -> None:
-        """Have one table's queue decide about inserts, each of which gets the next of the
-        `numbers`. Raises what the log does that is asked for their labels."""
+        """Have one table's queue decide about inserts; each gets the next of the `numbers`. Raises
+        the log's errors, since the log is asked for their labels."""
         keys = [insert.key for insert in inserts if insert.key]
         remembered = log.remembered(table.location, keys) if keys else {}
         by_ask = {next(numbers): insert for insert in inserts}

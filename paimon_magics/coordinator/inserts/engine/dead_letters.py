@@ -1,4 +1,4 @@
-"""Dead letters: kept in the log, and told to the table of them, which everybody can read."""
+"""Dead letters: kept in the log, and written to a table of their own, which everybody can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DeadLetters"]
 class DeadLetters:
     """The dead letters of one log. Safe for several threads.
 
-    `name_of` gives the present name of the table with an identity, None where it is not known.
+    `name_of` returns the present name of the table with an identity, None where it is unknown.
     """
 
     def __init__(
@@ -31,28 +31,29 @@ class DeadLetters:
         return self._log.dead_letters(identity)
 
     def settle(self, table_info: TableInfo, lsn: int, state: State) -> None:
-        """One of them was retried or discarded: it is no longer kept but in the table of them."""
+        """Record that a dead letter was retried or discarded, and drop it from the log. The dead
+        letter table keeps it with its new state."""
         identity = table_info.identity
         letters = [one for one in self._log.dead_letters(identity) if one.lsn == lsn]
         self._table.tell([Told(letter, str(table_info.name), state) for letter in letters])
         self._log.drop_dead_letter(identity, lsn)
 
     def buried(self, identity: str, lsns: Sequence[int]) -> None:
-        """Tell the table of letters, of those that are new."""
+        """Write the new dead letters with these lsns to the dead letter table."""
         wanted = set(lsns)
         letters = [one for one in self._log.dead_letters(identity) if one.lsn in wanted]
         self._tell(letters)
 
     def tell_all(self) -> None:
-        """Tell the table of all: at the start, since somebody may have died before they were
-        told."""
+        """Write all dead letters to the table: done at the start, since the process before may have
+        died before it wrote them."""
         with contextlib.suppress(PaimonMagicsError):
             letters = self._log.dead_letters()
             if letters:
                 self._tell(letters)
 
     def tell_again(self) -> None:
-        """Tell the table what it could not be told before."""
+        """Write the dead letters whose earlier write failed."""
         self._table.tell_again()
 
     def _tell(self, letters: Sequence[DeadLetter]) -> None:

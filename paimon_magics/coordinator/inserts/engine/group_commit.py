@@ -1,9 +1,9 @@
-"""Small inserts at work: the queues' thread, who loads batches, and the places among them.
+"""Group commit put together: the queues' thread, the loaders, and the places of statements.
 
-What arrives goes to one thread (`queue_thread`), which makes it durable and answers. Batches are
-loaded in a pool of threads (`loading`), their files written by a process of its own (`flusher`).
+Inserts go to one thread (`queue_thread`), which makes them durable and answers. A pool of threads
+(`load_pool`) loads batches; a process of its own (`loading.flusher_process`) writes their files.
 
-If the process dies: what was answered is in the log, and the next start goes on from there.
+If the process dies: every answered insert is in the log, and the next start goes on from there.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _STOP_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """What is acknowledged and not visible in the snapshot (0 for none), the table's latest: the
-    records above `published` up to `acknowledged`, in segments by their first records."""
+    """The acknowledged records that the table's latest snapshot (0 for none) does not show: those
+    above `published` up to `acknowledged`, in segments by their first lsns."""
 
     snapshot_id: int
     published: int
@@ -61,8 +61,8 @@ class Buffered:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitSettings:
-    """`thresholds` are those of tables that set none; `label_retention_ms` is how long a label is
-    known after it was last used; files are written with the settings `writing`."""
+    """`thresholds` are for tables that set none. `label_retention_ms` is how long a label is
+    remembered after its last use. Files are written with the settings `writing`."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     label_retention_ms: int = 3 * 86_400_000  # as long as Doris keeps labels
@@ -72,9 +72,9 @@ class GroupCommitSettings:
 class GroupCommit:
     """Owns the queues of a warehouse's tables. Every method may be called from any thread.
 
-    `tables` are those that have, or had, inserts. `places` are those of what is no insert, and
-    `order` gives them to statements; `letters` are what could not be loaded, `backlog` what waits.
-    `on_failure` is called once when nothing can be taken any more before another start reads the
+    `tables` are those that have or had inserts. `places` keeps the order of operations other than
+    inserts, and `order` gives places to statements. `letters` has the dead letters, `backlog` what
+    waits. `on_failure` is called once, when no insert can be taken before a new start has read the
     log. `ownership` is None where nobody contests the warehouse.
     """
 
@@ -145,12 +145,12 @@ class GroupCommit:
         )
 
     def start(self) -> None:
-        """Read the log, and begin to work. What arrives meanwhile waits."""
+        """Read the log and start the threads. Inserts that arrive meanwhile wait."""
         self._thread.start()
         self._ticker.start()
 
     def wind_up(self) -> list[Future[Answer]]:
-        """Take nothing more, and load what waits, so that nobody waits any more; when it is."""
+        """Refuse new inserts and begin to load what waits. Return the futures of those flushes."""
         self._refusing = True
         return [
             self.flush(one.location)
@@ -159,11 +159,11 @@ class GroupCommit:
         ]
 
     def depose(self, error: DeposedError) -> None:
-        """Answer nothing more: another coordinator owns the warehouse."""
+        """Stop answering: another coordinator owns the warehouse."""
         self._thread.depose(error)
 
     def stop(self) -> None:
-        """Take nothing more, load what waits (for a while), and end."""
+        """Refuse new inserts, load what waits (for up to 20 seconds), and end."""
         deadline = time.monotonic() + _STOP_SECONDS
         for future in self.wind_up():
             with contextlib.suppress(Exception):
@@ -178,7 +178,7 @@ class GroupCommit:
         self._flusher.close()
         self._log.close()
 
-    # ---- what is told ----
+    # ---- state and counters ----
 
     @property
     def tables(self) -> dict[str, TableQueue]:
@@ -187,40 +187,40 @@ class GroupCommit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was counted since the start; 0 for what was not."""
+        """The counters since the start; 0 for a name that was never counted."""
         return self._thread.counts
 
     @property
     def append_seconds(self) -> float:
-        """How long the log took to append, in all."""
+        """The total time of the log's appends, in seconds."""
         return self._thread.append_seconds
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is taken: it has stopped for good. None while it works."""
+        """Why group commit has stopped for good; None while it works."""
         return self._thread.problem
 
     @property
     def log_name(self) -> str:
-        """Which log it is, for a person."""
+        """The log's name, for people."""
         return self._log.name
 
     @property
     def flusher_pid(self) -> int | None:
-        """The process that writes files, if one runs."""
+        """The id of the process that writes files, if it runs."""
         return self._flusher.pid
 
-    # ---- what is asked ----
+    # ---- requests ----
 
     def submit(self, insert: Insert) -> None:
-        """Have an insert taken; its answer comes in its future."""
+        """Hand over an insert; the answer comes in its future."""
         if self._thread.failure is not None or self._refusing:
             fail([insert.answer], self._thread.gone())
             return
         self._thread.put(insert)
 
     def queue_of(self, table_info: TableInfo) -> TableQueue | None:
-        """The table's queue, None where nothing was ever inserted; may wait for a look at it."""
+        """The table's queue; None if nothing was ever inserted. May wait for the queues' thread."""
         if table_info.identity not in self.tables:
             if all(one.moving != table_info.name for one in list(self.tables.values())):
                 return None
@@ -228,12 +228,13 @@ class GroupCommit:
         return self.tables.get(table_info.identity)
 
     def flush(self, location: str) -> Future[Answer]:
-        """Have what was acknowledged until now loaded; Flushed when it is visible."""
+        """Have everything acknowledged until now loaded; the answer comes when it is visible."""
         return self._thread.ask(location, lambda ask: FlushAsked(ask, self._clock()))
 
     def buffered(self, table_info: TableInfo) -> Buffered:
-        """What is acknowledged and not in the table, and the snapshot that it follows: nothing is
-        loaded while both are looked at. Raises CommitConflictError where that is unknown."""
+        """The acknowledged records that are not in the table, and the snapshot that they follow.
+        Nothing is loaded while both are read. Raises CommitConflictError where that takes too long.
+        """
         if self.queue_of(table_info) is None:
             return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)
         with self.places.of_look(table_info) as published:
@@ -243,8 +244,8 @@ class GroupCommit:
             return Buffered(snapshot_id, published, acknowledged, tuple(segments))
 
     def reopen(self, table_info: TableInfo, *, accept_loss: bool) -> None:
-        """Let a closed table go on; with `accept_loss` without the records that are missing or
-        damaged, otherwise only if nothing is missing any more. Raises SetupError if it is."""
+        """Open a closed table again. With `accept_loss` it goes on without the records that are
+        missing or damaged; otherwise raises SetupError while any are missing."""
         done: Future[Answer] = Future()
         opened = Closed("", self._clock())
         self._thread.put(
@@ -284,4 +285,4 @@ class GroupCommit:
 
 
 def _nothing() -> None:
-    """Of a warehouse that nobody contests, nothing is to be made sure."""
+    """Stands for the ownership checks where nobody contests the warehouse."""

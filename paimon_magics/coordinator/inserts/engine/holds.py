@@ -1,12 +1,13 @@
-"""Places among small inserts, for what is no insert: kept until it has ended, or its time is over.
+"""Places of statements in the order of small inserts. A place is kept until its statement has ended
+or its time is over.
 
-A statement waits until everything that was acknowledged before it is visible, and until it has
-ended nothing else is loaded. A transaction keeps its place until it ends; a commit that an engine
-has to prepare anew, because rows were loaded before it, finds it still kept; one that takes a table
-away refuses inserts meanwhile, so that none is acknowledged that nobody could load.
+A statement waits until everything acknowledged before it is visible; until it has ended, nothing
+else is loaded. A transaction keeps its place until it ends. A commit that an engine must prepare
+anew, because rows were loaded before it, finds its place still kept. A statement that drops or
+renames a table has inserts refused meanwhile, so that none is acknowledged that can't be loaded.
 
-If the process dies its places are gone, and with them the statements' transactions: who comes after
-it loads what was acknowledged first.
+If the process dies, its places are gone, and with them the statements' transactions. The next
+coordinator first loads what was acknowledged.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _FOREVER_MS = 2**62
 
 @dataclass(slots=True)
 class _Place:
-    """`transaction_id` is what keeps it, "" while that is not known; without `until` (a time of
-    this process) nothing else ends it."""
+    """A place, kept while the transaction `transaction_id` ("" while unknown) is open. `until`, a
+    time of this process's monotonic clock, ends it too, where it is given."""
 
     location: str
     transaction_id: str = ""
@@ -49,8 +50,8 @@ class _Place:
 class Places:
     """The places of one coordinator. Safe for several threads.
 
-    `is_open` tells whether a transaction of an id may still be committed, `why_not` why the rows of
-    the table with an identity are not loaded.
+    `is_open` tells whether the transaction with an id may still be committed; `why_not` returns why
+    the rows of the table with an identity are not loaded.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class Places:
         self._kept: dict[tuple[str, str], str] = {}
 
     def of_transaction(self, table: Table) -> Callable[[str | None], None]:
-        """Wait for a transaction's place, which is kept until the transaction has ended that the
-        returned function is told of, or (None) ends at once.
+        """Wait for a transaction's place. Call the returned function with the transaction's id, and
+        the place is kept until that ends; or with None, and the place ends at once.
 
         Raises CommitConflictError when the place does not come in time.
         """
@@ -91,8 +92,9 @@ class Places:
 
     @contextlib.contextmanager
     def of_commit(self, name: TableName, who: str) -> Iterator[Callable[[], None]]:
-        """The place of a commit by somebody without a transaction (`who`). Unless the given
-        function is called, because it has been published, the place is kept for their next try.
+        """Hold the place of a commit without a transaction, by `who`. The block calls the yielded
+        function once the commit is published. If it ends without that call and without an error,
+        the place is kept for the next try.
 
         Raises CommitConflictError when the place does not come in time.
         """
@@ -127,17 +129,17 @@ class Places:
                     self._places[id].until = time.monotonic() + _KEPT_SECONDS
 
     def of_statement(self, table_info: TableInfo, *, refuses: bool) -> str:
-        """The place of a statement that says itself when it has ended (`end`), for two minutes at
-        most; with `refuses` no inserts are taken meanwhile."""
+        """Wait for a statement's place and return its id. The place lasts until `end` is called,
+        for two minutes at most. With `refuses` no inserts are taken meanwhile."""
         id, _ = self._take(table_info, refuses=refuses)
         self._places[id].until = time.monotonic() + _STATEMENT_SECONDS
         return id
 
     @contextlib.contextmanager
     def of_look(self, table_info: TableInfo) -> Iterator[int]:
-        """Nothing is loaded in the `with` block; gives the last record that is visible.
+        """Have nothing loaded during the `with` block; yields the last record that is visible.
 
-        Raises CommitConflictError while a batch takes too long whose outcome is not known.
+        Raises CommitConflictError when the batch being loaded does not end in time.
         """
         id, lsn = self._take(table_info, drains=False, wait_seconds=_LOOK_SECONDS)
         try:
@@ -146,7 +148,7 @@ class Places:
             self.end(id)
 
     def end(self, id: str) -> bool:
-        """The statement has ended; whether its place was still kept."""
+        """End a statement's place. Return whether it was still kept."""
         place = self._places.pop(id, None)
         if place is None:
             return False
@@ -154,10 +156,10 @@ class Places:
         return True
 
     def tick(self) -> None:
-        """End the places of what has ended by itself."""
+        """End the places whose time is over or whose transaction has ended."""
         now = time.monotonic()
         for id, place in list(self._places.items()):
-            with self._turn:  # nobody takes one up again that is being ended
+            with self._turn:  # so that no commit takes up a place again that is being ended
                 over = place.until is not None and place.until < now
                 if over:
                     self._kept = {key: one for key, one in self._kept.items() if one != id}
@@ -172,7 +174,7 @@ class Places:
         refuses: bool = False,
         wait_seconds: float = _WAIT_SECONDS,
     ) -> tuple[str, int]:
-        """A place, by its id, and the last record before it."""
+        """Wait for a place. Return its id and the last record before it."""
         id = uuid.uuid4().hex
         location = table_info.identity
         self._places[id] = _Place(location)

@@ -1,6 +1,7 @@
-"""Batches loaded in a pool of threads, and their outcomes told to the queues.
+"""Load batches in a pool of threads, and report their outcomes to the queues.
 
-If the process dies, the next start finds out what became of the batches under way (`flushing`).
+If the process dies, the next start finds out what became of the batches under way
+(`loading.flush`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 
 class Loading:
-    """Loads; `tell` gives a table's queue an event, `depose` is told that the warehouse is
-    another's, `buried` of new dead letters: a table's identity and their numbers."""
+    """The pool. `tell` gives a table's queue an event. `depose` is called when another coordinator
+    owns the warehouse, `buried` with a table's identity and the lsns of new dead letters."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Loading:
             self._pool.submit(self._load, table, batch)
 
     def soon(self, work: Callable[[], object]) -> None:
-        """Do something else there."""
+        """Run other work in the pool."""
         with contextlib.suppress(RuntimeError):
             self._pool.submit(work)
 
@@ -67,7 +68,7 @@ class Loading:
         self.soon(lambda: self._buried(table.location, [lsn]))
 
     def end(self) -> None:
-        """End when what was begun is loaded."""
+        """Wait for the loads that have begun, and end the pool."""
         self._pool.shutdown(wait=True)
 
     def _load(self, table: TableQueue, batch: Batch) -> None:

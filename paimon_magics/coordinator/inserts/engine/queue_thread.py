@@ -1,9 +1,8 @@
 """The thread that owns all queues and the log.
 
-It takes whatever has come since it was last free, all together; see `queue_work` for what it does
-with it.
+It takes all items that have arrived since its last turn; `queue_work` processes them.
 
-If the process dies: what was answered is in the log, and the next start goes on from there.
+If the process dies: every answered insert is in the log, and the next start goes on from there.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _log = logging.getLogger(__name__)
 
 
 class QueueThread:
-    """Any thread may `put`, `tell`, `ask` and have `work` done; all else happens in one of its own.
+    """Any thread may call `put`, `tell`, `ask` and `work`; everything else happens in one thread.
 
     `may_answer` raises when this coordinator may not acknowledge any more. `on_failure` is called
-    once, with what ended the thread.
+    once, with the error that ended the thread.
     """
 
     def __init__(
@@ -69,11 +68,11 @@ class QueueThread:
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
 
     def start(self) -> None:
-        """Read the log, and begin to work. What arrives meanwhile waits."""
+        """Read the log and start the thread. Items that arrive meanwhile wait."""
         self._thread.start()
 
     def put(self, item: Item) -> None:
-        """Hand something over."""
+        """Hand over an item."""
         self._inbox.put(item)
 
     def tell(self, location: str, event: Event) -> None:
@@ -83,7 +82,8 @@ class QueueThread:
     def ask(
         self, location: str, make: Callable[[int], Event], table_info: TableInfo | None = None
     ) -> Future[Answer]:
-        """The answer of a table's queue to the event that `make` gives for a number."""
+        """Give a table's queue the event that `make` returns for an ask number; the future of its
+        answer."""
         future: Future[Answer] = Future()
         if self.failure is not None:
             future.set_exception(self.gone())
@@ -92,7 +92,7 @@ class QueueThread:
         return future
 
     def work(self, do: Callable[[], object]) -> None:
-        """Do something in this thread, and wait for its end."""
+        """Run a function in the queues' thread, and wait until it has ended."""
         if self.failure is not None:
             raise self.gone()
         done: Future[None] = Future()
@@ -100,36 +100,36 @@ class QueueThread:
         done.result()
 
     def depose(self, error: DeposedError) -> None:
-        """Answer nothing more: another coordinator owns the warehouse."""
+        """Stop answering: another coordinator owns the warehouse."""
         self.deposed = self.deposed or error
         self._inbox.put(Asked("", lambda _: Ticked(self._clock())))  # wakes the thread
 
     def wind_down(self) -> None:
-        """Wait no longer for a log that does not answer: the process is going to end."""
+        """Stop waiting for a log that does not answer: the process is about to end."""
         self.stopping = True
 
     def end(self) -> None:
-        """End when what was put is done."""
+        """End the thread when all items before are done."""
         self._inbox.put(None)
         self._thread.join()
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was counted since the start; 0 for what was not."""
+        """The counters since the start; 0 for a name that was never counted."""
         return self._work.counts
 
     @property
     def append_seconds(self) -> float:
-        """How long the log took to append, in all."""
+        """The total time of the log's appends, in seconds."""
         return self._work.append_seconds
 
     @property
     def problem(self) -> str | None:
-        """Why nothing is taken: it has stopped for good. None while it works."""
+        """Why group commit has stopped for good; None while it works."""
         return None if self.failure is None else f"Group commit has stopped: {self.failure}"
 
     def gone(self) -> SetupError:
-        """What is told while nothing is taken."""
+        """The error for callers after the thread has stopped."""
         if isinstance(self.failure, DeposedError):
             return self.failure
         return SetupError(self.problem or _STOPPED, hint="Ask again when it runs.")
@@ -161,7 +161,7 @@ class QueueThread:
             self._on_failure(error)
 
     def _next(self) -> list[Item] | None:
-        """What has come since; None at the end."""
+        """The items since the last turn, after waiting for one; None at the end."""
         first = self._inbox.get()
         if first is None:
             return None

@@ -1,7 +1,7 @@
-"""What the queues' thread does with what has come to it, in the order in which it came.
+"""How the queues' thread processes items, in the order of their arrival.
 
-It has the queues decide (`queue.step`), appends all of it to the log at once, and only then
-answers: so that many inserts share one sync of the disk.
+It has the queues decide (`queue.step`), appends all records to the log at once, and only then
+answers: so many inserts share one sync of the disk.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """Who does what takes time: `load` a batch, in another thread; `bury` a record, at once."""
+    """The slow work: `load` loads a batch in another thread, `bury` makes a dead letter at once."""
 
     load: Callable[[TableQueue, Batch], None]
     bury: Callable[[TableQueue, int, str], None]
@@ -61,8 +61,8 @@ class QueueWork:
     """For one thread, which owns the queues of `tables` and the log.
 
     `may_answer` raises when this coordinator may not acknowledge any more. `stopping` tells whether
-    to wait no longer for a log that does not answer. `counts` is what was counted since the start,
-    `pending` has who waits for an answer of a queue, by their numbers.
+    to stop waiting for a log that does not answer. `counts` has the counters since the start,
+    `pending` the futures that wait for a queue's answer, by ask number.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class QueueWork:
         self._numbers = itertools.count(1)
 
     def take(self, items: Sequence[Item]) -> None:
-        """Everything in the order in which it came; inserts that follow each other together."""
+        """Process items in their order; consecutive inserts are taken together."""
         together: list[Insert] = []
         for item in items:
             if isinstance(item, Insert):
@@ -129,7 +129,7 @@ class QueueWork:
         turn.take(table, inserts, self._log, self._numbers, now_ms)
 
     def _append(self, turn: Turn) -> None:
-        """Make durable what was decided."""
+        """Append the decided records to the log."""
         if not turn.groups:
             return
         reach("log.sealed")
@@ -151,7 +151,7 @@ class QueueWork:
         reach("log.appended")
 
     def _carry_out(self, turn: Turn) -> None:
-        """What was decided is durable: it is the state now, and everybody is told."""
+        """Adopt the new states, which are durable now, and carry out their effects."""
         self.pending |= {ask: insert.answer for ask, insert in turn.waiting.items()}
         self.counts.update(turn.counts)
         for location, (queue, chain) in turn.states.items():

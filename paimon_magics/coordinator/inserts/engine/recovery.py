@@ -1,8 +1,8 @@
-"""What a log says of a table when its coordinator starts: checked, and made into a queue.
+"""Rebuild a table's queue from the log when the coordinator starts, checking every record.
 
-Every record that is not published is read once, its checksum and its place in the chain with it.
-What is not as it was written, or is missing, closes the table with the reason; nothing of it is
-loaded or taken before an administrator has looked.
+Each unpublished record is read once, with its checksum and its place in the chain. A record that is
+damaged or missing closes the table with the reason: nothing of it is loaded, and no insert is
+taken, before an administrator has looked.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def stored_name(name: TableName) -> str:
 
 
 def table_name(stored: str) -> TableName:
-    """And back."""
+    """The table's name, from the log's form."""
     database, table = json.loads(stored)
     return TableName(table, database)
 
 
 def _add(batches: list[Batch], records: Sequence[Record], thresholds: Thresholds) -> None:
-    """Put records into batches, the last of which may go on."""
+    """Add records to batches; they continue the last batch until it is full."""
     for record in records:
         size_bytes = len(record.payload)
         last = batches[-1] if batches else None

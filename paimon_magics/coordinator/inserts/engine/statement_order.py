@@ -1,4 +1,4 @@
-"""What statements and engines do to tables that take small inserts, in its order among these."""
+"""Order statements and engines' commits among the small inserts of the tables they change."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["StatementOrder"]
 
 @dataclass(frozen=True, slots=True)
 class _TakenAway:
-    """A table that a statement drops, or gives another name."""
+    """A table that a statement drops or renames."""
 
     table_info: TableInfo
     renamed_to: TableName | None
 
 
 class StatementOrder:
-    """See `service.served.Order`. For any thread; `in_queue_thread` does something in the thread
-    that owns the queues, and waits for its end."""
+    """See `service.served.Order`. For any thread. `in_queue_thread` runs a function in the thread
+    that owns the queues, and waits until it has ended."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class StatementOrder:
         self._taken_away: dict[str, _TakenAway] = {}
 
     def commit(self, name: TableName, who: str) -> AbstractContextManager[Callable[[], None]]:
-        """The place of a commit by somebody without a transaction; see `Places.of_commit`."""
+        """The place of a commit without a transaction; see `Places.of_commit`."""
         return self._places.of_commit(name, who)
 
     @contextlib.contextmanager
     def change(
         self, name: TableName, *, takes_away: bool, renamed_to: TableName | None = None
     ) -> Iterator[None]:
-        """The place of a statement that is carried out here; see `begin_change`."""
+        """Hold the place of a statement that runs in the `with` block; see `begin_change`."""
         table_info = self._known_tables.find(name)
         if table_info is None:
             yield
@@ -66,10 +66,10 @@ class StatementOrder:
     def begin_change(
         self, table_info: TableInfo, *, takes_away: bool, renamed_to: TableName | None = None
     ) -> str:
-        """The place of a statement that changes a table, or `takes_away` what has its name (giving
-        it another one, where that is given): then no inserts are taken until its end.
+        """Wait for the place of a statement that changes a table, and return its id. A statement
+        that drops (`takes_away`) or renames the table has inserts refused until it ends.
 
-        Raises CommitConflictError when it does not come in time.
+        Raises CommitConflictError when the place does not come in time.
         """
         takes_away = takes_away or renamed_to is not None
         id = self._places.of_statement(table_info, refuses=takes_away)
@@ -87,7 +87,8 @@ class StatementOrder:
         return id
 
     def end_change(self, id: str, *, done: bool) -> bool:
-        """The statement has ended, and has done it or has failed; whether its place was kept."""
+        """End the place of a statement that succeeded (`done`) or failed. Return whether the place
+        was still kept."""
         taken = self._taken_away.pop(id, None)
         if taken is not None:
             identity = taken.table_info.identity

@@ -1,11 +1,11 @@
-"""The queues of all tables, as the log and the warehouse have them: found again at the start, made
-at a table's first insert, closed and opened by an administrator, moved when a table is renamed. For
+"""The queues of all tables. They are recovered at the start, made at a table's first insert, closed
+when records are missing, opened again by an administrator, and moved when a table is renamed. For
 one thread.
 
-A table that is renamed keeps its queue, its labels and its dead letters. The name that it is being
-given is noted in the log first; whoever finds a table of that name that was made when the queue's
-table was, and that one gone, moves the queue to it. So it does not matter who renames, and whether
-anybody lives to tell of it.
+A renamed table keeps its queue, its labels and its dead letters. The new name is noted in the log
+before the rename. When a table of that name exists with the creation time of the queue's table, and
+the old name is gone, the queue moves to it. So a rename is found whoever did it, even if that
+process has died.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TableQueue:
-    """One table: its queue, a value; and the chain of the last record in its log. `is_open` tells
-    that the warehouse knows which log that is; `mode` is the table's own, None before an insert;
-    `moving` the name that it is being given; `noted` the last record that the warehouse was told
-    of."""
+    """One table: its queue (a value), and the `chain` of the last record in its log. `location` is
+    the table's identity. `is_open` tells that the log registry names this log for the table. `mode`
+    is the table's mode, None before an insert. `moving` is its new name while it is renamed.
+    `noted` is the last record in the registry's note."""
 
     location: str
     name: TableName
@@ -55,11 +55,12 @@ class TableQueue:
 
 
 class TableQueues:
-    """`all` has them by their tables' identities.
+    """All queues; `all` has them by table identity.
 
-    `flushing` finds out what became of a flush that was under way, and which records a table has;
-    `identity_at` tells which table has a name (None: none), `own` makes sure that the warehouse is
-    ours, `on_open` is called at the first insert of a table.
+    `flushing` finds out what became of a flush under way, and which records a table has.
+    `identity_at` returns the identity of the table with a name, None if there is no such table.
+    `own` makes sure that this coordinator owns the warehouse. `on_open` is called at a table's
+    first insert.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class TableQueues:
         self._gone: set[str] = set()
 
     def recover(self, now_ms: int) -> None:
-        """Read the log: every table's records, each checked."""
+        """Read the log, and check the records of every table."""
         for stored in self._log.tables():
             if stored.moving:
                 # A store that does not answer now is asked again when an insert comes.
@@ -97,11 +98,11 @@ class TableQueues:
             self.all[stored.location] = self._recovered(stored, now_ms)
 
     def of(self, table_info: TableInfo, now_ms: int) -> tuple[TableQueue, tuple[Effect, ...]]:
-        """The table's queue, at its first insert too; the warehouse knows of its log then. Effects
-        are of changed options.
+        """The table's queue, which is made and noted in the log registry at the first insert; and
+        the effects of changed thresholds.
 
-        Raises UnknownNameError for a table that was dropped since it was loaded, and what the
-        warehouse's store raises.
+        Raises UnknownNameError for a table that was dropped since it was loaded, and the errors of
+        the warehouse's store.
         """
         if table_info.identity in self._gone:
             raise UnknownNameError(
@@ -129,7 +130,7 @@ class TableQueues:
         return table, effects
 
     def known(self, table_info: TableInfo) -> TableQueue | None:
-        """The table's queue, if it has or had inserts: maybe under the name before this one."""
+        """The table's queue, if it has or had inserts, also under its name before a rename."""
         if table_info.identity not in self.all:
             for one in list(self.all.values()):
                 if one.moving == table_info.name and _made(one.location) == _made(
@@ -139,8 +140,8 @@ class TableQueues:
         return self.all.get(table_info.identity)
 
     def forget(self, location: str) -> None:
-        """The table was dropped, with nothing waiting: no insert of it is taken any more, whoever
-        still thinks that it is there."""
+        """Forget a dropped table for which nothing waits. Later inserts are refused, even from
+        callers that have not heard of the drop."""
         self._gone.add(location)
         table = self.all.get(location)
         if table is not None and not table.queue.batches:
@@ -149,13 +150,13 @@ class TableQueues:
             self._registry.forget(location)
 
     def begin_move(self, location: str, target: TableName) -> None:
-        """A table is going to be renamed: noted, so that its new name is found whatever happens."""
+        """Note that a table is about to be renamed, so that its new name is found in any case."""
         table = self.all[location]
         self._log.begin_move(location, stored_name(target))
         table.moving = table_name(stored_name(target))
 
     def end_move(self, location: str, *, done: bool) -> None:
-        """It was renamed, or (not `done`) that has failed, as far as who has tried it can tell."""
+        """Settle a rename after its statement, which reports whether it succeeded (`done`)."""
         table = self.all.get(location)
         if table is None or table.moving is None or self.settle_move(table):
             return
@@ -166,7 +167,8 @@ class TableQueues:
             table.moving = None
 
     def settle_move(self, table: TableQueue) -> bool:
-        """Find out whether a table has the name that it is being given; its queue moves there."""
+        """Find out whether a table has its new name, and move its queue there. Return whether it
+        moved. Raises SetupError while rows are being loaded."""
         if table.moving is None:
             return False
         if table.queue.flushing is not None:
@@ -178,15 +180,15 @@ class TableQueues:
         del self.all[location]
         self._gone.add(location)
         self._gone.discard(to_location)
-        # Whoever had a place has seen its statement done: nothing keeps the table any more.
+        # The statement that held a place has ended with the rename: no hold is needed any more.
         table.queue = replace(table.queue, holds=())
         table.location, table.name, table.moving = to_location, target, None
         self.all[to_location] = table
         return True
 
     def open_again(self, table: TableQueue, now_ms: int, *, accept_loss: bool) -> None:
-        """Let a closed table's state be that of the log, with `accept_loss` without the records
-        that are missing or damaged. Raises SetupError while something is missing."""
+        """Set a closed table's state from the log. With `accept_loss` the records that are missing
+        or damaged are given up; otherwise raises SetupError while any are missing."""
         if table.queue.flushing is not None:
             raise SetupError(f"Rows of `{table.name}` are being loaded.", hint="Ask again.")
         missing = self._missing(table)
@@ -209,8 +211,8 @@ class TableQueues:
         table.is_open = table.is_open or accept_loss
 
     def note_ends(self) -> None:
-        """Tell the warehouse which records have been acknowledged since it was told, so that they
-        are missed if the log loses them. May be called from another thread."""
+        """Note in the log registry how far records are acknowledged, so that their loss from the
+        log is noticed. May be called from another thread."""
         for one in list(self.all.values()):
             acknowledged = one.queue.acknowledged
             if one.is_open and one.noted < acknowledged:
@@ -219,7 +221,7 @@ class TableQueues:
                 one.noted = acknowledged
 
     def note_clean(self) -> None:
-        """Tell the warehouse of which tables nothing is left in the log."""
+        """Note in the log registry the tables that have nothing left in the log."""
         for one in self.all.values():
             if one.is_open and not one.queue.batches:
                 self._registry.clean(one.location, one.queue.acknowledged)
@@ -228,7 +230,7 @@ class TableQueues:
         return next((s for s in self._log.tables() if s.location == location), None)
 
     def _open(self, table: TableQueue) -> None:
-        """Tell the warehouse that this log has the table's records."""
+        """Note in the log registry that this log has the table's records."""
         self._registry.open(table.location, table.queue.next_lsn)
         table.is_open, table.noted = True, table.queue.acknowledged
 
@@ -247,8 +249,8 @@ class TableQueues:
         return ""
 
     def _goes_on(self, table: TableQueue) -> bool:
-        """Whether a log that has lost its last records can go on where it ends now: those that it
-        has are whole, and what it has lost is not in the table."""
+        """Whether a log that has lost its last records can go on from its present end: the records
+        that it has are whole, and none that it lost is in the table."""
         stored = self._stored(table.location)
         if stored is None or stored.flush is not None:
             return False
@@ -257,7 +259,7 @@ class TableQueues:
         return last <= stored.acknowledged and not whole.queue.closed
 
     def _begin_anew(self, table: TableQueue) -> None:
-        """Give up what the log has of the table's records, and go on above all that were given."""
+        """Give up the table's records in the log, and go on above all lsns that were ever given."""
         note = self._registry.note(table.location)
         above = max(
             table.queue.acknowledged,
@@ -269,7 +271,8 @@ class TableQueues:
     def _move_if_renamed(
         self, location: str, name: TableName, target: TableName, acknowledged: int
     ) -> str | None:
-        """Have the log know a table by its new name, if that is the same table; its identity."""
+        """Move a table's log to its new name, if the table there is the same one. Return its new
+        identity, None if it was not moved."""
         to_location = self._identity_at(target)
         if to_location is None or _made(to_location) != _made(location):
             return None
@@ -297,7 +300,7 @@ class TableQueues:
         moving = table_name(stored.moving) if stored.moving else None
         table = TableQueue(stored.location, name, queue, found.chain, moving=moving)
         if queue.batches and not queue.closed:
-            # Where the table can't be looked at now, who loads the first batch looks again.
+            # If the table can't be read now, the load of the first batch looks again.
             with contextlib.suppress(PaimonMagicsError, OSError):
                 missing = self._missing(table)
                 table.queue = step(queue, Closed(missing, 0))[0] if missing else queue
@@ -307,5 +310,5 @@ class TableQueues:
 
 
 def _made(location: str) -> str:
-    """When the table of that identity was made, which a new name does not change."""
+    """The creation time in a table's identity, which a rename does not change."""
     return location.rpartition("@")[2]

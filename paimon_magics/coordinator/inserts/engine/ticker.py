@@ -1,5 +1,5 @@
-"""What group commit does again and again: has queues look at the time, ends places that are over,
-and notes, in the pool of loaders, how far the log goes."""
+"""Group commit's periodic work: ticks for the queues, the end of expired places, and, in the pool
+of loaders, the notes of how far the log goes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 
 class Ticker:
-    """A thread that ticks until the queues' thread ends. `forget` is given the time at which the
-    log may forget labels that are too old."""
+    """A thread that ticks until the queues' thread ends. `forget` is called every minute with the
+    present time, and has the log forget old labels."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Ticker:
         self._ticker = threading.Thread(target=self._work, name="group-ticker", daemon=True)
 
     def start(self) -> None:
-        """Begin, as soon as the queues are read from the log."""
+        """Start the thread, which begins when the queues have been read from the log."""
         self._ticker.start()
 
     def join(self) -> None:
-        """Wait for its end."""
+        """Wait until the thread has ended."""
         self._ticker.join()
 
     def _work(self) -> None:

@@ -1,1 +1,1 @@
-"""Loading a batch of the log into its table."""
+"""Loading the log's batches into their tables."""

@@ -1,10 +1,10 @@
-"""Dead letters as a Paimon table, so that any engine can look for what was not loaded, and why.
+"""Dead letters as a Paimon table, so that any engine can query what was not loaded, and why.
 
-It is `paimon_magics.dead_letters` of the same warehouse: a row for each record, by its table's
-identity and its number. The log keeps the letters until somebody has seen to them; this table is
-told of each of them and of what became of it, and keeps that. Telling it twice changes nothing.
+The table is `paimon_magics.dead_letters` of the same warehouse. It has a row for each record, keyed
+by the identity of the record's table and its lsn. The log keeps a letter until it is retried or
+discarded; this table keeps each letter and what became of it. Writing one twice changes nothing.
 
-If the process dies before a letter is told, it is told at the next start.
+If the process dies before a letter is written here, the next start writes it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A letter, what its table is called, and what became of it."""
+    """A dead letter, the name of its table, and its state."""
 
     letter: DeadLetter
     table: str
@@ -64,7 +64,7 @@ class Told:
 
 
 class DeadLetterTable:
-    """Tells the table of letters, through transactions of the coordinator. Safe for several
+    """Writes dead letters to the table, through transactions of the coordinator. Safe for several
     threads."""
 
     def __init__(self, catalog: Catalog, coordinator: Coordinator, settings: Settings) -> None:
@@ -75,13 +75,13 @@ class DeadLetterTable:
         self._untold: dict[tuple[str, int], Told] = {}
 
     def tell(self, letters: Sequence[Told]) -> None:
-        """Have the table told of letters; what can't be now is told later (`tell_again`)."""
+        """Write letters to the table. If that fails, they are kept for `tell_again`."""
         with self._turn:
             self._untold |= {(one.letter.location, one.letter.lsn): one for one in letters}
         self.tell_again()
 
     def tell_again(self) -> None:
-        """Tell what was not told."""
+        """Write the letters that are not written yet."""
         with self._turn:
             letters = list(self._untold.values())
             if not letters:

@@ -1,11 +1,11 @@
-"""Loading one batch: files by the flusher, then a transaction of the coordinator like any other.
+"""Load one batch: the flusher writes files, and an ordinary transaction commits them.
 
-The log names the transaction before its commit is asked for, so that whoever comes after a death
-finds out what became of it before anything is loaded again (`settle`). Records leave the log when
-their commit is known, which has put all that it names on the disk.
+The log notes the transaction before its commit is asked for: after a crash, the next start finds
+out what became of it (`settle`) before anything is loaded again. Records leave the log when their
+commit is known to have succeeded: all its files are durable then.
 
-If the process dies: before the transaction is noted, it ends by its lease and its files go; after
-that, `settle` finds its commit, or ends it.
+If the process dies before the transaction is noted, its lease expires and its files are removed;
+after that, `settle` finds its commit, or ends it.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ from paimon_magics.tables.writing.table_write import completed, write_spec
 __all__ = ["ENGINE", "Flushing", "Loaded", "NotLoadedError", "StuckError"]
 
 ENGINE = "auto_batch_load"
-"""What writes the batches, as transactions and snapshots name it."""
+"""The engine's name in the transactions and snapshots of batches."""
 
 _POLL_SECONDS = 0.2
 _NEWEST_MAX = 100
 
-# What the native writer says of a store that has refused.
+# The native writer's errors when a store refuses access.
 _REFUSED = re.compile(
     r"PermissionDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|AccessDenied"
 )
@@ -86,15 +86,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A batch is in the table, but for its dead letters (lsn, why)."""
+    """The outcome of a load: the batch is in the table, except its dead letters (lsn, why)."""
 
     snapshot_id: int | None
     dead: tuple[tuple[int, str], ...] = ()
 
 
 class NotLoadedError(Exception):
-    """A batch is certainly not in the table; `permanent` where its rows are the reason, `refused`
-    where the store refuses."""
+    """A batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
+    the store refuses access."""
 
     def __init__(self, why: str, *, permanent: bool = False, refused: bool = False) -> None:
         super().__init__(redacted(why))
@@ -103,7 +103,7 @@ class NotLoadedError(Exception):
 
 
 class StuckError(Exception):
-    """Somebody has to look: what became of a batch is unknown, or the log is damaged."""
+    """An administrator has to look: a batch's outcome is unknown, or the log is damaged."""
 
 
 class Flushing:
@@ -135,7 +135,7 @@ class Flushing:
         except (DeposedError, NotLoadedError, StuckError):
             raise
         except Exception as error:
-            # It may have come after the commit, or after that was noted.
+            # The error may have come after the commit, or after that was noted.
             _log.error("The batch %d of `%s` was cut off: %r", batch.last, name, error)
             return self._found(name, location, batch, error)
 
@@ -187,15 +187,15 @@ class Flushing:
         return Loaded(receipt.snapshot_id, dead)
 
     def last_in(self, name: TableName, location: str, above: int) -> int:
-        """The last record of the table's log that its newest snapshots, those with ids above
-        `above`, name; 0 where none does."""
+        """The last record of this log that the table's newest snapshots name, among those with ids
+        above `above`; 0 where none does."""
         table = self._catalog.load(name)
         above = max(above, latest_snapshot_id(table) - _NEWEST_MAX)
         found = log_position(table, _queue_id(self._log, location), above)
         return 0 if found is None else found.last
 
     def settle(self, table: LogTable, name: TableName) -> bool:
-        """Find out what became of the flush that a stored table names; whether it is loaded.
+        """Find out what became of a stored table's noted flush. Return whether it is loaded.
 
         Raises StuckError when that is unknown.
         """
@@ -210,7 +210,8 @@ class Flushing:
         return True
 
     def _found(self, name: TableName, location: str, batch: Batch, error: Exception) -> Loaded:
-        """What became of a batch whose loading ended in an error that nobody expected."""
+        """The outcome of a batch whose loading ended in an unexpected error. Raises NotLoadedError
+        and StuckError."""
         while True:
             try:
                 stored = next((s for s in self._log.tables() if s.location == location), None)
@@ -233,8 +234,8 @@ class Flushing:
         return Loaded(None if stored is None else stored.snapshot_id, dead)
 
     def _loaded_before(self, table: Table, location: str, batch: Batch) -> Loaded | None:
-        """The batch, if the table has it although nobody here knows: whoever had begun to publish
-        it was thought to be unable to. Raises StuckError where only a part of it is there."""
+        """The batch, if the table has it already, unknown to the log: published by a process that
+        was believed dead. Raises StuckError where the table has other records than the batch."""
         stored = next((s for s in self._log.tables() if s.location == location), None)
         above = 0 if stored is None else stored.snapshot_id or 0
         found = log_position(table, _queue_id(self._log, location), above)
@@ -260,7 +261,7 @@ class Flushing:
     def _prepare(
         self, table: Table, location: str, batch: Batch, id: str, transaction: Transaction
     ) -> tuple[FlushResult, CommitRequest | None]:
-        """Write the batch's files, and note what is going to be committed."""
+        """Write the batch's files, and note the flush in the log."""
         task = write_spec(table, transaction, overwrite=False, slots=1, settings=self._settings)
         segments = self._log.read(location, batch.first, batch.last)
         job = FlushJob(
@@ -322,7 +323,7 @@ class Flushing:
                     raise StuckError(_unknown(name, batch.first, batch.last, str(answer)))
 
     def _published(self, location: str, last: int, chain: int, snapshot_id: int | None) -> None:
-        """Note that a batch is in the table, as soon as the log works."""
+        """Note in the log that a batch is in the table; tries until the log works."""
         while True:
             try:
                 self._log.publish(location, last, chain, snapshot_id)
@@ -335,8 +336,8 @@ class Flushing:
                 time.sleep(_POLL_SECONDS)
 
     def _outcome(self, id: str, name: TableName, transaction: Transaction) -> CommitReceipt | None:
-        """The commit of a transaction that this process has not seen to its end, None when it
-        certainly has none and never will."""
+        """The commit of a transaction whose end this process has not seen; None when it certainly
+        was not committed and never will be. Raises StuckError when that is unknown."""
         while True:
             held = self._coordinator.stored.state(id)
             if held is None:
@@ -344,7 +345,7 @@ class Flushing:
                     found = find_commit(self._catalog.load(name), transaction)
                     if found is not None:
                         return found
-                    # Whoever had begun to publish it must not succeed any more.
+                    # A process that has begun to publish it must not succeed any more.
                     document = transaction_document(transaction)
                     self._transactions.adopt(id, ENGINE, document, None, Origin(engine=ENGINE))
                 except UnknownOutcomeError as error:
@@ -376,7 +377,7 @@ class Flushing:
 
 
 def _queue_id(log: Log, location: str) -> str:
-    """What tells the records of a table in a log from those of the table before it was renamed."""
+    """The id of a table's records in a log; it differs from the id before a rename."""
     return f"{log.id}-{hashlib.sha256(location.encode()).hexdigest()[:8]}"
 
 
@@ -385,8 +386,8 @@ def _unknown(name: TableName, first: int, last: int, why: str) -> str:
 
 
 def _not_loaded(error: Exception) -> NotLoadedError:
-    """What an error before a commit means for a batch. Errors of the store keep their hint out:
-    it is for who runs a statement."""
+    """The NotLoadedError for an error before the commit. A store error's hint is left out: it is
+    meant for the user of a statement."""
     refused = isinstance(failure(error, "", hint=""), StoreRefusedError)
     message = error.message if isinstance(error, PaimonMagicsError) else str(error)
     return NotLoadedError(message, refused=refused)

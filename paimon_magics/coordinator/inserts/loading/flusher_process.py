@@ -1,10 +1,11 @@
 """The process that loads small inserts: from records of the log to files of the table.
 
-It runs beside the coordinator, so that acknowledging goes on at its pace while files are written.
-It gets jobs on its standard input and answers on its standard output, each a length and a pickle;
-it keeps nothing between two jobs, and ends when its input does.
+It runs beside the coordinator, so that writing files does not slow acknowledgement down. It reads
+jobs from its standard input and answers on its standard output; each message is a length and a
+pickle. It keeps nothing between two jobs, and ends when its input does.
 
-If it dies, its coordinator ends the transaction, whose files go, and has the batch written again.
+If it dies, its coordinator aborts the transaction, which removes its files, and has the batch
+written again.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _LENGTH_BYTES = 8
 _POLL_SECONDS = 0.5  # much shorter than any lease
 _END_SECONDS = 5.0
 _OF_THE_STORE = "Paimon hitting "
-"""So begin the native writer's errors that the rows are not the reason of: a store that does not
-answer, is full, or forbids it; a config that it does not understand. All are ValueErrors."""
+"""The native writer's errors begin so when the rows are not the reason: a store that does not
+answer, is full, or denies access; a config that it does not understand. All are ValueErrors."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlushJob:
-    """Records `first` to `last` of the segments, to be written as `task` says. `definitions` has
-    the table's schemas by their ids, `target` the present one."""
+    """Records `first` to `last` of the segments, to be written by the specification `task`.
+    `definitions` has the table's schemas by their ids, `target` is the present one."""
 
     task: WriteSpec
     definitions: Mapping[int, TableSchema]
@@ -47,8 +48,8 @@ class FlushJob:
 
 @dataclass(frozen=True, slots=True)
 class FlushResult:
-    """What was written: None where nothing had to be. `chain` is that of the last record, `unfit`
-    the records (as segments of their own) that can't be written, with the reason."""
+    """The `written` files, None if there were no rows, and the `chain` of the last record. `unfit`
+    has the records that can't be written: lsn, reason, and the record as a segment of its own."""
 
     written: Written | None
     rows: int
@@ -61,7 +62,7 @@ class FlusherDiedError(Exception):
 
 
 class WriteFailedError(Exception):
-    """The job failed. `permanent` where the rows are the reason; `damaged` where the log is."""
+    """The job failed. `permanent` if the rows are the reason, `damaged` if the log is damaged."""
 
     def __init__(self, why: str, *, permanent: bool, damaged: bool = False) -> None:
         super().__init__(why)
@@ -70,7 +71,7 @@ class WriteFailedError(Exception):
 
 
 class Flusher:
-    """The parent's side: starts the process when it is needed, and again when it has died. One job
+    """The parent's side. Starts the process when it is needed, and again when it has died. One job
     at a time, for any thread."""
 
     def __init__(self) -> None:
@@ -80,17 +81,17 @@ class Flusher:
 
     @property
     def pid(self) -> int | None:
-        """The process, if one runs."""
+        """The id of the process, if it runs."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
     def warm_up(self) -> None:
-        """Start the process before somebody waits for it."""
+        """Start the process before a job waits for it."""
         with self._turn:
             self._running()
 
     def write(self, job: FlushJob, meanwhile: Callable[[], object] = lambda: None) -> FlushResult:
-        """Have a job done; `meanwhile` is called every few seconds.
+        """Have a job done, and call `meanwhile` twice a second until the answer comes.
 
         Raises WriteFailedError, and FlusherDiedError when the process has ended.
         """
@@ -131,7 +132,7 @@ class Flusher:
                 [sys.executable, "-c", f"from {__name__} import main; main()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # an interrupt of a terminal is the coordinator's
+                start_new_session=True,  # Ctrl-C in a terminal reaches the coordinator alone
             )
         return self._process
 
@@ -147,15 +148,15 @@ class Flusher:
 
 
 def main() -> None:
-    """Do jobs until there are no more."""
-    # Whatever libraries print must not get between the answers.
+    """Do jobs until the input ends."""
+    # What libraries print must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:
         try:
             job = _receive(sys.stdin.buffer)
             _send(answers, _done(job))
-        except (EOFError, BrokenPipeError):  # nobody is there any more
+        except (EOFError, BrokenPipeError):  # the coordinator has gone
             os._exit(0)
 
 

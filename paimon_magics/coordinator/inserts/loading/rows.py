@@ -1,9 +1,9 @@
-"""From the payloads of records to Arrow batches in a table's present schema.
+"""Convert the payloads of records to Arrow batches in a table's present schema.
 
-A record was checked against the schema of its time. Its columns are found again by their field ids:
-what was added since is NULL, what was dropped goes, what was renamed is the same column, and what
-has another type is cast where no value is lost. A record for which that can't be done is `Unfit`;
-the others don't suffer by it.
+A record was checked against the schema of its time. Its columns are matched by field id: an added
+column is NULL, a dropped one is left out, a renamed one is the same column, and a changed type is
+cast where no value is lost. A record that can't be converted is `Unfit`, and does not affect the
+others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def batches_of(
     definitions: Mapping[int, TableSchema],
     target: TableSchema,
 ) -> tuple[list[pa.RecordBatch], list[Unfit]]:
-    """The rows of all records in their order, in the columns and types of `target`.
+    """The rows of all records in their order, in the columns and types of `target`; and the records
+    that can't be converted.
 
     `definitions` has the table's schemas by their ids.
     """
@@ -56,7 +57,7 @@ def batches_of(
         try:
             batches += _converted(together, format, schema, target)
         except _FAILURES:
-            # Somebody among them: each on its own.
+            # At least one of them is unfit: convert each on its own to find out which.
             for record in together:
                 try:
                     batches += _converted([record], format, schema, target)
@@ -66,10 +67,11 @@ def batches_of(
 
 
 def conformed_stream(name: TableName, body: bytes, table_schema: TableSchema) -> tuple[int, bytes]:
-    """An Arrow stream whose columns are the table's, by name: how many rows, and the same rows as a
-    stream in the table's exact types, without the columns that were left out.
+    """Check an Arrow stream, whose columns are matched to the table's by name. Return the number of
+    rows, and the rows as a stream in the table's exact types; columns that were left out stay out.
 
-    Raises StatementErrors, for what is no stream too, and ValueError for what does not fit.
+    Raises InvalidValueError for a body that is no Arrow stream, and for wrong columns; ValueError
+    for values that don't fit.
     """
     try:
         with pa.ipc.open_stream(body) as reader:
@@ -94,7 +96,7 @@ def conformed_stream(name: TableName, body: bytes, table_schema: TableSchema) ->
 
 
 def _kind(record: Record) -> tuple[int, Format, int]:
-    """What records have in common that are converted together."""
+    """The key by which records are grouped that are converted together; a stream is alone."""
     alone = record.lsn if record.format is Format.ARROW else 0
     return record.schema_id, record.format, alone
 
@@ -119,7 +121,7 @@ def _converted(
 def _of_json(
     payloads: Sequence[bytes], schema: TableSchema
 ) -> Iterator[tuple[Sequence[Column], list[pa.Array], int]]:
-    """Runs of statements that give the same columns: these, their arrays, how many rows."""
+    """Yield runs of statements that give the same columns: columns, arrays, number of rows."""
     statements = (one for payload in payloads for one in statements_of(json.loads(payload)))
     for key, run in groupby(statements, _columns_of):
         given = given_columns(_NAME, schema, key)
@@ -196,7 +198,7 @@ def _cast(values: Any, wanted: pa.DataType) -> Any:
 
 
 def _with_default(values: Any, column: Column) -> Any:
-    """The values with the column's default in place of NULLs, as Paimon's writers put it."""
+    """The values with NULLs replaced by the column's default, as Paimon's writers do."""
     if column.default is None or not values.null_count:
         return values
     return pc.fill_null(values, _constant(column, 1)[0])
@@ -209,8 +211,8 @@ def _padded(values: Any, column: Column) -> Any:
 
 
 def _given(column: Column, values: Any) -> Any:
-    """Values as the column takes them; checked for what Arrow's types leave open: NULL, and
-    lengths. Nested NULLs are Arrow's to check."""
+    """Values converted to the column's type, and checked for what Arrow's types don't express: NOT
+    NULL and lengths. Arrow checks nested NULLs."""
     try:
         values = _with_default(_padded(_cast(values, arrow_type(column.type)), column), column)
     except (pa.ArrowException, ValueError) as error:

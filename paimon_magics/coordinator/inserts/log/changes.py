@@ -1,6 +1,7 @@
-"""The changes of a log in a store: as documents with parts, and what they do to one in a database.
+"""The changes of a log in a store: their form as documents with parts, and their effect on a log in
+a database.
 
-A change is written as an entry (`object_codec`), and done again by whoever reads it.
+A change is written as an entry (`object_codec`); each reader of the entry applies it again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["append_document", "apply", "letters_document", "replay"]
 
 
 def append_document(groups: Sequence[Appended]) -> dict[str, Any]:
-    """An `append` but for the segments' bodies, which are the parts of the change."""
+    """The document of an `append`. The segments' bodies are the change's parts."""
     return {
         "change": "append",
         "groups": [
@@ -36,12 +37,12 @@ def append_document(groups: Sequence[Appended]) -> dict[str, Any]:
 
 
 def letters_document(dead: Sequence[DeadLetter]) -> list[list[object]]:
-    """Dead letters but for their bodies, which are the parts of the change."""
+    """Dead letters for a document. Their bodies are the change's parts."""
     return [[one.location, one.lsn, one.why, one.at_ms] for one in dead]
 
 
 def replay(log: DatabaseLog, entry: Entry) -> None:
-    """Do what an entry says that was read. Raises DamagedObjectError where that makes no sense."""
+    """Apply an entry that was read. Raises DamagedObjectError where that is impossible."""
     try:
         apply(log, entry.document, entry.parts)
     except (KeyError, TypeError, ValueError) as error:
@@ -49,7 +50,7 @@ def replay(log: DatabaseLog, entry: Entry) -> None:
 
 
 def apply(log: DatabaseLog, document: Mapping[str, Any], parts: Sequence[bytes]) -> None:
-    """Do to a log in a database what an entry says."""
+    """Apply a change, its document and parts, to a log in a database."""
     rest = {key: value for key, value in document.items() if key not in ("change", "id")}
     match document["change"]:
         case "append":

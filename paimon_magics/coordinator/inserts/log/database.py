@@ -1,8 +1,8 @@
 """The log in a database: an SQLite file on a local disk, or PostgreSQL.
 
-See `logs.Log` for what it promises and `database.Database` for why it can. A group is one
-transaction, so that its records, what is remembered of their labels, and the table's last lsn are
-there together. That lsn is how records are missed that the database has lost.
+See `interface.Log` for its guarantees, and `coordinator.store.database.Database` for the reasons
+why they hold. One append is one transaction, so that its records, their labels and each table's
+last lsn are stored together. By that lsn it is noticed if the database has lost records.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ __all__ = ["DatabaseLog"]
 _FORMAT = 1
 _KEYS_AT_ONCE = 200
 
-# A row of `log_keys` has the answers to a channel's inserts up to the offset `off`, each an lsn and
-# a digest; or, with `off` -1, that to a label's one insert. `lsn` is the last of them.
+# A row of `log_keys` has the answers to a run of a channel's inserts that ends at the offset `off`,
+# each an lsn and a digest; or, with `off` -1, the answer to a label's one insert. `lsn` is the last
+# of them.
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS log_meta (format {integer} NOT NULL, id TEXT NOT NULL){table_end}",
     "CREATE TABLE IF NOT EXISTS log_tables ("
@@ -57,14 +58,14 @@ _LSN = struct.Struct(">QB")
 
 
 class DatabaseLog:
-    """A `Log` in a database; `owned` tells that nobody else uses that, so that it is closed with
-    the log."""
+    """A `Log` in a database. With `owned` nothing else uses the database, and it is closed with the
+    log."""
 
     def __init__(self, database: Database, *, owned: bool = True) -> None:
         self._database = database
         self._owned = owned
         self.name = database.name
-        self.damage = ""  # a database is whole, or says so itself
+        self.damage = ""  # a database is whole, or raises errors itself
         dialect = asdict(database.dialect)
         database.write([Change(statement.format(**dialect)) for statement in _TABLES])
         self.id = self._identity()
@@ -165,7 +166,7 @@ class DatabaseLog:
                 Change(
                     "DELETE FROM log_segments WHERE location = ? AND last <= ?", (location, last)
                 ),
-                # Of a channel the last row stays, by which a repeat is told from what is new.
+                # The last row of a channel stays: by it a repeat is told from a new insert.
                 Change(
                     "DELETE FROM log_keys WHERE location = ? AND off >= 0 AND lsn <= ? AND off < "
                     "(SELECT max(others.off) FROM log_keys AS others "
@@ -277,7 +278,7 @@ def _stored_table(row: Sequence[Any]) -> LogTable:
 
 
 def _key_rows(keys: Sequence[Keyed]) -> list[tuple[str, int, int, bytes]]:
-    """Rows of `log_keys`: a label's own, and one for each run of offsets of a channel."""
+    """Rows of `log_keys`: one for each label, and one for each run of offsets of a channel."""
     rows: list[tuple[str, int, int, bytes]] = []
     runs: dict[str, list[Keyed]] = {}
     for one in keys:
@@ -312,7 +313,7 @@ def _remembered(rows: Sequence[tuple[int, bytes]]) -> Remembered:
 
 
 def _exhumation(location: str, first: int, last: int) -> Change:
-    """Those that an earlier try has left out may be loaded by the next."""
+    """Drop the dead letters of a flush: records that one try left out may be loaded by the next."""
     return Change(
         "DELETE FROM log_dead_letters WHERE location = ? AND lsn >= ? AND lsn <= ?",
         (location, first, last),

@@ -1,4 +1,4 @@
-"""Whether the disk that a log lies on has space left, looked at now and then."""
+"""The space left on the disk that holds a log, checked once a second at most."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LOOK_SECONDS = 1.0
 
 
 class Room:
-    """Space on the disk of `folder`, of which `reserve_bytes` are kept for loading what waits;
-    without a folder (the log is elsewhere) there always is some. For one thread."""
+    """Space on the disk of `folder`, of which `reserve_bytes` are kept for loading what waits.
+    Without a folder (the log is not on a local disk) there always is space. For one thread."""
 
     def __init__(self, folder: Path | None, reserve_bytes: int) -> None:
         self._folder = folder

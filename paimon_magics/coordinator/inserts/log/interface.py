@@ -1,11 +1,11 @@
-"""What a log of small inserts must do, whichever store it lies in: one interface.
+"""The interface of a log of small inserts, whichever store it lies in.
 
-A log belongs to one owner at a time and holds the records of many tables. The `location` by which
-it knows each is an identity: a table that is made anew at the same place has another. When `append`
-returns, the records and what is remembered of their labels are durable, together. Records go only
+A log belongs to one owner at a time and holds the records of many tables. It knows each table by
+its `location`, which is an identity: a table that is made anew at the same path has another one.
+When `append` returns, the records and their labels are durable, together. Records are removed only
 after `publish` has said that they are in the table.
 
-If the process dies in any of these, all of that call is found at the next start or nothing.
+If the process dies in any of these calls, the next start finds all of its effect or nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Appended", "DeadLetter", "Keyed", "Log", "LogTable", "Remembered", "
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """What is to be remembered of one insert with a label (`offset` -1) or in a channel."""
+    """What a log remembers of one insert with a label (`offset` -1) or in a channel."""
 
     key: str
     offset: int
@@ -31,7 +31,7 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Records of one table that become durable together. `name` is what the table is called now."""
+    """Records of one table that become durable together. `name` is the table's present name."""
 
     location: str
     name: str
@@ -42,7 +42,8 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What is known of one key: the inserts by their offsets, and the channel's last offset."""
+    """What is known of one key: inserts (lsn, digest) by their offsets, and the channel's last
+    offset, None for a label."""
 
     inserts: Mapping[int, tuple[int, bytes]]
     last_offset: int | None
@@ -50,8 +51,8 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class StoredFlush:
-    """The batch whose commit may have been asked for: its last lsn and the chain there, and the
-    transaction, by its id and as a document."""
+    """A batch whose commit may have been asked for: its lsns, the chain of its last record, and the
+    transaction's id and document."""
 
     first: int
     last: int
@@ -62,9 +63,9 @@ class StoredFlush:
 
 @dataclass(frozen=True, slots=True)
 class LogTable:
-    """A table as the log knows it. `chain` is that of the record `published`, `acknowledged` the
-    last lsn that was given, `closed` why nothing is taken or loaded ("": it is). `moving` is the
-    name that somebody is giving it, or has given it ("": nobody)."""
+    """A table as the log knows it. `published` is the last record in the table, `chain` that
+    record's chain, `acknowledged` the last lsn given. `closed` is why nothing is taken or loaded,
+    "" while the table is open. `moving` is the new name of a rename under way, or ""."""
 
     location: str
     name: str
@@ -79,7 +80,7 @@ class LogTable:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that can't be loaded, as a segment of its own, and why."""
+    """A record that can't be loaded, with its reason; `body` is a segment of its own."""
 
     location: str
     lsn: int
@@ -91,10 +92,10 @@ class DeadLetter:
 class Log(Protocol):
     """Keeps records. Safe for several threads, of which one appends.
 
-    `id` tells it from all others, `name` says to a person which one it is, `damage` what it misses
-    of which it is not known whose records it was ("" for nothing). Every method raises
-    StoreUnavailableError when the store does not work now (nothing has happened), StoreLostError
-    when it is not what was left there.
+    `id` is unique, `name` is for people. `damage` describes lost records whose tables are unknown,
+    "" for none. Every method raises StoreUnavailableError when the store does not work now (nothing
+    has happened, unless it is `unclear`), and StoreLostError when the store's contents are not what
+    was left there.
     """
 
     id: str
@@ -105,21 +106,21 @@ class Log(Protocol):
         """Make records durable, all or none."""
 
     def tables(self) -> list[LogTable]:
-        """All tables that have records, or had."""
+        """All tables that have or had records."""
 
     def read(self, location: str, first: int, last: int) -> list[tuple[int, bytes]]:
         """The segments that hold the records from `first` to `last`, by their first lsns."""
 
     def remembered(self, location: str, keys: Sequence[str]) -> dict[str, Remembered]:
-        """What is known of these keys; those of which nothing is are left out."""
+        """What is known of these keys; unknown keys are left out."""
 
     def begin_flush(self, location: str, flush: StoredFlush, dead: Sequence[DeadLetter]) -> None:
-        """Note what is going to be committed, and which of its records, and no others, are left
-        out."""
+        """Note the flush that is about to be committed. Of its records exactly the `dead` ones are
+        left out."""
 
     def drop_flush(self, location: str, first: int, last: int) -> None:
-        """The noted flush of these records was certainly not committed, and never will be: none of
-        them is a dead letter."""
+        """Drop the noted flush of these records, which certainly was not committed and never will
+        be; so none of them is a dead letter."""
 
     def publish(
         self,
@@ -129,23 +130,23 @@ class Log(Protocol):
         snapshot_id: int | None,
         dead: Sequence[DeadLetter] = (),
     ) -> None:
-        """Everything up to `last` is in the table, or a dead letter: the records may go."""
+        """Note that all records up to `last` are in the table or dead letters, and remove them."""
 
     def close_table(self, location: str, why: str) -> None:
-        """Note that somebody has to look at the table, or ("") has."""
+        """Close a table until an administrator has looked at it, or ("") open it."""
 
     def accept_loss(self, location: str, name: str, published: int) -> None:
-        """Begin a table's log anew after `published`; what was there of records is given up."""
+        """Begin a table's log anew after `published`; the records that it had are given up."""
 
     def begin_move(self, location: str, target: str) -> None:
-        """Note the name that a table is being given, or ("") that it keeps its own."""
+        """Note the new name of a table before its rename, or ("") that it keeps its own."""
 
     def move_table(self, location: str, to_location: str, name: str) -> None:
-        """A table has another identity and name: all that is known of it, dead letters included,
-        is known by these from now on. Done again it changes nothing."""
+        """Move everything known of a table, dead letters included, to its new identity and name.
+        Done again it changes nothing."""
 
     def drop_table(self, location: str) -> None:
-        """Forget a table of which nothing waits, and its labels; its dead letters stay."""
+        """Forget a table for which nothing waits, and its labels; its dead letters stay."""
 
     def dead_letters(self, location: str | None = None) -> list[DeadLetter]:
         """The dead letters, of one table or of all, oldest first."""
@@ -157,4 +158,4 @@ class Log(Protocol):
         """Forget the labels and channels that were last used before a time."""
 
     def close(self) -> None:
-        """Give the log up."""
+        """Close the log."""

@@ -1,7 +1,7 @@
-"""The chain of a log's entries: each created if it is absent, and each naming the one before.
+"""The chain of a log's entries. Each is created only if it is absent, and names the one before it.
 
-What the entries say together is kept in memory (`inner`, in `database`), and written as a
-checkpoint now and then.
+Their combined state is kept in memory (`inner`, in `database`), and written as a checkpoint now and
+then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paimon_magics.errors import SetupError
 __all__ = ["ObjectChain"]
 
 _ENTRIES_MAX = 1_024
-"""So many entries are read at a start at most, unless checkpoints are large beside them."""
+"""The most entries that a start has to read, unless a checkpoint is large compared with them."""
 
 _ENTRIES_MAX_LARGE = 16_384
 _OPENINGS_MAX = 20
@@ -43,8 +43,8 @@ class _Change:
 
 
 class ObjectChain:
-    """The chain in one folder, taken over when it is made; `who` is told to the owner that it is
-    taken from. For any thread. `damage` is what it misses, "" for nothing."""
+    """The chain in one folder. Making the object takes the chain over; its entry tells the owner
+    before who (`who`) did. For any thread. `damage` describes lost entries, "" for none."""
 
     def __init__(self, folder: ObjectFolder, who: str) -> None:
         self._folder = folder
@@ -60,7 +60,7 @@ class ObjectChain:
         self._open()
 
     def write(self, document: Mapping[str, Any], parts: Sequence[bytes] = ()) -> None:
-        """Make a change durable, and do what it says. Raises what methods of `Log` raise."""
+        """Make a change durable, and apply it. Raises the errors of `Log`'s methods."""
         change = _Change(document, tuple(parts))
         with self._turn:
             before = self._unclear
@@ -69,14 +69,14 @@ class ObjectChain:
                 self._settled = None if before == change else before
                 if before == change:
                     return
-            if self._settled == change:  # it was written before another's change
+            if self._settled == change:  # it was settled by a later call, for another change
                 self._settled = None
                 return
             self._create(change)
             self._tidy()
 
     def _create(self, change: _Change) -> None:
-        """Create the next entry, and do what it says."""
+        """Create the next entry, and apply it."""
         number = self._number + 1
         content, check = seal_entry(number, self._check, change.document, change.parts)
         try:
@@ -107,18 +107,18 @@ class ObjectChain:
         self._entry_bytes += len(content)
 
     def _tidy(self) -> None:
-        """Write a checkpoint when that costs little beside what was written since the last."""
+        """Write a checkpoint when it costs little compared with the entries since the last one."""
         if self._entries < _ENTRIES_MAX:
             return
         if self._entry_bytes * 4 < self._image_bytes and self._entries < _ENTRIES_MAX_LARGE:
             return
         try:
             self._write_checkpoint()
-        except (SetupError, OSError):  # the entries are there: it can wait
+        except (SetupError, OSError):  # it can wait, since the entries are there
             self._entries = 0
 
     def _write_checkpoint(self, *, keeping_all: bool = False) -> None:
-        """Write a checkpoint, and remove what it stands for."""
+        """Write a checkpoint, and (unless `keeping_all`) remove what it replaces."""
         image = self.database.image()
         number = self._number
         content = seal_checkpoint(Checkpoint(number, self._check, image))
@@ -136,15 +136,15 @@ class ObjectChain:
             document = {"change": "open", "who": self._who, "id": uuid.uuid4().hex}
             try:
                 self.write(document)
-            except StoreLostError:  # its owner has written meanwhile: read that, too
+            except StoreLostError:  # the owner before has written meanwhile: read that, too
                 is_whole = self._recover()
                 continue
             if not is_whole:
                 for table in self.inner.tables():
                     why = table.closed or self.damage
                     self.write({"change": "close_table", "location": table.location, "why": why})
-                # Told once: what is missing now is missing for good. What is damaged stays for who
-                # wants to look at it, until the checkpoint after this one.
+                # The tables are closed once: what is missing now is missing for good. Damaged
+                # objects stay for inspection until the checkpoint after this one.
                 self._write_checkpoint(keeping_all=True)
             return
         raise SetupError(
@@ -153,7 +153,7 @@ class ObjectChain:
         )
 
     def _recover(self) -> bool:
-        """Read all that is there, and make of it what it says; whether nothing is missing."""
+        """Read the checkpoint and the entries, and apply them. Return whether all are whole."""
         entries, checkpoints = self._folder.listed()
         troubles = []
         begin = Checkpoint(0, 0, b"")

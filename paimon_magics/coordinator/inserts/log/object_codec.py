@@ -1,14 +1,14 @@
-"""The objects that a log in a store consists of: entries and checkpoints. Pure.
+"""The objects of a log in a store: entries and checkpoints. Pure.
 
-Every change of the log is an entry, in an object of its own, numbered densely: 1, 2, 3, …
+Every change of the log is an entry, an object of its own; entries are numbered 1, 2, 3, …
 
     entry       magic "PME1" | number u64 | check of the entry before u32 | check u32 | length u32
-                | the change as JSON | its bytes, each behind its length u32
-    checkpoint  magic "PMC1" | number u64 | check of that entry u32 | check u32 | image, compressed
+                | the change as JSON | its parts, each as length u32 and bytes
+    checkpoint  magic "PMC1" | number u64 | check of that entry u32 | check u32 | image (zlib)
 
-All numbers are big-endian. The check of an entry is the crc32 of everything in it but the check
-itself: it covers the check of the entry before, so that an entry that was changed, lost or put in
-another's place is noticed. A checkpoint stands for all entries up to its number.
+All numbers are big-endian. The check of an entry is the crc32 of everything in it except the check
+itself. It covers the check of the entry before, so that a changed, lost or misplaced entry is
+noticed. A checkpoint replaces all entries up to its number.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _BODY = _HEAD.size + _U32.size
 
 
 class DamagedObjectError(Exception):
-    """An object is not what was written under its number."""
+    """An object differs from what was written under its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One change: `document` with `parts`, bytes that JSON has no form for. `before` is the check
-    of the entry before, `check` its own."""
+    """One change: a JSON `document`, and its binary `parts`. `before` is the check of the entry
+    before, `check` its own."""
 
     number: int
     before: int
@@ -55,7 +55,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What all entries up to `number` have made; `check` is that of the last of them."""
+    """The state after all entries up to `number`; `check` is the check of the last one."""
 
     number: int
     check: int

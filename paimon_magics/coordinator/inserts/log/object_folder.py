@@ -1,5 +1,4 @@
-"""The folder of a log in a store: its entries and checkpoints, numbered, and the file that says
-which log it is."""
+"""A log's folder in a store: numbered entries and checkpoints, and a file with the log's id."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _READERS = 16
 
 
 class ObjectFolder:
-    """Reads, creates and removes objects. Raises what the store raises."""
+    """Reads, creates and removes the log's objects. Raises the store's errors."""
 
     def __init__(self, store: Store, warehouse: str) -> None:
         self._store = store
@@ -27,7 +26,8 @@ class ObjectFolder:
         self._store.make_folder(self._folder)
 
     def identity(self) -> str:
-        """Which log it is; drawn when there is none yet. Raises StoreLostError."""
+        """The log's id, which is made if there is none yet. Raises StoreLostError if the file is
+        missing beside entries, or has another format."""
         path = f"{self._folder}/identity.json"
         content = self._store.read(path)
         if content is None:
@@ -52,7 +52,7 @@ class ObjectFolder:
         return id
 
     def listed(self) -> tuple[list[int], list[int]]:
-        """The numbers of entries and of checkpoints that are there."""
+        """The numbers of the existing entries and checkpoints."""
         found: dict[str, list[int]] = {"entry": [], "checkpoint": []}
         for name in self._store.names(self._folder):
             kind, _, number = name.partition("-")
@@ -61,18 +61,18 @@ class ObjectFolder:
         return found["entry"], found["checkpoint"]
 
     def entries(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Entries by their numbers; no content for one that has gone meanwhile."""
+        """Yield entries by number; the content is empty for one that was removed meanwhile."""
         with ThreadPoolExecutor(_READERS) as pool:
             contents = pool.map(lambda number: self._store.read(self._path(number)) or b"", numbers)
             yield from zip(numbers, contents, strict=True)
 
     def create_entry(self, number: int, content: bytes) -> bool:
-        """Create an entry; whether it is there, with this content."""
+        """Create an entry. Return whether it is there with this content."""
         path = self._path(number)
         return self._store.create(path, content) or self._store.read(path) == content
 
     def checkpoint(self, number: int) -> bytes:
-        """A checkpoint; no content for one that has gone meanwhile."""
+        """A checkpoint's content; empty for one that was removed meanwhile."""
         return self._store.read(self._checkpoint_path(number)) or b""
 
     def create_checkpoint(self, number: int, content: bytes) -> None:
@@ -80,7 +80,7 @@ class ObjectFolder:
         self._store.create(self._checkpoint_path(number), content)
 
     def remove_until(self, number: int) -> None:
-        """Remove what the checkpoint of that number stands for."""
+        """Remove the entries and checkpoints that the checkpoint of that number replaces."""
         entries, checkpoints = self.listed()
         old = [self._path(one) for one in entries if one <= number]
         old += [self._checkpoint_path(one) for one in checkpoints if one < number]

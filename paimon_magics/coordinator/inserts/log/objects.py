@@ -1,15 +1,15 @@
-"""The log as objects in the warehouse's own store, created one after the other if they are absent.
+"""The log as objects in the warehouse's own store: numbered, each created only if it is absent.
 
-See `logs.Log` for what it promises, `object_codec` for the form of the objects. What they say
-together is kept in memory, as the same database that other logs are on a disk; it is written as a
-checkpoint now and then, and what the checkpoint stands for goes.
+See `interface.Log` for its guarantees and `object_codec` for the form of the objects. Their
+combined state is kept in memory, in the same kind of database that other logs have on a disk. A
+checkpoint of it is written now and then, and the objects that it replaces are removed.
 
-Whoever opens the log creates its next entry. From then on nobody else can: an owner that was
-replaced finds its next number taken, and stops before anything is acknowledged.
+A coordinator that opens the log creates its next entry. The owner before finds that number taken
+when it writes next, and stops before it acknowledges anything.
 
-If the process dies while it writes an entry, that is there or not; one whose creation got no clear
-answer is asked for again before anything else is written. Of an entry that is missing or damaged it
-is not known whose records it had: then every table of the log stays closed until an administrator
+If the process dies while it writes an entry, the entry is there or not. If a creation gets no clear
+answer, it is tried again before anything else is written. When an entry is missing or damaged,
+nobody knows whose records it had: then every table of the log stays closed until an administrator
 has looked at it.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["ObjectLog"]
 
 
 class ObjectLog:
-    """A `Log` in a store. `who` is told to the owner that it is taken from."""
+    """A `Log` in a store. `who` names the new owner in the entry that takes the log over."""
 
     def __init__(self, store: Store, warehouse: str, who: str) -> None:
         folder = ObjectFolder(store, warehouse)
@@ -108,7 +108,7 @@ class ObjectLog:
 
     def begin_move(self, location: str, target: str) -> None:
         """See `Log.begin_move`."""
-        # Each is one of its own: who was told that it failed does not ask for the same again.
+        # The id makes each call a change of its own: after a failure the same one is not repeated.
         id = uuid.uuid4().hex
         self._write({"change": "begin_move", "id": id, "location": location, "target": target})
 

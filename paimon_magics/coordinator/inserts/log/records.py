@@ -1,6 +1,6 @@
-"""The form of the log: records, and the segments that they are kept in. Pure.
+"""The form of the log: records, and the segments that hold them. Pure.
 
-A record is one acknowledged request. Its number, the lsn, is dense within its table: 1, 2, 3, …
+A record is one acknowledged request. Its number, the lsn, counts within its table: 1, 2, 3, …
 Records that became durable together are one segment, whichever store it lies in:
 
     segment  magic "PMG1" | first lsn u64 | records u32 | chain before u32 | crc32 of these u32
@@ -8,9 +8,9 @@ Records that became durable together are one segment, whichever store it lies in
     body     format u8 | schema id u32 | rows u32 | at ms u64 | offset i64 | key u16+text
              | digest u8+bytes | payload
 
-All numbers are big-endian. `chain` is the crc32 of the record's length and body that goes on from
-the chain of the record before, across segments: a record that was changed, lost or moved breaks it,
-and with it everything that follows. Reading gives the records that were written, or DamagedError.
+All numbers are big-endian. `chain` is the crc32 of the record's length and body, continued from the
+chain of the record before, across segments. A changed, lost or moved record breaks it, for
+everything that follows. Reading returns the records that were written, or raises DamagedError.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _HEADER_BYTES = _HEADER.size + _CRC.size
 
 
 class Format(IntEnum):
-    """What a record's payload is: a JSON request as it was sent, or an Arrow IPC stream."""
+    """The form of a record's payload: a JSON request as it was sent, or an Arrow IPC stream."""
 
     JSON = 1
     ARROW = 2
 
 
 class DamagedError(Exception):
-    """What is stored is not what was written, from record `lsn` on."""
+    """The stored log differs from what was written, from record `lsn` on."""
 
     def __init__(self, lsn: int, why: str) -> None:
         super().__init__(f"record {lsn}: {why}")
@@ -48,9 +48,9 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One acknowledged request. `schema_id` is the table's schema that its rows were checked
-    against, `key` its label or channel ("" for none), `offset` its place in the channel (-1 for
-    none), `digest` what a repeat must equal."""
+    """One acknowledged request. Its rows were checked against the table's schema `schema_id`. `key`
+    is its label or channel ("" for none), `offset` its place in the channel (-1 for none), `digest`
+    the digest that a repeat must have."""
 
     lsn: int
     format: Format
@@ -65,7 +65,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Records that became durable together: `first` to `last`. `chain` is that of the last one."""
+    """Records `first` to `last`, durable together. `chain` is the chain of the last one."""
 
     first: int
     last: int
@@ -74,7 +74,7 @@ class Segment:
 
 
 def seal(records: Sequence[Record], chain: int) -> Segment:
-    """The segment of some records that follow the one whose chain is given (0 before the first)."""
+    """The segment of records that follow the record with the given chain (0 before the first)."""
     first = records[0].lsn
     header = _HEADER.pack(_MAGIC, first, len(records), chain)
     parts = [header, _CRC.pack(zlib.crc32(header))]
@@ -91,7 +91,7 @@ def seal(records: Sequence[Record], chain: int) -> Segment:
 def read_segment(content: bytes, first: int, chain: int | None) -> tuple[list[Record], list[int]]:
     """The records of a segment that begins with `first`, and the chain of each.
 
-    `chain` is that of the record before, None where that is not known. Raises DamagedError.
+    `chain` is that of the record before, None where it is unknown. Raises DamagedError.
     """
     found_first, count, before = _header(content, first)
     if found_first != first:
@@ -125,11 +125,12 @@ def read_segments(
     chain: int | None = None,
     upto: int | None = None,
 ) -> tuple[list[Record], int | None]:
-    """The records with lsn above `after`, up to `upto` where that is given, of segments, given by
-    their first lsn, in order; and the chain of the last one.
+    """The records of segments with lsns above `after`, up to `upto` where that is given; and the
+    chain of the last one.
 
-    `chain` is that of record `after`, if it is known. The first segment may begin at or before
-    `after`. Raises DamagedError for what is damaged, and for records that are missing.
+    The segments come in order, by their first lsns; the first may begin at or before `after`.
+    `chain` is that of record `after`, if it is known. Raises DamagedError for damaged or missing
+    records.
     """
     records: list[Record] = []
     expected = None

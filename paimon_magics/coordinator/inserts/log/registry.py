@@ -1,14 +1,14 @@
-"""Which log holds a table's acknowledged rows: noted in the warehouse, where every owner looks.
+"""The log registry: notes in the warehouse of which log holds a table's acknowledged rows.
 
 A log on a local disk can be lost with its machine, or be out of reach of the coordinator that takes
-over. So before the first row of a table is acknowledged its log is noted as open, and as clean when
-nothing is left in it. Who finds another log open, or its own without records that must be there,
-knows that acknowledged rows are missing, and leaves the table closed until an administrator accepts
-the loss, or the log comes back. The note is renewed while rows are acknowledged: so a log that has
-lost its last records, or was put back to a copy of its own, is noticed, but for what was
-acknowledged since the last renewal.
+over. So a table's log is noted as open before its first row is acknowledged, and as clean when
+nothing is left in it. A coordinator that finds another log open, or its own without records that
+must be there, knows that acknowledged rows are missing. It leaves the table closed until an
+administrator accepts the loss, or the log comes back. The note is renewed while rows are
+acknowledged: so the loss of a log's last records, or its return to an old copy, is noticed, except
+for rows acknowledged since the last renewal.
 
-If the process dies the note stays open, which is right.
+If the process dies, the note stays open, as it should.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FOLDER = ".paimon-magics/logs"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The table's log: its id and name, who has opened it, and the first lsn that it may hold.
-    `is_open` while it may hold records that are not in the table."""
+    """The table's log: its id and name, who opened it, and the lsn after the last one known to be
+    acknowledged. `is_open` while the log may hold records that are not in the table."""
 
     location: str
     log: str
@@ -51,7 +51,7 @@ class LogRegistry:
         self._who = who
 
     def note(self, location: str) -> Note | None:
-        """What is noted of a table's log; None where nothing is, or it can't be read."""
+        """The note of a table's log; None where there is none, or it can't be read."""
         content = self._store.read(self._path(location))
         if content is None:
             return None
@@ -62,7 +62,7 @@ class LogRegistry:
 
     def missing(self, location: str, acknowledged: int, damage: str = "") -> str:
         """Why acknowledged rows of the table are missing in this log, which has given lsns up to
-        `acknowledged`; "" when they are not. `damage` is what else the log itself misses."""
+        `acknowledged`; "" when none are. `damage` is the log's own, see `Log.damage`."""
         note = self.note(location)
         if note is None or note.location != location:
             return ""
@@ -83,7 +83,8 @@ class LogRegistry:
         return ""
 
     def open(self, location: str, first: int) -> None:
-        """Note that this log may hold records from `first` on."""
+        """Note that this log may hold records of the table, and that those before `first` were
+        acknowledged."""
         self._write(location, first, is_open=True)
 
     def clean(self, location: str, acknowledged: int) -> None:
@@ -91,8 +92,8 @@ class LogRegistry:
         self._write(location, acknowledged + 1, is_open=False)
 
     def forget(self, location: str) -> None:
-        """The table is gone, with nothing in the log. A note that can't be removed hurts nobody:
-        no other table has that identity."""
+        """Remove the note of a table that is gone, with nothing in the log. If that fails it does
+        no harm: no other table has that identity."""
         with contextlib.suppress(PaimonMagicsError, OSError):
             self._store.delete([self._path(location)])
 
@@ -107,7 +108,7 @@ class LogRegistry:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredLog:
-    """A log, and the notes in the warehouse of which tables' records it holds."""
+    """A log, and the registry that notes in the warehouse which tables' records it holds."""
 
     log: Log
     registry: LogRegistry

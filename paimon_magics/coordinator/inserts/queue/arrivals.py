@@ -1,7 +1,8 @@
-"""Inserts that come together, one after the other: numbered, put into batches, answered. Pure.
+"""Number the inserts that arrive together, put them into batches, and answer them. Pure.
 
-What has the label, or the channel and offset, of an earlier insert is answered like that one, or
-refused; what is too much, or comes while nothing may be taken, is refused.
+An insert with the label, or the channel and offset, of an earlier one gets the same answer as that
+one, or is refused if it differs. An insert is also refused if the backlog is full, or while the
+table takes none.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _BUSY_MS = 1_000
 
 
 def arrive(queue: Queue, arrivals: Iterable[Arrival], now_ms: int) -> tuple[Queue, list[Effect]]:
-    """The state after inserts that have come together, and what must be done."""
+    """The state after inserts that arrive together, and the effects."""
     group = _Group(queue, now_ms)
     for arrival in arrivals:
         group.take(arrival)
@@ -39,7 +40,7 @@ def arrive(queue: Queue, arrivals: Iterable[Arrival], now_ms: int) -> tuple[Queu
 
 
 class _Group:
-    """Inserts that arrive together, taken one after the other: a state under way."""
+    """The state while inserts that arrive together are taken one after the other."""
 
     def __init__(self, queue: Queue, now_ms: int) -> None:
         self._queue = queue
@@ -57,7 +58,7 @@ class _Group:
         self._is_refusing = any(hold.refuses for hold in queue.holds)
 
     def take(self, arrival: Arrival) -> None:
-        """Give it an lsn, or an answer that it gets none for."""
+        """Give an insert an lsn; or answer it without one, as a repeat or refused."""
         known = self._known.get((arrival.key, arrival.offset), arrival.known)
         answer = self._answer_of_repeated(arrival, known) if arrival.key else None
         if answer is None:
@@ -70,7 +71,7 @@ class _Group:
             self._replies.append(Reply(arrival.ask, answer))
 
     def taken(self) -> tuple[Queue, list[Effect]]:
-        """The state after it, and the effects."""
+        """The state after all inserts, and the effects."""
         queue = replace(
             self._queue,
             next_lsn=self._next_lsn,
@@ -88,7 +89,7 @@ class _Group:
         return self._queue.next_lsn + len(self._inserts)
 
     def _answer_of_repeated(self, arrival: Arrival, known: Known | None) -> Answer | None:
-        """The answer to what was there before; None for what is new."""
+        """The answer to a repeated insert, or to a gap in its channel; None for a new insert."""
         if known is not None:
             if known.digest != arrival.digest:
                 return Refused(Reason.MISMATCH, "it was given to an insert of something else")

@@ -1,4 +1,4 @@
-"""What may happen to the small inserts of one table, and what has to be done about it: values."""
+"""The events of one table's queue, and the effects that follow from them, as values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class FlushAsked:
-    """Somebody wants to see what was acknowledged up to now."""
+    """A request to make everything acknowledged until now visible."""
 
     ask: int
     now_ms: int
@@ -44,9 +44,9 @@ class FlushAsked:
 
 @dataclass(frozen=True, slots=True)
 class HoldAsked:
-    """A statement that is no insert wants its place; it ends by itself at `until_ms`. One that
-    does not `drains` only stops what would be loaded next: its place is behind what is visible. One
-    that `refuses` has no inserts taken until it ends."""
+    """A statement other than a small insert asks for its place, which expires at `until_ms`. A hold
+    that `drains` waits until everything acknowledged is loaded; another waits only for the batch
+    being loaded, and stops the next. A hold that `refuses` has inserts refused until it ends."""
 
     id: str
     ask: int
@@ -66,7 +66,7 @@ class HoldEnded:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The batch that was being flushed is in the table, but for its `dead` records (lsn, why)."""
+    """The batch that was being flushed is in the table, except its `dead` records (lsn, why)."""
 
     snapshot_id: int | None
     now_ms: int
@@ -75,8 +75,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class FlushFailed:
-    """The batch is certainly not in the table. `permanent` where its rows are the reason, `refused`
-    where the store is, which takes nothing until somebody changes something."""
+    """The batch is certainly not in the table. `permanent` if its rows are the reason, `refused` if
+    the store denies access, which lasts until somebody changes something."""
 
     why: str
     now_ms: int
@@ -86,7 +86,7 @@ class FlushFailed:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing is taken or loaded until somebody has looked (`why`), or ("") it is again."""
+    """The table is closed, and `why`: nothing is taken or loaded. With "" it is open again."""
 
     why: str
     now_ms: int
@@ -94,7 +94,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed. `thresholds` are the table's of now, where they were read again."""
+    """Time has passed. `thresholds` are the table's present ones, where they were read again."""
 
     now_ms: int
     thresholds: Thresholds | None = None
@@ -114,7 +114,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer who asked."""
+    """Answer the caller with the ask number `ask`."""
 
     ask: int
     answer: Answer
@@ -129,7 +129,7 @@ class BeginFlush:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """Make a dead letter of one record, durably: it counts as published then."""
+    """Make one record a dead letter, durably: then it counts as published."""
 
     lsn: int
     why: str

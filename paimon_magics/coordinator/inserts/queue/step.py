@@ -1,6 +1,6 @@
-"""What happens to the small inserts of one table, decided without doing anything. Pure.
+"""The state machine of one table's small inserts. Pure.
 
-`step(queue, event)` gives the next state and the effects that a shell carries out, in their order.
+`step(queue, event)` returns the next state and the effects, which a shell carries out in order.
 When an effect fails, the state stays as it was: nothing after the failed effect has happened.
 
 An insert's life:
@@ -9,12 +9,12 @@ An insert's life:
       open batch ── rows, bytes, time, a flush, a hold ──> sealed ──> flushing ──> published
       flushing ── failed ──> waits, and again ── failed for good ──> in halves ──> a dead letter
 
-Invariants: lsns are dense and given in the order of acknowledgement; batches are published one at a
-time, in that order; nothing is acknowledged before it was appended; what has the label, or the
-channel and offset, of an earlier insert is answered like that one, or refused, and never appended.
+Invariants: lsns have no gaps and follow the order of acknowledgement. Batches are published one at
+a time, in that order. Nothing is acknowledged before it was appended. A repeat of an insert, by its
+label or its channel and offset, gets the same answer or is refused, and is never appended.
 
-A hold is a place in that order for a statement that is no insert: it is granted when everything
-before it is published, and until it ends nothing after it is.
+A hold is a place in that order for a statement other than a small insert. It is granted when
+everything before it is published; until it ends, nothing after it is published.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from paimon_magics.coordinator.inserts.queue.values import (
 __all__ = ["step"]
 
 _FAILURES_MAX = 3
-"""So often a batch is tried that can't be written, before it is taken apart."""
+"""How often a batch that can't be written is tried before it is split in halves."""
 
 _PAUSE_MS = 200
 _PAUSE_MS_MAX = 10_000
 
 
 def step(queue: Queue, event: Event) -> tuple[Queue, tuple[Effect, ...]]:
-    """The next state, and what must be done, in this order."""
+    """The next state, and the effects in their order."""
     match event:
         case Arrived(arrivals=arrivals, now_ms=now_ms):
             queue, effects = arrive(queue, arrivals, now_ms)
@@ -98,13 +98,14 @@ def _sealed(queue: Queue) -> Queue:
 
 
 def _close(queue: Queue, why: str) -> tuple[Queue, list[Effect]]:
-    """Nobody waits for what may take days; who has inserted is told that it is durable."""
+    """Close the table (`why`), or open it (""). Closing answers all waiters, since it may last for
+    days; waiting inserts are told that they are durable."""
     queue = replace(queue, closed=why, retry_at_ms=0)
     return _not_waiting(queue, Reason.CLOSED, why) if why else (queue, [])
 
 
 def _not_waiting(queue: Queue, reason: Reason, why: str) -> tuple[Queue, list[Effect]]:
-    """Answer all who wait for something to be visible that is not going to be, for now."""
+    """Answer all waiters for rows that will not become visible for now."""
     effects: list[Effect] = []
     for group in queue.waiting:
         for waiter in group:
@@ -124,7 +125,7 @@ def _ask_flush(queue: Queue, ask: int) -> tuple[Queue, list[Effect]]:
     if lsn <= queue.published:
         return queue, [Reply(ask, Flushed(lsn, queue.snapshot_id))]
     waiter = Waiter(ask, lsn, Flushed(lsn))
-    # Who asks wants it now: what failed before is tried at once.
+    # The caller wants it now: a batch that failed before is tried at once.
     return replace(_sealed(queue), waiting=(*queue.waiting, (waiter,)), retry_at_ms=0), []
 
 
@@ -200,7 +201,7 @@ def _published(queue: Queue, event: Published) -> tuple[Queue, list[Effect]]:
 def _told(
     queue: Queue, snapshot_id: int | None, dead: dict[int, str]
 ) -> tuple[Queue, list[Effect]]:
-    """Answer those whose wait is over."""
+    """Answer the waiters up to `published`, and grant the holds whose turn it is."""
     effects: list[Effect] = []
     waiting = []
     for group in queue.waiting:
@@ -238,7 +239,7 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         queue, granted = _before_it(replace(queue, sealed=(batch, *queue.sealed)))
         if not event.refused:
             return queue, granted
-        # Nobody waits for what only other credentials change; whose rows are durable is told so.
+        # Only other credentials change this: waiters are told now that their rows are durable.
         queue, told = _not_waiting(queue, Reason.STORE, event.why)
         return queue, granted + told
     if batch.first == batch.last:
@@ -249,14 +250,14 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         replace(
             queue,
             sealed=(*_halves(batch), *queue.sealed),
-            failures=_FAILURES_MAX - 1,  # the halves are known to be suspect
+            failures=_FAILURES_MAX - 1,  # the halves are suspect, and get one try each
             retry_at_ms=0,
         )
     )
 
 
 def _before_it(queue: Queue) -> tuple[Queue, list[Effect]]:
-    """Grant the holds that wait for nothing but the end of the batch that has failed."""
+    """Grant the holds that waited only for the end of the batch that has failed."""
     holds = tuple(
         hold if hold.drains or hold.granted else replace(hold, lsn=queue.published)
         for hold in queue.holds

@@ -1,6 +1,6 @@
-"""What the small inserts of one table are, as values: modes, answers, inserts, batches, the queue.
+"""The values of one table's small inserts: modes, answers, arrivals, batches, the queue.
 
-See `queueing` for what happens to them.
+See `step` for what happens to them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When the open batch is loaded, and how much may wait: a backlog of `soft_bytes` makes inserts
-    wait until they are visible, `hard_bytes` refuses them."""
+    """When the open batch is loaded, and how much may wait. From a backlog of `soft_bytes` on,
+    inserts wait until they are visible; beyond `hard_bytes` they are refused."""
 
     rows: int = 1_000_000
     data_bytes: int = 64 * 2**20
@@ -53,21 +53,20 @@ class Reason(StrEnum):
     """Why an insert was not taken, or will never be visible."""
 
     FULL = "full"  # the backlog: come back later
-    BUSY = "busy"  # a statement takes the table away or renames it: come back later
-    CLOSED = "closed"  # somebody has to look at the table first
+    BUSY = "busy"  # a statement drops or renames the table: come back later
+    CLOSED = "closed"  # an administrator has to look at the table first
     MISMATCH = "mismatch"  # the label stands for another insert
     RANGE = "range"  # an offset of the channel was left out
     DEAD = "dead"  # it was durable, and can't be loaded: it is a dead letter
-    STORE = "store"  # the store refuses it: durable it stays, visible it does not become
-    LATE = "late"  # what it waited for did not come in time
+    STORE = "store"  # the store denies access: the insert is durable, but not visible
+    LATE = "late"  # its turn did not come in time
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The insert is durable, or visible where `mode` says so (then in `snapshot_id`, where that is
-    known). `fallback` tells why it is another mode than the one asked for, `trouble` why what waits
-    could not be loaded the last time that was tried. Of a repeated one whose first answer is no
-    longer kept the `lsn` is 0."""
+    """The insert is durable, or visible where `mode` says so, in `snapshot_id` where that is known.
+    `fallback` is why the mode is not the requested one, `trouble` why the last load failed. The
+    `lsn` is 0 for a repeated insert whose first answer is no longer kept."""
 
     lsn: int
     mode: Mode
@@ -87,14 +86,14 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """Everything up to `lsn` is visible, and nothing else will be until the hold ends."""
+    """Everything up to `lsn` is visible, and nothing more becomes visible until the hold ends."""
 
     lsn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Not taken, or with `Reason.DEAD` not loaded."""
+    """The insert was not taken; or, with `Reason.DEAD` or `Reason.STORE`, not loaded."""
 
     reason: Reason
     message: str
@@ -106,7 +105,7 @@ Answer = Accepted | Flushed | Granted | Refused
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is remembered of an insert with a label, or with a channel and offset."""
+    """What the log remembers of an insert with a label, or with a channel and offset."""
 
     lsn: int
     digest: bytes
@@ -114,10 +113,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One insert that the validator has let through. `ask` is who asks.
+    """One insert that the validator has let in. `ask` is the number by which it is answered.
 
-    `key` and `offset` as in `records.Record`; `known` is what is remembered under them,
-    `last_offset` the last one of the channel, None for a channel that is not known.
+    `key` and `offset` are as in `log.records.Record`. `known` is what is remembered under them,
+    `last_offset` the channel's last offset, None for an unknown channel.
     """
 
     ask: int
@@ -133,7 +132,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records that are loaded together, `first` to `last`; the oldest came at `since_ms`."""
+    """Records that are loaded together, `first` to `last`; the oldest arrived at `since_ms`."""
 
     first: int
     last: int
@@ -144,8 +143,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A statement's place: after `lsn`, before all others. One that does not `drains` goes on
-    before a batch that has failed."""
+    """A statement's place: after `lsn`, before all later records. A hold that does not `drains` is
+    granted before a batch that has failed."""
 
     id: str
     ask: int
@@ -158,7 +157,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """Who gets the answer when everything up to `lsn` is visible."""
+    """A caller that gets the answer when everything up to `lsn` is visible."""
 
     ask: int
     lsn: int
@@ -167,7 +166,7 @@ class Waiter:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A table's inserts that are not published. `published` is the last lsn that is."""
+    """A table's inserts that are not published; `published` is the last lsn that is."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     next_lsn: int = 1
@@ -190,7 +189,7 @@ class Queue:
 
     @property
     def batches(self) -> tuple[Batch, ...]:
-        """All that is not published, in order."""
+        """The batches that are not published, in order."""
         begun = (self.flushing,) if self.flushing is not None else ()
         ended = (self.open,) if self.open is not None else ()
         return (*begun, *self.sealed, *ended)
