@@ -1,6 +1,6 @@
-"""Looking at a coordinator and acting on it, from a client: status, pause, resume, drain, abort.
+"""The client's side of administration: status, pause, resume, drain, abort.
 
-Every request is made once: what it does shows when one looks again.
+Every request is sent once, without repetition; a new look at the status shows its effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNFINISHED = (*_PENDING, Phase.ABORTING)
 
 @dataclass(frozen=True, slots=True)
 class StoppedTable:
-    """A table that takes no commits: where it lies, why, and since when."""
+    """A table that takes no commits: its location, why, and since when."""
 
     location: str
     reason: str
@@ -45,12 +45,11 @@ class StoppedTable:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A coordinator as it is: where and whose it is, and whether it takes something new.
+    """The state of a coordinator: where and whose it is, and whether new work may begin.
 
-    `problem` says why it takes nothing at all. `pending_commits` are those of engines that are
-    being published, each told in words. `store` is how it reaches the warehouse, `store_trouble`
-    why it could not the last time, and `waiting` the tables whose small inserts can't be loaded,
-    each told in words.
+    `problem` is why it takes nothing at all. `pending_commits` describes the engines' commits that
+    are being published. `store` is how the coordinator reaches the warehouse, `store_trouble` why
+    that failed the last time. `waiting` describes the tables whose small inserts can't be loaded.
     """
 
     address: str
@@ -72,7 +71,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedTransaction:
-    """A transaction that is open or being ended. Times are in milliseconds of the epoch."""
+    """A transaction that is open or being ended. Times are milliseconds since the epoch."""
 
     id: str
     table: str
@@ -93,14 +92,14 @@ Transactions = tuple[UnfinishedTransaction, ...]
 
 
 class Ask(Protocol):
-    """Sends one request to the coordinator; its address and the answer's document."""
+    """Sends one request to the coordinator; returns its address and the answer's document."""
 
     def __call__(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
-        """Raises errors of ours for answers that are errors."""
+        """Send a request. Raises PaimonMagicsErrors for answers that are errors."""
 
 
 class Administration:
-    """What one may ask of a coordinator beside transactions of one's own."""
+    """Requests to a coordinator beyond the client's own transactions."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -111,7 +110,7 @@ class Administration:
         return QueueAdministration(self._ask)
 
     def status(self) -> Status:
-        """How the coordinator is now."""
+        """The coordinator's present state."""
         address, found = self._ask("GET", "/v1/coordinator")
         pause = found["pause"]
         return Status(
@@ -133,7 +132,7 @@ class Administration:
                 StoppedTable(one["location"], one["reason"], one["since_ms"])
                 for one in found["stopped_tables"]
             ),
-            # One of an earlier version tells less.
+            # A coordinator of an earlier version leaves these out.
             store=found.get("store", {}),
             store_trouble=found.get("store_trouble", ""),
             waiting=tuple(
@@ -143,40 +142,39 @@ class Administration:
         )
 
     def transactions(self) -> Transactions:
-        """The transactions that are not finished, the oldest first."""
+        """The unfinished transactions, oldest first."""
         _, found = self._ask("GET", "/v1/transactions")
         held = (_transaction(one) for one in found["transactions"])
         unfinished = (one for one in held if one.phase in _UNFINISHED)
         return tuple(sorted(unfinished, key=lambda one: (one.begun_at_ms, one.id)))
 
     def abort(self, id: str) -> None:
-        """End a transaction that is open; its files are removed.
+        """Abort an open transaction; its files are removed.
 
-        Raises UnknownNameError where there is none, CommitConflictError for one whose commit is
-        under way or done.
+        Raises UnknownNameError for an unknown id, CommitConflictError if the commit is under way or
+        done.
         """
         document = {"reason": f"{user_name() or 'somebody'} ended it"}
         self._ask("POST", f"/v1/transactions/{id}/abort", document)
 
     def pause(self) -> Pause:
-        """Let nothing new begin; who has done so."""
+        """Pause the coordinator: nothing new begins. Return who has paused it, and when."""
         _, found = self._ask("POST", "/v1/coordinator/pause", {"owner": user_name()})
         return Pause(member(found, "by", str), member(found, "since_ms", int))
 
     def resume(self) -> None:
-        """Let new things begin again."""
+        """End the pause."""
         self._ask("POST", "/v1/coordinator/resume")
 
     def resume_table(self, name: TableName) -> None:
-        """Let a stopped table take commits again, as it is."""
+        """Let a stopped table take commits again, in its present state."""
         self._ask("POST", "/v1/tables/resume", {"table": table_document(name)})
 
     def drain(self, wait_ms: int, waits: Callable[[int], None]) -> tuple[Transactions, Status]:
-        """Let nothing new begin, and wait until nothing is pending: what still is after `wait_ms`.
-        Small inserts that wait are loaded then.
+        """Pause the coordinator, wait until nothing is pending, and load the waiting inserts.
 
-        `waits` is told once how many there are to be waited for. Whatever happens meanwhile, the
-        coordinator stays paused.
+        Return what is still pending after `wait_ms`, and the status. `waits` is called once with
+        the number of pending transactions and commits. The coordinator stays paused in any case.
         """
         self.pause()
         deadline = time.monotonic() + wait_ms / 1000
@@ -196,7 +194,7 @@ class Administration:
             pause_seconds = min(pause_seconds * 2, _LOOK_SECONDS_MAX)
 
     def _load_inserts(self, deadline: float) -> None:
-        """Load what waits in all queues, as far as there is time."""
+        """Load the waiting inserts of all queues, as far as time allows."""
         with contextlib.suppress(UnknownNameError):  # behind a REST catalog there are no queues
             for queue in self.queues.queues():
                 left_ms = int((deadline - time.monotonic()) * 1000)

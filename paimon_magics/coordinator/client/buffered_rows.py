@@ -1,7 +1,7 @@
-"""The rows of small inserts that are acknowledged and not loaded yet, as a table will have them.
+"""The rows of acknowledged small inserts that are not loaded yet, as the table will have them.
 
-Records of older schemas are mapped as they will be when they are loaded; what can't be loaded (a
-dead letter to be) is left out.
+Records of older schemas are converted as loading will convert them. A record that can't be loaded,
+and will be a dead letter, is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["buffered_rows"]
 
 
 def buffered_rows(buffered: BufferedInserts, table: Table) -> pa.Table:
-    """The rows of `buffered`, in the columns that `table` has now. Raises CommitConflictError where
+    """The rows of `buffered`, in the present columns of `table`. Raises CommitConflictError where
     they can't be read."""
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Which committer a session gets: what it was told, what the environment says, the default."""
+"""Choose a session's committer: the given one, the environment's, or the default."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def chosen_coordinator(
 ) -> str:
     """An address, EMBEDDED, IN_PROCESS, or "" for the default.
 
-    PAIMON_COORDINATOR counts where nothing is given; an address there only for who names no
-    warehouse, since it has one. Raises SetupError for anything else.
+    PAIMON_COORDINATOR counts where nothing is given. An address in it counts only if the session
+    names no warehouse, since the coordinator has its own. Raises SetupError for any other text.
     """
     chosen = given or environment.get("PAIMON_COORDINATOR") or ""
     if not given and is_address(chosen) and warehouse_is_named:
@@ -82,8 +82,8 @@ def remote_coordinator(finder: Finder, settings: Settings) -> RemoteCoordinator:
 def running_coordinator(
     options: Mapping[str, str], environment: Mapping[str, str], settings: Settings
 ) -> RemoteCoordinator | None:
-    """The client of the user's own coordinator for a warehouse, where one runs. None is started,
-    and one that runs keeps the catalog's options that it has."""
+    """The client of the user's own coordinator for a warehouse; None where none runs. It starts no
+    coordinator, and does not change the catalog options of a running one."""
     path, running = state_at(options, environment)
     if running is None:
         return None
@@ -91,14 +91,14 @@ def running_coordinator(
 
 
 def default_coordinator(catalog: Catalog) -> str:
-    """What commits to a catalog when nobody says anything: EMBEDDED, where that can be."""
+    """The committer of a catalog when none is chosen: EMBEDDED where that is possible."""
     # A REST catalog compares and publishes by itself: there is nothing to own.
     return EMBEDDED if can_start() and catalog.metastore != "rest" else IN_PROCESS
 
 
 def local_committer(chosen: str, catalog: Catalog, settings: Settings) -> CoordinatorClient:
-    """The committer of a choice that is no address. One that has to be started begins at once, in
-    the background; what is in its way is told when something is to be committed."""
+    """The committer for a choice other than an address. A coordinator that has to be started begins
+    at once, in the background; if that fails, the first commit raises the error."""
     if (chosen or default_coordinator(catalog)) == IN_PROCESS:
         return InProcessCommitter(catalog, settings)
     finder = Embedded(catalog, idle_ms=settings.coordinator_idle_ms)

@@ -1,4 +1,4 @@
-"""What a coordinator's answers mean to its client: documents, and errors of ours."""
+"""Translate a coordinator's answers for its client: to documents, and to PaimonMagicsErrors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
     "unreachable",
 ]
 
-# Errors of a statement, which keep their class between the coordinator and its client.
+# Errors of a statement keep their class on the way from the coordinator to its client.
 _STATEMENT_ERRORS: Mapping[str, type[StatementError]] = {
     kind.__name__: kind for kind in (InvalidTableError, StatementError, UnsupportedStatementError)
 }
@@ -46,7 +46,7 @@ def unreachable(endpoint: Endpoint, error: httpx.TransportError) -> SetupError:
 
 
 def no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
-    """The error for a request that may have been carried out, as far as its answers tell."""
+    """The error for a request that may or may not have been carried out."""
     return UnknownOutcomeError(
         f"The coordinator gave no clear answer: {problem.message}",
         hint="Look at the table's snapshots before running the statement again.",
@@ -54,7 +54,8 @@ def no_clear_answer(problem: PaimonMagicsError) -> UnknownOutcomeError:
 
 
 def new_address(response: httpx.Response) -> str:
-    """Where a coordinator that does not own the warehouse sends its clients."""
+    """The owner's address in the answer of a coordinator that does not own the warehouse; "" where
+    it names none."""
     try:
         address = response.json().get("address")
     except (ValueError, AttributeError):
@@ -63,14 +64,14 @@ def new_address(response: httpx.Response) -> str:
 
 
 def answered_document(response: httpx.Response) -> Any:
-    """The document of an answer. Raises `failure` for one that tells of an error."""
+    """The document of an answer. Raises the error of `failure` for an answer that is an error."""
     if response.is_success:
         return response.json()
     raise failure(response)
 
 
 def failure(response: httpx.Response) -> PaimonMagicsError:
-    """The error that an answer tells of."""
+    """The error in an answer, by its status and type."""
     try:
         error = response.json()["error"]
         message, hint, kind = str(error["message"]), str(error["hint"]), str(error["type"])

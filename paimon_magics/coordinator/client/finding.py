@@ -1,8 +1,8 @@
 """Finding the coordinator that owns a warehouse's commits: at an address, or by its lease.
 
-Every coordinator of a warehouse on disks or in an object store keeps a lease in the warehouse that
-tells its address, and a state folder with its token, which its user alone can read. So a client
-whose coordinator is gone finds the next one, if that is on its machine and its user's.
+Every coordinator of a warehouse on disks or in an object store keeps a lease with its address in
+the warehouse, and its token in a state folder that only its user can read. So a client whose
+coordinator is gone finds the next one, if that runs on the same machine for the same user.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PROBE_SECONDS_MAX = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a coordinator answers, and the token that it wants."""
+    """The address of a coordinator, and its token."""
 
     address: str
     token: str
@@ -38,23 +38,25 @@ class Endpoint:
 
 
 class Finder(Protocol):
-    """Knows, or finds out, where the coordinator is. For any thread."""
+    """Finds the coordinator. For any thread."""
 
     def find(
         self, failed: Endpoint | None = None, address: str = "", *, start: bool = True
     ) -> Endpoint | None:
-        """Where it is. `failed` did not answer, or does not own the warehouse any more, and may
-        have named the `address` of who does. One may be started where `start` says so.
+        """The coordinator's endpoint. `failed` is an endpoint that did not answer, or no longer
+        owns the warehouse and may have named the owner's `address`. With `start`, a coordinator may
+        be started.
 
-        None when there is no other endpoint than that. Raises SetupError when the owner is out of
-        reach, or none can be started.
+        None when there is no endpoint other than `failed`. Raises SetupError when the owner is out
+        of reach, or no coordinator can be started.
         """
 
 
 class At:
-    """A coordinator at a known address; when it is gone, the next owner, who takes the same token.
+    """Finds a coordinator at a known address; when that is gone, the warehouse's next owner. The
+    token is the new owner's if this user can read it, else the same.
 
-    `catalog` is the warehouse, once that is known.
+    `catalog` is the warehouse's, once that is known.
     """
 
     def __init__(self, address: str, token: str, catalog: Catalog | None = None) -> None:
@@ -76,10 +78,11 @@ class At:
 
 
 def living_lease(catalog: Catalog) -> Lease | None:
-    """The lease of the coordinator that owns the warehouse's commits, if one may be alive; None
-    where nobody can tell.
+    """The lease of the coordinator that owns the warehouse's commits, if it may be alive; None if
+    there is none, or it can't be read.
 
-    Raises SetupError, which names host and user, for one that only another machine can reach.
+    Raises SetupError, which names host and user, for a coordinator on another machine that only
+    that machine can reach.
     """
     if catalog.metastore == "rest":
         return None
@@ -97,14 +100,14 @@ def living_lease(catalog: Catalog) -> Lease | None:
 
 
 def token_of_owner(catalog: Catalog | None, address: str) -> str | None:
-    """The token of the coordinator at that address, if it is the owner and this user's own."""
+    """The token of the coordinator at an address, if it owns the warehouse and is this user's."""
     lease = None if catalog is None else living_lease(catalog)
     return token_of(lease.home) if lease is not None and lease.address == address else None
 
 
 def check_answers(address: str) -> None:
-    """Ask a coordinator once whether it lives, without its token: a client repeats a request for a
-    minute. Raises SetupError where nothing answers as one does."""
+    """Ask a coordinator once whether it lives, without its token, to find a wrong address at once:
+    a client's requests are repeated for a minute. Raises SetupError where none answers."""
     try:
         answer = httpx.get(
             f"{address.rstrip('/')}/health/live", timeout=_PROBE_SECONDS_MAX, trust_env=False
@@ -120,8 +123,8 @@ def check_answers(address: str) -> None:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is on the machine that it is used on: a token is sent nowhere else
-    because of what stands in a warehouse."""
+    """Whether an address is on this machine. An address that was read from a warehouse gets a token
+    only then."""
     try:
         return urlsplit(address).hostname in ("127.0.0.1", "localhost", "::1")
     except ValueError:

@@ -1,12 +1,12 @@
 """The committer inside the session's own process.
 
-Any number of processes may commit to one table this way: the snapshot file is created only if it
-does not exist (`publish`), so that of two commits racing for one snapshot id one wins and the
-other is planned again on top of it. A commit is idempotent by its commit user and identifier,
-which stand in the snapshot.
+Any number of processes may commit to one table this way. The snapshot file is created only if it
+does not exist (`publish`): of two commits that race for one snapshot id one wins, and the other is
+planned again on top of it. A commit is idempotent by its commit user and identifier, which are in
+the snapshot.
 
-If the process dies before the snapshot is published, the table is unchanged and files of the
-transaction stay behind, unreferenced; if it dies after, the commit happened.
+If the process dies before the snapshot is published, the table is unchanged and the transaction's
+files stay behind, unreferenced; if it dies after, the commit happened.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class InProcessCommitter:
         self._turn = threading.Lock()
         self._lines = Lines()
         self._context = Context(catalog, catalog.publish)
-        # The commit users of which it is certain, without a look, that they have no snapshot.
+        # Commit users that certainly have no snapshot, so that none has to be looked for.
         self._uncommitted: set[str] = set()
         self._tickets: dict[str, str] = {}
 
@@ -71,8 +71,8 @@ class InProcessCommitter:
         engine: str = "",
         waits: Callable[[Waiting], None] | None = None,
     ) -> Transaction:
-        """See `CoordinatorClient.begin`: who says what `waits` takes turns with others of this
-        process.
+        """See `CoordinatorClient.begin`. With `waits` the transaction takes turns with others of
+        this process.
 
         Raises UnsupportedStatementError for a store where publishing a snapshot is not safe.
         """
@@ -133,7 +133,7 @@ class InProcessCommitter:
     def create_database(
         self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
     ) -> bool:
-        """See `CoordinatorClient.create_database`: there is nobody to keep properties."""
+        """See `CoordinatorClient.create_database`: raises, since only a coordinator keeps them."""
         raise UnsupportedStatementError(
             f"Nobody keeps properties of the database `{name}` for a session that commits in its "
             f"own process: {', '.join(sorted(properties))}.",
@@ -157,7 +157,7 @@ class InProcessCommitter:
         """See `CoordinatorClient.release`."""
 
     def inserts(self) -> None:
-        """See `CoordinatorClient.inserts`: without a coordinator nobody takes any."""
+        """See `CoordinatorClient.inserts`: None, since only a coordinator takes them."""
 
     def administration(self) -> Administration:
         """See `CoordinatorClient.administration`: raises SetupError."""
@@ -169,7 +169,7 @@ class InProcessCommitter:
         )
 
     def close(self) -> None:
-        """See `CoordinatorClient.close`: nothing is held open."""
+        """See `CoordinatorClient.close`: there is nothing to close."""
 
     def _commit(self, asked: DecodedRequest) -> CommitReceipt:
         user = asked.request.transaction.commit_user
@@ -184,7 +184,7 @@ class InProcessCommitter:
             raise
 
     def _leave(self, transaction: Transaction) -> None:
-        """The next who waits may begin."""
+        """Leave the line, so that the next waiting transaction may begin."""
         ticket = self._tickets.pop(transaction.commit_user, None)
         if ticket is not None:
             self._lines.leave(ticket)

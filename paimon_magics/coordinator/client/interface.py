@@ -1,4 +1,4 @@
-"""The interface that a session commits through, whoever stands behind it."""
+"""The interface through which a session commits, in its own process or by a coordinator."""
 
 from __future__ import annotations
 
@@ -30,22 +30,21 @@ class CoordinatorClient(Protocol):
         engine: str = "",
         waits: Callable[[Waiting], None] | None = None,
     ) -> Transaction:
-        """Open a transaction with a commit user and a file prefix that nobody else has.
+        """Open a transaction with a unique commit user and file prefix.
 
-        `base_snapshot_id` is the table's latest snapshot when the statement was planned; left out,
-        it is the latest one now. An overwrite is checked against what came after it. `engine`
-        is what writes, as others are told who look at open transactions. A table may take one
-        transaction at a time: `waits` is told again and again, while it is waited for, what is in
-        the way.
+        `base_snapshot_id` is the table's latest snapshot when the statement was planned, by default
+        the latest one now. An overwrite is checked against the snapshots after it. `engine` names
+        the writer in lists of open transactions. Where a table takes one transaction at a time,
+        this waits; `waits` is called again and again with what is in the way.
         """
 
     def commit(self, request: CommitRequest) -> CommitReceipt:
         """Publish the files as one snapshot, or find the snapshot that an earlier call published.
 
         Calling it again with the same transaction returns the first call's receipt. Raises
-        UnknownOutcomeError when it could not be determined whether it was published; after any
-        other error it certainly was not (CommitConflictError because of another commit), and
-        `abort` may follow.
+        UnknownOutcomeError when it is unknown whether the snapshot was published. After any other
+        error it certainly was not, and `abort` may follow; CommitConflictError means that another
+        commit is the reason.
         """
 
     def abort(self, transaction: Transaction) -> int:
@@ -56,45 +55,45 @@ class CoordinatorClient(Protocol):
         """
 
     def sweep(self, request: CommitRequest) -> int:
-        """Delete what a committed transaction wrote but did not commit: files of task attempts
-        that failed or lost to another attempt. Returns the number of files deleted."""
+        """Delete the files that a committed transaction wrote but did not commit: those of task
+        attempts that failed or lost to another attempt. Returns the number of files deleted."""
 
     def change_versions(self, table: TableName, change: VersionChange) -> VersionReceipt:
         """Change tags or branches of a table, or roll it back.
 
-        Raises UnknownNameError and InvalidTableError for what can't be, with nothing changed, and
-        UnknownOutcomeError when it could not be determined whether it was done.
+        Raises UnknownNameError and InvalidTableError for an impossible change, with nothing
+        changed; and UnknownOutcomeError when it is unknown whether the change was made.
         """
 
     def create_database(
         self, name: str, properties: Mapping[str, str], *, if_not_exists: bool = False
     ) -> bool:
-        """Create a database with properties in a warehouse that can't keep them; False when it
-        exists and may.
+        """Create a database whose properties the coordinator keeps, since the warehouse can't.
+        Return False if it exists and `if_not_exists` allows that.
 
-        Raises UnsupportedStatementError where nobody keeps them, InvalidTableError for a location
-        of its own, StatementError for a name that is taken.
+        Raises UnsupportedStatementError without a coordinator, InvalidTableError for a location of
+        its own, StatementError for a name that is taken.
         """
 
     def database_properties(self, name: str) -> dict[str, str]:
-        """The properties of a database in such a warehouse. Raises SetupError where nobody who
-        keeps them answers."""
+        """The properties of a database, as the coordinator keeps them. Raises SetupError where no
+        coordinator answers."""
 
     def lease(self, table: TableName, snapshot_id: int) -> bool:
-        """Keep a snapshot from expiring while it is read, until `release`; False when it has
-        expired already. May be called several times for one snapshot."""
+        """Keep a snapshot from expiring until `release`. Return False if it has expired already.
+        May be called several times for one snapshot."""
 
     def release(self, table: TableName, snapshot_id: int) -> None:
-        """End what one call of `lease` began."""
+        """End the lease of one call of `lease`."""
 
     def inserts(self) -> SmallInserts | None:
-        """What sends small inserts; None where nobody takes any."""
+        """The sender of small inserts; None without a coordinator that takes them."""
 
     def administration(self) -> Administration:
-        """To look at the coordinator behind this client, and to act on it.
+        """The administration of the coordinator behind this client.
 
         Raises SetupError where there is none.
         """
 
     def close(self) -> None:
-        """Give up what the client holds open; transactions that are open end by their lease."""
+        """Close the client's connections and threads; open transactions end by their leases."""

@@ -1,6 +1,7 @@
-"""Who waits in this process for a table that takes one transaction at a time: as they came.
+"""Lines of waiting transactions in this process, for tables that take one transaction at a time.
 
-The process alone is kept in order. Others that write the table are told from what they commit.
+Lines order the transactions of this process only. Conflicts with other processes are found by the
+commits.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ _TOLD_SECONDS = 0.2
 
 
 class Lines:
-    """Transactions by the location of their table; the first of each line has its turn.
+    """Lines of transactions by their table's location; the first in each line has its turn.
 
-    Safe for several threads. A transaction that is never left keeps those behind it waiting as
-    long as they wait at most.
+    Safe for several threads. A transaction that never leaves keeps those behind it waiting until
+    their wait is over.
     """
 
     def __init__(self) -> None:
@@ -31,9 +32,9 @@ class Lines:
     def wait(
         self, location: str, id: str, wait_ms_max: int, waits: Callable[[Waiting], None]
     ) -> None:
-        """Join the line, and return when it is this one's turn, or when it has waited long enough:
-        others may then write at the same time, which their commits find out. `waits` is told again
-        and again what is in front. Whoever is interrupted has left the line."""
+        """Join the line, and return when it is this transaction's turn, or after `wait_ms_max`:
+        others may then write at the same time, and the commits find conflicts. `waits` is called
+        again and again with what is in front. An interrupted transaction leaves the line."""
         deadline = time.monotonic() + wait_ms_max / 1000
         with self._changed:
             line = self._lines.setdefault(location, [])
@@ -50,7 +51,7 @@ class Lines:
             raise
 
     def leave(self, id: str) -> None:
-        """The transaction has ended, or never came to its turn; nothing where it is in no line."""
+        """Remove a transaction from its line, if it is in one."""
         with self._changed:
             for location, line in list(self._lines.items()):
                 if id in line:

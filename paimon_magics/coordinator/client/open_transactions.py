@@ -1,8 +1,8 @@
-"""The transactions that a client has opened: what the coordinator calls them, and their leases.
+"""The transactions that a client has opened: their ids at the coordinator, and their leases.
 
-The lease of an open one is renewed by a thread, until it has ended here or the coordinator says
-that it has. The ids of those that ended last are kept: a commit may be asked for again, files that
-it left out swept, a refused one aborted.
+A thread renews the lease of each open transaction, until it ends here or the coordinator says that
+it has ended. The ids of the last ended ones are kept, since a commit may be repeated, its left-out
+files swept, or a refused transaction aborted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from paimon_magics.planning.commits.requests import Transaction
 __all__ = ["ENDED_MAX", "OpenTransactions"]
 
 ENDED_MAX = 1_000
-"""How many ended transactions are known: far more than statements end at the same time, and what
-comes after the end of one comes at once."""
+"""How many ended transactions are kept: far more than end at the same time. The requests that
+follow the end of a transaction come at once."""
 
 _HEARTBEATS_PER_LEASE = 4
 
@@ -31,10 +31,10 @@ class _Open:
 
 
 class OpenTransactions:
-    """By their commit users. Safe for several threads.
+    """A client's transactions, by commit user. Safe for several threads.
 
-    `renew` renews the lease of the transaction with an id, and returns whether that is still open;
-    when it raises, it is asked again.
+    `renew` renews the lease of the transaction with an id, and returns whether it is still open.
+    When `renew` raises, it is called again later.
     """
 
     def __init__(self, renew: Callable[[str], bool]) -> None:
@@ -44,7 +44,7 @@ class OpenTransactions:
         self._ended: dict[str, str] = {}
 
     def __len__(self) -> int:
-        """How many are known, open and ended."""
+        """The number of known transactions, open and ended."""
         with self._turn:
             return len(self._open) + len(self._ended)
 
@@ -63,7 +63,7 @@ class OpenTransactions:
         threading.Thread(target=renew, name=f"lease-{id[:8]}", daemon=True).start()
 
     def ended(self, commit_user: str, id: str) -> None:
-        """Renew a transaction's lease no longer."""
+        """Stop renewing a transaction's lease, and keep its id among the ended ones."""
         with self._turn:
             transaction = self._open.pop(commit_user, None)
             if transaction is not None:
@@ -74,8 +74,8 @@ class OpenTransactions:
                 del self._ended[next(iter(self._ended))]
 
     def id_of(self, transaction: Transaction) -> str:
-        """What the coordinator calls a transaction. Raises UnknownNameError for one that this
-        client has not opened, or that ended long ago."""
+        """The coordinator's id of a transaction. Raises UnknownNameError for one that this client
+        has not opened, or that ended long ago."""
         user = transaction.commit_user
         with self._turn:
             known = self._open.get(user)
@@ -88,7 +88,7 @@ class OpenTransactions:
         return id
 
     def close(self) -> None:
-        """Renew no lease any more."""
+        """Stop renewing all leases."""
         with self._turn:
             for transaction in self._open.values():
                 transaction.ended.set()

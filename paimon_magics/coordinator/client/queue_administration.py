@@ -1,4 +1,4 @@
-"""The queues of small inserts from a client: looked at, waited for, seen to."""
+"""The client's side of queues of small inserts: status, flush, reopening, dead letters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _Ask = Callable[[str, str, Any], tuple[str, Any]]
 
 
 class TooLateError(SetupError):
-    """What was waited for has not come in time."""
+    """A wait has ended without its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingInserts:
-    """The queue of one table. Up to the record `acknowledged` all is durable, up to `published`
-    visible (in `snapshot_id`); `oldest_ms` is when the oldest came that waits. `closed` says why
-    nothing is taken, `held_by` how many statements keep their place."""
+    """The queue of one table. Records up to `acknowledged` are durable, those up to `published`
+    visible (in `snapshot_id`). `oldest_ms` is when the oldest waiting record arrived. `closed` is
+    why nothing is taken, `held_by` the number of statements with a place."""
 
     table: TableName
     acknowledged: int
@@ -46,9 +46,9 @@ class WaitingInserts:
 
 @dataclass(frozen=True, slots=True)
 class BufferedInserts:
-    """What is acknowledged and not visible in the snapshot `snapshot_id` (0 for none), which is the
-    table's latest at that moment: the records above `published`, in segments of the log, each
-    with its first record's number."""
+    """The acknowledged records that the snapshot `snapshot_id` (0 for none), the table's latest at
+    that moment, does not show: those above `published`, in segments of the log by their first
+    lsns."""
 
     snapshot_id: int
     published: int
@@ -67,23 +67,23 @@ class DeadLetter:
 
 
 class QueueAdministration:
-    """What one may ask about small inserts. `ask` is as in `administering.Ask`."""
+    """Requests about the queues of small inserts. `ask` is as in `administration.Ask`."""
 
     def __init__(self, ask: _Ask) -> None:
         self._ask = ask
 
     def queues(self) -> tuple[WaitingInserts, ...]:
-        """All tables that have, or had, small inserts."""
+        """The queues of all tables that have or had small inserts."""
         _, found = self._ask("GET", "/v1/inserts", None)
         return tuple(_queue(one) for one in found["tables"])
 
     def flush(self, table: TableName, wait_ms: int) -> tuple[int, int | None]:
-        """Have all loaded that was acknowledged: the last record's number, and the snapshot, where
-        that is known. Raises SetupError when that takes longer, or when the store refuses them."""
+        """Have everything acknowledged loaded. Return the last record's lsn, and the snapshot where
+        it is known. Raises SetupError if that takes longer than `wait_ms`, or the store refuses."""
         deadline = time.monotonic() + wait_ms / 1000
         while True:
             left_ms = max(0, int((deadline - time.monotonic()) * 1000))
-            # Asked again and again: an answer that takes longer looks like a process that hangs.
+            # Asked again every 20 s: an answer that takes longer looks like a process that hangs.
             document = {"wait_ms": min(left_ms, _WAIT_MS_MAX)}
             try:
                 _, found = self._ask("POST", f"{table_path(table)}/flush", document)
@@ -94,8 +94,8 @@ class QueueAdministration:
             return int(found["lsn"]), found["snapshot_id"]
 
     def buffer(self, table: TableName) -> BufferedInserts:
-        """What is acknowledged and not visible yet. Raises CommitConflictError while that is
-        unknown, InvalidValueError where it is too much."""
+        """The acknowledged records that are not visible yet. Raises CommitConflictError while they
+        are unknown, InvalidValueError where they are too many bytes."""
         _, found = self._ask("GET", f"{table_path(table)}/buffer", None)
         segments = tuple((int(first), base64.b64decode(body)) for first, body in found["segments"])
         return BufferedInserts(
@@ -105,9 +105,9 @@ class QueueAdministration:
     def begin_change(
         self, table: TableName, *, takes_away: bool, renamed_to: TableName | None = None
     ) -> str:
-        """The place of a statement that changes the table, or `takes_away` what has its name
-        (`renamed_to` another one): all that was acknowledged is visible, and no insert is taken
-        until `end_change`."""
+        """Wait for the place of a statement that changes the table, and return its id. Everything
+        acknowledged is visible then. If the statement drops (`takes_away`) or renames the table,
+        no insert is taken until `end_change`."""
         document: dict[str, Any] = {"takes_away": takes_away}
         if renamed_to is not None:
             to = {"database": renamed_to.database, "table": renamed_to.table}
@@ -116,7 +116,7 @@ class QueueAdministration:
         return str(found["id"])
 
     def end_change(self, table: TableName, id: str, *, done: bool) -> None:
-        """The statement has ended."""
+        """End a statement's place; `done` tells whether the statement succeeded."""
         path = f"{table_path(table)}/changes/{quote(id, safe='')}?done={str(done).lower()}"
         self._ask("DELETE", path, None)
 
@@ -129,7 +129,7 @@ class QueueAdministration:
         )
 
     def retry(self, table: TableName, lsn: int) -> int:
-        """Insert a dead letter's rows anew; the number of their record."""
+        """Insert a dead letter's rows anew. Return the lsn of their new record."""
         _, found = self._ask("POST", f"{table_path(table)}/dead-letters/{lsn}/retry", None)
         return int(found["lsn"])
 
@@ -138,7 +138,7 @@ class QueueAdministration:
         self._ask("DELETE", f"{table_path(table)}/dead-letters/{lsn}", None)
 
     def reopen(self, table: TableName, *, accept_loss: bool) -> None:
-        """Let a closed table go on, with `accept_loss` without the records that are missing."""
+        """Open a closed table again, with `accept_loss` without the missing records."""
         self._ask("POST", f"{table_path(table)}/reopen", {"accept_loss": accept_loss})
 
 

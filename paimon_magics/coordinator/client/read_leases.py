@@ -1,9 +1,9 @@
-"""The read leases of one client of a coordinator: taken, counted, renewed, given up.
+"""The read leases of one client of a coordinator.
 
-One snapshot may be read by several queries at once: its lease lasts until the last of them is done.
-A thread renews all of them together while there are any. If the process dies, they end by their
-time. A lease that nobody gives up (a notebook keeps the outcome of every cell) ends some time after
-it was taken last.
+Several queries may read one snapshot at once: its lease lasts until the last of them is done. A
+thread renews all leases together while there are any. If the process dies, they expire. A lease
+that is never released (a notebook keeps the outcome of every cell) ends some time after it was last
+taken.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _RENEWALS_PER_LEASE = 4
 _SECONDS_MIN = 0.05
 
 Post = Callable[[Any], Any]
-"""Sends a document to the coordinator's `/v1/leases`, once, and returns its answer. Raises
-SetupError where none comes."""
+"""Sends a document to the coordinator's `/v1/leases`, once, and returns the answer. Raises
+SetupError where no answer comes."""
 
 
 class ReadLeases:
-    """Leases of one holder, none of which lasts longer than `longest_ms`. Safe for several
+    """The leases of one holder. Each ends `longest_ms` after it was last taken. Safe for several
     threads."""
 
     def __init__(self, post: Post, longest_ms: int) -> None:
@@ -48,7 +48,7 @@ class ReadLeases:
         self._closed = False
 
     def take(self, table: TableName, snapshot_id: int) -> bool:
-        """Lease a snapshot; False when it has expired."""
+        """Lease a snapshot. Return False if it has expired."""
         lease = table, snapshot_id
         with self._guard:
             is_held = lease in self._wanted()
@@ -59,7 +59,7 @@ class ReadLeases:
         try:
             is_gone = lease in self._send()
         except SetupError:
-            # It can't be reached, so it expires nothing; when it comes back it waits for renewals.
+            # An unreachable coordinator expires nothing; a restarted one first awaits renewals.
             is_gone = False
             self._keep_renewing()
         except BaseException:
@@ -70,7 +70,7 @@ class ReadLeases:
         return not is_gone
 
     def give_up(self, table: TableName, snapshot_id: int) -> None:
-        """Give one lease of a snapshot up. The coordinator hears of it with the next renewal."""
+        """Give up one lease of a snapshot. The coordinator learns of it with the next renewal."""
         with self._guard:
             self._held[table, snapshot_id] -= 1
             if self._held[table, snapshot_id] <= 0:
@@ -78,7 +78,7 @@ class ReadLeases:
                 self._taken.pop((table, snapshot_id), None)
 
     def close(self) -> None:
-        """Give everything up."""
+        """Give up all leases."""
         with self._guard:
             self._closed = True
             had_any = self._thread is not None
@@ -120,7 +120,7 @@ class ReadLeases:
 
     def _renew(self) -> None:
         while not self._wake.wait(self._pause_seconds):
-            with contextlib.suppress(Exception):  # it is tried again soon enough
+            with contextlib.suppress(Exception):  # the next renewal comes before the lease ends
                 self._send()
             with self._guard:
                 if not self._wanted():

@@ -1,9 +1,9 @@
 """The client of a coordinator in another process.
 
-Repeats what is safe to repeat: every request names its transaction, and a coordinator answers the
-same question the same way, also after a restart. When the coordinator is gone or was taken over
-from, the new owner of the warehouse is asked, and gets to see the transaction that it has not
-opened. While a transaction is open a thread renews its lease.
+Requests are repeated where that is safe: each names its transaction, and a coordinator answers the
+same request the same way, also after a restart. When the coordinator is gone or another one has
+taken over, the requests go to the warehouse's new owner, and carry the transaction's document,
+since the new owner has not opened it. While a transaction is open, a thread renews its lease.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _ENDED = 410
 class RemoteCoordinator:
     """A `CoordinatorClient` that talks HTTP. Safe for several threads.
 
-    `finder` tells where. `exclusive_wait_ms` is how long `begin` waits for a table that takes one
-    transaction at a time, `read_lease_ms_max` how long a read lease lasts at most that nobody gives
-    up. `transactions` has those that it has opened.
+    `finder` finds the coordinator. `exclusive_wait_ms` is how long `begin` waits for a table that
+    takes one transaction at a time, `read_lease_ms_max` how long a read lease lasts that is never
+    released. `transactions` has the transactions that this client has opened.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class RemoteCoordinator:
         self.transactions = OpenTransactions(self._renew)
 
     def look_ahead(self) -> None:
-        """Begin to find the coordinator, or to start it, while the caller does something else."""
+        """Begin to find or start the coordinator in the background."""
         self._requests.look_ahead()
 
     def warehouse(self) -> str:
@@ -83,7 +83,7 @@ class RemoteCoordinator:
         return str(member(about, "warehouse", str))
 
     def store(self) -> Mapping[str, str]:
-        """How the coordinator reaches the warehouse, as far as it tells."""
+        """How the coordinator reaches the warehouse; empty if it does not tell."""
         found = self._requests.repeat("GET", "/v1/coordinator").get("store", {})
         return found if isinstance(found, dict) else {}
 
@@ -116,7 +116,7 @@ class RemoteCoordinator:
         path = f"/v1/transactions/{id}/commit"
         try:
             answer = self._requests.repeat("POST", path, document, settles=True)
-        except UnknownOutcomeError:  # nobody goes on with it: what is still open may end
+        except UnknownOutcomeError:  # no request follows: if it is still open, its lease may end
             self.transactions.ended(transaction.commit_user, id)
             raise
         self.transactions.ended(transaction.commit_user, id)
@@ -138,7 +138,7 @@ class RemoteCoordinator:
             answer = self._requests.repeat(
                 "POST", f"/v1/transactions/{id}/sweep", request_document(request)
             )
-        except UnknownNameError:  # the coordinator that found the commit had not opened it
+        except UnknownNameError:  # a coordinator that had not opened it has found the commit
             return 0
         return int(member(answer, "removed", int))
 
@@ -190,7 +190,7 @@ class RemoteCoordinator:
         return self._inserts
 
     def close(self) -> None:
-        """Give the connections up and stop renewing leases."""
+        """Close the connections and stop renewing leases."""
         if self._inserts is not None:
             self._inserts.close()
         self._read_leases.close()
@@ -204,8 +204,8 @@ class RemoteCoordinator:
         return not response.is_success or "expires_at_ms" in response.json()
 
     def _open(self, document: Mapping[str, Any], waits: Callable[[Waiting], None] | None) -> Any:
-        """Open a transaction, in turn where the table takes one at a time: each question keeps the
-        place in the coordinator's line."""
+        """Open a transaction; wait for its turn where the table takes one at a time. Each repeated
+        request, with the same ticket, keeps the place in the coordinator's line."""
         ticket = uuid.uuid4().hex
         asked = {**document, "ticket": ticket}
         deadline = time.monotonic() + self._exclusive_wait_ms / 1000
@@ -220,7 +220,7 @@ class RemoteCoordinator:
                         waits(Waiting(error.message, error.in_front))
                     time.sleep(_TURN_PAUSE_SECONDS)
         except (KeyboardInterrupt, TableHeldError):
-            # Give the place up, or what was opened while nobody listened.
+            # Give up the place in line, or the transaction if its opening was not heard of.
             with contextlib.suppress(Exception):
                 answer = {"reason": "its owner was interrupted"}
                 self._requests.repeat("POST", f"/v1/transactions/{ticket}/abort", answer)
@@ -228,11 +228,11 @@ class RemoteCoordinator:
 
 
 def _brought(transaction: Transaction) -> dict[str, Any]:
-    """What a coordinator needs that has not opened the transaction."""
+    """The members by which a coordinator adopts a transaction that it has not opened."""
     return {"transaction": transaction_document(transaction), **_sender("")}
 
 
 def _sender(engine: str) -> dict[str, Any]:
-    """Who asks, as far as this process knows."""
+    """The members that tell who sends a request, as far as this process knows."""
     origin = Origin(notebook_name(), host_name(), engine)
     return {"owner": user_name(), "origin": origin_document(origin)}

@@ -1,7 +1,8 @@
 """Requests to the coordinator that owns a warehouse, wherever it is.
 
-What is safe to repeat is repeated: a coordinator answers the same question the same way, also after
-a restart. When the coordinator is gone or was taken over from, the warehouse's new owner is asked.
+Requests are repeated where that is safe: a coordinator answers the same request the same way, also
+after a restart. When the coordinator is gone or another one has taken over, the requests go to the
+warehouse's new owner.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PLACES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class BinaryBody:
-    """A body that is no JSON document, with its headers."""
+    """A body other than a JSON document, with its headers."""
 
     content: bytes
     headers: Mapping[str, str]
@@ -56,8 +57,8 @@ class Requests:
         )
 
     def post_leases(self, document: Any) -> Any:
-        """One request to the coordinator, if there is one: none is started for who only reads, nor
-        waited for, because without it nothing expires."""
+        """Post a document to `/v1/leases` once. Readers don't start or wait for a coordinator,
+        since nothing expires without one. Raises SetupError where none answers."""
         if not self._moving.acquire(blocking=False):
             raise SetupError("The coordinator is being looked for.")
         try:
@@ -83,11 +84,12 @@ class Requests:
         settles: bool = False,
         again: Any = None,
     ) -> Any:
-        """The answer's document; repeated while the coordinator can't be reached or is starting.
+        """Send a request, repeated while the coordinator can't be reached or is starting. Return
+        the answer's document.
 
-        A request that `settles` something may have done so although no answer came: only an answer
-        about the thing itself ends it then, anything else is an UnknownOutcomeError. `again` is
-        the document of a repetition, where it is another.
+        A request that `settles` something may have done so although no answer came. From then on
+        only an answer about the thing itself (200, 409, 410) counts; anything else raises
+        UnknownOutcomeError. `again` is the document of repetitions, if it differs.
         """
         deadline = time.monotonic() + _REPEAT_SECONDS_MAX
         pause = _PAUSE_SECONDS
@@ -110,10 +112,10 @@ class Requests:
                     may_have_arrived = settles
                     problem = failure(response)
                     moved = self._move(endpoint, new_address(response))
-            except SetupError as error:  # there is none, and none can be started
+            except SetupError as error:  # there is no coordinator, and none can be started
                 raise no_clear_answer(error) if may_have_arrived else error from None
             if path == "/v1/transactions" and not moved:
-                # A second one would be opened; an unanswered one is ended by its lease.
+                # A repetition could open a second transaction. An unanswered one ends by its lease.
                 raise problem
             if time.monotonic() > deadline:
                 raise no_clear_answer(problem) from problem
@@ -121,7 +123,7 @@ class Requests:
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
     def once(self, method: str, path: str, document: Any = None) -> tuple[str, Any]:
-        """Who owns the warehouse, and its answer to one request."""
+        """Send a request once to the warehouse's owner. Return its address and the document."""
         for _ in range(_PLACES_MAX):
             endpoint = self._where()
             try:
@@ -139,20 +141,20 @@ class Requests:
         raise problem
 
     def answer(self, method: str, path: str, document: Any = None) -> httpx.Response:
-        """The answer to one request, whatever it is. Raises `httpx.TransportError` without one."""
+        """Send a request once and return the response. Raises `httpx.TransportError`."""
         return self._ask(self._where(), method, path, document)
 
     def look_ahead(self) -> None:
-        """Begin to find the coordinator, or to start it, while the caller does something else."""
+        """Begin to find or start the coordinator in the background."""
 
         def look() -> None:
-            with contextlib.suppress(Exception):  # told when it is needed
+            with contextlib.suppress(Exception):  # the first request raises it
                 self._where()
 
         threading.Thread(target=look, name="find-coordinator", daemon=True).start()
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         self._http.close()
 
     def _ask(
@@ -177,8 +179,8 @@ class Requests:
             return self._endpoint
 
     def _move(self, failed: Endpoint, address: str | None = None, *, start: bool = True) -> bool:
-        """Whether there is another endpoint than the failed one; "" for one that answered
-        and named no other."""
+        """Move on from a failed endpoint. Return whether there is another one. `address` is the
+        owner that it named, "" if it answered and named none, None if it did not answer."""
         if address == "":
             return False
         with self._moving:

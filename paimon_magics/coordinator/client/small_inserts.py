@@ -1,10 +1,10 @@
-"""Small inserts from a client's side: gathered, sent in order, repeated until there is an answer.
+"""The client's side of small inserts: gathered, sent in order, repeated until there is an answer.
 
-Rows go as Arrow streams. While one request is under way, what others insert is gathered; so is what
-comes within `linger_ms` of each other. Inserts without a label of their own are sent together under
-one that is made here, so that repeating them is safe; one with a label is a request of its own.
+Rows are sent as Arrow streams. Inserts are gathered while a request is under way, and for
+`linger_ms` after the first of them. Inserts without labels are sent together under one label that
+is made here, so that repeating them is safe; an insert with its own label is a request of its own.
 
-If the process dies, inserts that were answered are durable, and of others nobody was told.
+If the process dies, answered inserts are durable; the others were not answered.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Send = Callable[[str, bytes, Mapping[str, str]], Any]
-"""Posts a body with headers to a path, as often as it takes; the answer's document."""
+"""Posts a body with headers to a path until there is an answer; returns the answer's document."""
 
 _ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 _ROWS_MAX = 50_000
@@ -45,12 +45,11 @@ _BYTES_MAX = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class InsertReceipt:
-    """What became of an insert: the number of its record, and how it was acknowledged.
+    """The acknowledgement of an insert, with the lsn of its record.
 
-    `mode` is `async_mode` (durable), `sync_mode` or `off_mode` (visible, in `snapshot_id` where
-    that is known); `fallback` tells why it is another than the one asked for. `duplicate`: the
-    label was there before, with the same rows. `trouble` is why what waits could not be loaded the
-    last time.
+    `mode` is `async_mode` (durable), or `sync_mode` or `off_mode` (visible, in `snapshot_id` where
+    that is known). `fallback` is why the mode is not the requested one. `duplicate` tells that the
+    label was used before with the same rows. `trouble` is why the table's last load failed.
     """
 
     lsn: int
@@ -74,14 +73,14 @@ class _Waiting:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What inserts have in common that may go together."""
+        """The key that inserts must share to be sent together."""
         return self.table, self.mode, self.version, self.rows.schema
 
 
 class SmallInserts:
-    """Sends inserts, those of one table in the order in which they came. Safe for several threads.
+    """Sends inserts in the order in which they came. Safe for several threads.
 
-    `linger_ms` is how long an insert waits for others to go with it.
+    `linger_ms` is how long an insert waits for others to be sent with it.
     """
 
     def __init__(self, send: Send, linger_ms: float = 2.0) -> None:
@@ -101,9 +100,10 @@ class SmallInserts:
         mode: str | None = None,
         version: str | None = None,
     ) -> Future[InsertReceipt]:
-        """Send rows whose columns are some of the table's, by name. The future has the receipt, or
-        the error that the coordinator has answered. `version` is the table as the caller has seen
-        it (`schema_history.version_of`). Raises InvalidValueError for what is no label."""
+        """Send rows whose columns are some of the table's, by name. The future gets the receipt, or
+        the coordinator's error. `version` is the table's version as the caller has seen it
+        (`schema.identity.version_of`). Raises InvalidValueError for an invalid label, and
+        SetupError after `close`."""
         if label is not None:
             check_label(label)
         waiting = _Waiting(table, rows, label, mode, version, Future())
@@ -117,7 +117,7 @@ class SmallInserts:
         return waiting.answer
 
     def close(self) -> None:
-        """End when what was given is sent."""
+        """Send what was given, and end."""
         with self._turn:
             self._closed = True
             thread = self._thread
@@ -140,7 +140,8 @@ class SmallInserts:
                 self._inbox.put(None)
 
     def _gathered(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None, bool]:
-        """What goes with an insert, the first one that does not, and whether that was all."""
+        """The inserts to send together with the first, the next one that is not among them, and
+        whether the end was reached."""
         together = [first]
         if first.label is not None:
             return together, None, False
@@ -168,7 +169,7 @@ class SmallInserts:
             if len(together) == 1:
                 first.answer.set_exception(error)
                 return
-            for one in together:  # nobody's rows may refuse another's
+            for one in together:  # so that an insert is refused for its own rows only
                 self._post([one])
             return
         except BaseException as error:
@@ -198,7 +199,7 @@ class SmallInserts:
             mode=str(told["mode"]),
             rows=rows.num_rows,
             label=first.label,
-            # Under a label made here, a repeat is our own.
+            # With a label made here, a duplicate is this client's own repetition.
             duplicate=first.label is not None and bool(told.get("duplicate", False)),
             fallback=str(told.get("fallback", "")),
             snapshot_id=told.get("snapshot_id"),
@@ -207,7 +208,7 @@ class SmallInserts:
 
 
 def check_label(label: str) -> None:
-    """Raise InvalidValueError for a label that does not arrive as it was given."""
+    """Raise InvalidValueError for a label that would not arrive unchanged."""
     if not 0 < len(label) <= LABEL_CHARACTERS_MAX or label.strip() != label:
         raise InvalidValueError(
             f"{label!r} can't be a label.",
@@ -220,5 +221,5 @@ def check_label(label: str) -> None:
 
 
 def table_path(table: TableName) -> str:
-    """Where a table's small inserts are."""
+    """The path of a table's small inserts at the coordinator."""
     return f"/v1/inserts/{quote(table.database or '', safe='')}/{quote(table.table, safe='')}"

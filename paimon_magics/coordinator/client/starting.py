@@ -1,10 +1,10 @@
-"""The coordinator that a notebook starts for itself and its user's other ones: found, or started.
+"""Find or start the embedded coordinator, which a user's notebooks share.
 
-It runs in a process of its own, in a session of its own, so that it outlives the kernel and is not
-interrupted with it; it ends by itself when it has had nothing to do for a while. Its state folder
-is the user's, one for each warehouse; whoever holds a lock on it runs, and one process at a time
-may start one there. The catalog's options, credentials among them, go through the environment; one
-that runs already is told them, since those it has may be old (`store_options`).
+It runs in its own process and process session, so that it outlives the kernel and is not
+interrupted with it. It ends by itself after a while without work. Each user has one state folder
+for each warehouse: the running coordinator holds a lock on it, and one process at a time may start
+a coordinator there. The catalog's options, credentials among them, are passed in the environment.
+They are also sent to a coordinator that runs already, since its own may be old (`store_options`).
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ __all__ = ["Embedded", "can_start", "state_at", "state_path"]
 
 _START_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.02
-# Longer than a store is tried for.
+# Longer than the coordinator tries to reach a store.
 _TELL_SECONDS_MAX = 30.0
 _LOG_BYTES_MAX = 1024 * 1024
 _SAID_CHARACTERS_MAX = 600
 _ELSE = (
     "Connect with coordinator='in-process' to go on without one, or with the address of another."
 )
-# What tells one warehouse from another, among the options of catalogs.
+# The catalog options that identify a warehouse.
 _IDENTITY = re.compile(r"metastore|uri|warehouse|catalog-key|.*endpoint")
 
 
 def can_start() -> bool:
-    """Whether this system has what it takes: sessions and locks of POSIX."""
+    """Whether this system has what a coordinator needs: POSIX's process sessions and locks."""
     return os.name == "posix"
 
 
 def state_path(options: Mapping[str, str], environment: Mapping[str, str]) -> Path:
     """The state folder of a user's coordinator for the warehouse with these catalog options."""
     base = environment.get("XDG_STATE_HOME") or ""
-    # The specification of XDG folders says so: a relative one counts as not set.
+    # By the XDG specification a relative path counts as not set.
     root = Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()
     identity = {key: value for key, value in options.items() if _IDENTITY.fullmatch(key)}
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
@@ -67,8 +67,8 @@ def state_path(options: Mapping[str, str], environment: Mapping[str, str]) -> Pa
 def state_at(
     options: Mapping[str, str], environment: Mapping[str, str]
 ) -> tuple[Path, Running | None]:
-    """The state folder of the user's coordinator, and the process that holds it, if one does.
-    Nothing is made."""
+    """The state folder of the user's coordinator, and the process that holds it, if any. The
+    folder is not created."""
     path = state_path(options, environment)
     if not path.is_dir():
         return path, None
@@ -79,8 +79,8 @@ def state_at(
 class Embedded:
     """A `Finder` of the user's own coordinator for a warehouse; starts it when there is none.
 
-    `idle_ms` is how long it lives with nothing to do. `problem` is why one that was found has not
-    taken the catalog's options, "" where it has.
+    `idle_ms` is how long it runs without work. `problem` is why a coordinator that was found did
+    not take the catalog's options, "" if it did.
     """
 
     def __init__(self, catalog: Catalog, *, idle_ms: int) -> None:
@@ -109,8 +109,8 @@ class Embedded:
             ) from error
 
     def _tell(self, endpoint: Endpoint) -> None:
-        """Let one that runs already reach the store as this session does. One that does not take
-        the options goes on with its own: whether they work shows when it is asked for something."""
+        """Send this session's catalog options to a coordinator that runs already. If it does not
+        take them, it goes on with its own; later requests show whether those work."""
         if endpoint == self._told:
             return
         try:
@@ -135,13 +135,14 @@ class Embedded:
         return _endpoint(lease, failed)
 
     def _running(self, folder: StateFolder, failed: Endpoint | None) -> Endpoint | None:
-        """The process that holds the state folder, if one does."""
+        """The coordinator that holds the state folder, if any. Raises SetupError if that is the
+        `failed` one and does not end."""
         running = folder.running() if folder.is_held() else None
         if running is None:
             return None
         endpoint = Endpoint(running.address, folder.token())
         if endpoint == failed:
-            # It may be on its way out; only then is there another one to be found.
+            # It may be about to end; only then another one can be found or started.
             _wait_until(lambda: not folder.is_held(), seconds=_LOOK_SECONDS * 50)
             if folder.is_held():
                 raise SetupError(
@@ -154,7 +155,7 @@ class Embedded:
 
     def _owner(self, failed: Endpoint | None) -> Endpoint | None:
         """The coordinator that owns the warehouse, if it is this user's and answers."""
-        with contextlib.suppress(SetupError):  # another's: only who needs to commit is told
+        with contextlib.suppress(SetupError):  # on another machine: only a commit is told so
             lease = living_lease(self._catalog)
             return None if lease is None else _endpoint(lease, failed)
         return None
@@ -188,7 +189,8 @@ def _is_alive(lease: Lease) -> bool:
 
 
 def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> None:
-    """Start a process and wait until it answers; raises SetupError with what it said."""
+    """Start a coordinator and wait until it answers. Raises SetupError with its output if it does
+    not."""
     folder.retract()
     said_before = _cut(folder.log_file)
     root = str(Path(__file__).resolve().parents[3])
@@ -214,7 +216,7 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
             },
             start_new_session=True,
         )
-    # Whoever starts a process must ask for its end, or it stays in the system's table.
+    # Without a wait for its end, the ended process would stay in the system's table.
     threading.Thread(target=process.wait, name="coordinator-process", daemon=True).start()
     answers = _wait_until(
         lambda: folder.running() is not None or process.poll() is not None, _START_SECONDS_MAX
@@ -232,7 +234,7 @@ def _begin(folder: StateFolder, options: Mapping[str, str], idle_ms: int) -> Non
 
 
 def _cut(log: Path) -> int:
-    """Begin a new log where it has grown large; how many bytes it has."""
+    """Begin a new log file if the old one has grown large. Return the file's size in bytes."""
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size < _LOG_BYTES_MAX:
             return log.stat().st_size

@@ -1,8 +1,9 @@
 """Paimon's REST catalog protocol over a catalog: its databases and tables, and all routes.
 
 The protocol is Paimon's `rest-catalog-open-api.yaml`, version 1. Engines find the catalog by
-`/v1/config`, read and write data files themselves, and commit through it. What it has no answer
-for says so by 501 and its name. Views and functions do not exist here: lists of them are empty.
+`/v1/config`, read and write data files themselves, and commit through it. A part of the protocol
+that is not supported is answered 501, with its name. There are no views and functions here: lists
+of them are empty.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 def rest_catalog_routes(context: Context, warehouse: str | None = None) -> list[Route]:
     """The routes that serve a catalog to Paimon's REST clients, all of them below `/v1`.
 
-    Clients must name the warehouse as `warehouse` says, as the catalog's own one is named, or not
-    at all. Who may use a route is decided before it (`guard`).
+    Clients must name the warehouse by `warehouse`, by the catalog's own warehouse path, or not at
+    all. Authorisation is checked before the routes (`http.guard`).
     """
     root = f"/v1/{context.prefix}"
     table = f"{root}/databases/{{database}}/tables/{{table}}"
@@ -147,7 +148,7 @@ def _alter_database(context: Context, call: Call) -> Any:
 
 
 def _drop_database(context: Context, call: Call) -> Any:
-    # The protocol has no word for CASCADE: clients that do not want it look for tables themselves.
+    # The protocol has no CASCADE: clients that don't want it look for tables themselves.
     name = _database(context, call)
     for table in context.catalog.list_tables(name):
         _drop(context, TableName(table, name))
@@ -293,7 +294,7 @@ def _rename_table(context: Context, call: Call) -> Any:
             context.watch.table_moved(table.location, moved.location, target)
 
 
-# ---- what is not here ----
+# ---- not supported ----
 
 
 def _refuse(what: str) -> Handler:

@@ -1,8 +1,8 @@
-"""A commit through the REST catalog: looked at before, published, remembered.
+"""A commit through the REST catalog: the table is checked, the commit published and remembered.
 
-What is going to be published is stored before it is, and again when it was: a client that gets no
-answer may find its commit in the table by itself and go on, so that it must be remembered from its
-first moment. If the process dies in between, the next look at the table tells.
+A commit is stored in the ledger before it is published, and again afterwards. A client that gets no
+answer may find its commit in the table and go on, so the commit must be known from its first
+moment. If the process dies in between, the next look at the table finds out.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def commit_prepared(
     base_is_told: bool,
     statistics: Sequence[Document],
 ) -> bool:
-    """Publish what a client has prepared; False when it must be prepared anew.
+    """Publish a commit that a client has prepared. Return False if it must be prepared anew.
 
-    Raises RestError 404 for another table than the one that was written, 409 for one that takes no
-    commits, 503 in a pause, and what `publish_prepared` raises.
+    Raises RestError 404 if the table is not the one that was written, 409 if the table takes no
+    commits, PausedError (503) in a pause, and the errors of `publish_prepared`.
     """
     written = table_of(context, name)
     location = written.location
@@ -70,7 +70,7 @@ def commit_prepared(
             )
         check_snapshot(table, snapshot)
         pause = None if context.watch is None else context.watch.pause()
-        if pause is not None and publishes_itself(table):  # nobody else is told of this commit
+        if pause is not None and publishes_itself(table):  # the ledger is not told of this commit
             raise PausedError(pause)
         ledger: Ledger = (
             NO_LEDGER if context.watch is None else _Ledger(context.watch, table, snapshot)
@@ -89,8 +89,8 @@ def commit_prepared(
 
 
 def require_looked_at(context: Context, name: TableName, location: str) -> None:
-    """Have a table looked at before something is published on it. Raises RestError 409 for one that
-    takes no commits, 503 where it can't be looked at."""
+    """Have a table checked before a commit is published on it. Raises RestError 409 for a table
+    that takes no commits, 503 for one that can't be checked."""
     if context.watch is None:
         return
     match context.watch.before_change(location):
@@ -103,7 +103,7 @@ def require_looked_at(context: Context, name: TableName, location: str) -> None:
 
 
 class _Ledger:
-    """Remembers one commit of a client's."""
+    """A `Ledger` for one commit of a client."""
 
     def __init__(self, watch: Watch, table: StoredTable, snapshot: Document) -> None:
         self._watch = watch

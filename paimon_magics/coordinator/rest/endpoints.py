@@ -1,7 +1,7 @@
-"""What all endpoints of the REST catalog share, and how an endpoint is made of a plain function.
+"""What all endpoints of the REST catalog share, and how a route is made from a handler.
 
-A handler gets the decoded request and returns a JSON value; it runs in a thread, because catalogs
-and disks block. It raises errors, which become Paimon's error bodies in one place.
+A handler gets the decoded request and returns a JSON value. It runs in a thread, because catalogs
+and disks block. Errors that it raises become Paimon's error bodies in one place.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Call:
 
     @property
     def user(self) -> str | None:
-        """Who sends it, where somebody vouches for that."""
+        """The sender's authorised name; None if there is none."""
         return principal_of(self.request).name
 
 
 Handler = Callable[["Context", Call], Any]
-"""Does what an endpoint is for and returns its JSON answer, None for an empty one."""
+"""Carries out a call and returns its JSON answer, None for an empty one."""
 
 
 def table_of(context: Context, name: TableName) -> StoredTable:
-    """The table as it is now; 404 TABLE where it, its branch or its database is not there."""
+    """Load a table. Raises 404 TABLE if it, its branch or its database does not exist."""
     try:
         return load_stored(context.catalog, name)
     except UnknownNameError as error:
@@ -54,13 +54,13 @@ def table_of(context: Context, name: TableName) -> StoredTable:
 
 
 def require_database(context: Context, database: str) -> None:
-    """404 DATABASE where it is not there."""
+    """Raise 404 DATABASE if the database does not exist."""
     if not context.catalog.database_exists(database):
         raise not_found("DATABASE", database)
 
 
 def endpoint(context: Context, method: str, template: str, handler: Handler) -> Route:
-    """A route that answers `method` on `template` by the handler."""
+    """A route that answers `method` on the path `template` by the handler."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -76,7 +76,8 @@ def endpoint(context: Context, method: str, template: str, handler: Handler) -> 
 
 
 def _fenced(handler: Handler) -> Handler:
-    """Nothing is changed, and no change acknowledged, by who does not own the warehouse."""
+    """The handler, which makes and acknowledges changes only while this coordinator owns the
+    warehouse."""
 
     def answer(context: Context, call: Call) -> Any:
         if context.fence is None:

@@ -1,8 +1,8 @@
-"""Errors as Paimon's REST catalog answers them: a status code and a body that clients understand.
+"""The errors of Paimon's REST catalog: a status code and a body that clients understand.
 
-Clients tell by `code` and `resourceType` which of their own errors to raise, so both must be right:
-a table that is not there is 404 TABLE also for a wrong database or branch, because Java's client
-ignores other types when it alters a table.
+Clients choose their own error by `code` and `resourceType`, so both must be right. A missing table
+is 404 TABLE also if its database or branch is missing, because the Java client ignores other types
+when it alters a table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class RestError(Exception):
-    """An answer that is an error. `resource_type` is one of the protocol's, as TABLE or TAG."""
+    """An error answer. `resource_type` is one of the protocol's, such as TABLE or TAG."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ def bad_request(message: str) -> RestError:
 
 
 def not_offered(what: str) -> RestError:
-    """501: a part of the protocol that this catalog does not have, by its name."""
+    """501: a part of the protocol that this catalog does not support."""
     return RestError(501, f"This catalog does not offer {what}.")
 
 
 def error_response(error: Exception) -> JSONResponse:
-    """The answer to a request that raised `error`. What nobody expected is logged, and its text
-    stays here."""
+    """The answer to a request that raised `error`. An unexpected error is logged, and its text is
+    not sent."""
     known = _known(error)
     body = {
         "message": known.message,
@@ -128,7 +128,7 @@ def _known(error: Exception) -> RestError:
 
 
 def _is_unwritable(error: BaseException | None) -> bool:
-    """Whether a full or read-only disk, or a missing right, is what lies behind an error."""
+    """Whether an error's cause is a full or read-only disk, or a missing permission."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE:
             return True

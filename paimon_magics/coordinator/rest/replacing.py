@@ -1,8 +1,8 @@
-"""`CREATE OR REPLACE TABLE` through the REST catalog: a table's rows go, its schema follows.
+"""`CREATE OR REPLACE TABLE` through the REST catalog: remove the rows, then set the new schema.
 
-As Paimon's own catalogs do it, in two steps: an overwrite that removes all rows, then the new
-schema, with the next number. Snapshots and schemas from before stay, and can be read by their
-numbers. Cut short in between, the table is empty and has its old schema.
+It takes two steps, as in Paimon's own catalogs: an overwrite that removes all rows, then the new
+schema, with the next number. Earlier snapshots and schemas stay, and can be read by their numbers.
+If the process dies in between, the table is empty and has its old schema.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = ["replace_table"]
 
 
 def replace_table(context: Context, call: Call) -> Any:
-    """The handler. What can't be replaced so is answered 501: engines drop it then and create it
-    again."""
+    """The handler. A table that can't be replaced this way is answered 501: then engines drop it
+    and create it again."""
     name = table_name(call.names)
     if name.branch is not None:
         raise bad_request(f"`{name}` is a branch: replace its table.")

@@ -1,4 +1,4 @@
-"""What the REST catalog reads out of a request: names, bodies, pages. Everything wrong is a 400."""
+"""Read names, bodies and pages from the REST catalog's requests. Invalid ones are answered 400."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def read_body(request: Request) -> dict[str, Any]:
 
 
 def path_names(request: Request, template: str) -> dict[str, str]:
-    """The names that stand in the path for the template's `{…}`, decoded as the clients encode
-    them (`+` is a space). A slash in a name, which would shift the ones after it, is refused.
+    """The names in the path at the template's `{…}`, decoded as the clients encode them (`+` is a
+    space). A slash in a name is refused, since it would shift the names after it.
     """
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     if b"%2f" in raw.lower():
@@ -57,7 +57,8 @@ def path_names(request: Request, template: str) -> dict[str, str]:
 
 
 def safe_name(name: str, what: str) -> str:
-    """`name`, if it can't lead out of the folder of what it names."""
+    """Return `name` if it is safe as a folder's name, and can't lead out of its parent; else raise
+    400."""
     if (
         not name
         or name.strip() != name
@@ -70,7 +71,7 @@ def safe_name(name: str, what: str) -> str:
 
 
 def object_name(database: str, name: str) -> TableName:
-    """A table by its database and object name, which may carry a branch (`t$branch_b`)."""
+    """The table of a database and an object name, which may have a branch (`t$branch_b`)."""
     safe_name(database, "database")
     safe_name(name, "table")
     table, *rest = name.split("$")
@@ -98,9 +99,9 @@ def identifier_of(document: Any, where: str) -> TableName:
 def page(
     request: Request, items: Iterable[_T], key: Callable[[_T], str]
 ) -> tuple[Sequence[_T], str | None]:
-    """The part of `items` that the request asks for, and the token of the part after it.
+    """The page of `items` that the request asks for, and the token of the next page.
 
-    A token is the key of the last item before, so that pages stay right while items come and go.
+    A token is the key of a page's last item, so that pages stay right while items come and go.
     """
     token = request.query_params.get("pageToken")
     text = request.query_params.get("maxResults")
@@ -117,7 +118,8 @@ def page(
 
 
 def like_filter(request: Request, parameter: str) -> Callable[[str], bool]:
-    """Whether a name is like the SQL pattern of a query parameter; every name without one."""
+    """A function that tells whether a name is LIKE the SQL pattern in a query parameter. Without
+    the parameter every name is."""
     pattern = request.query_params.get(parameter)
     if not pattern:
         return lambda name: True

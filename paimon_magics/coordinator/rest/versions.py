@@ -66,8 +66,8 @@ def _latest_snapshot(context: Context, call: Call) -> Any:
     snapshot = latest_document(table)
     if snapshot is None:
         raise not_found("SNAPSHOT", str(table.name), f"`{table.name}` has no snapshots.")
-    # What the files of a table sum up to would be a read of all its manifests for each plan and
-    # commit of each client; no client needs it for either.
+    # To sum up the table's files, every plan and commit of every client would read all manifests;
+    # no client needs the sums for either.
     return {
         "snapshot": {
             "snapshot": snapshot,
@@ -123,7 +123,7 @@ def _commit(context: Context, call: Call) -> Any:
 
 
 def _vouched(call: Call, snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot with the name of who sends it, where somebody vouches for it."""
+    """The snapshot with the sender's authorised name, if there is one."""
     if call.user is None:
         return snapshot
     properties = string_map(snapshot.get("properties"), "snapshot.properties")
@@ -302,7 +302,7 @@ def _branch_name(name: str) -> str:
     return safe_name(name, "branch")
 
 
-# ---- what is not here ----
+# ---- not supported ----
 
 
 def _refuse(what: str) -> Handler:
@@ -341,4 +341,4 @@ VERSION_ENDPOINTS: list[tuple[str, str, Handler]] = [
     ("GET", "/consumers", _refuse("consumers")),
     ("POST", "/consumers/reset", _refuse("consumers")),
 ]
-"""Method, path below the table's, and handler."""
+"""The endpoints below a table's path: method, path and handler."""

@@ -1,1 +1,1 @@
-"""The routes of the coordinator's own interface."""
+"""The routes of the coordinator's own HTTP interface."""

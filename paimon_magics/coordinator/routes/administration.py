@@ -1,7 +1,7 @@
-"""The coordinator itself over HTTP: what it is and how it is, paused and resumed.
+"""The coordinator itself over HTTP: its status, pause and resume.
 
-In a pause nothing new begins: neither a transaction nor a commit of an engine's. What has begun may
-be committed, so that after a while nothing is pending. It lasts over restarts, until it is ended.
+In a pause neither a transaction nor an engine's commit begins. Transactions that have begun may be
+committed, so that after a while nothing is pending. A pause outlasts restarts, until it is ended.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STARTED_AT_MS = int(time.time() * 1000)
 def administration_routes(
     coordinator: Coordinator, warehouse: str, group: GroupCommit | None = None
 ) -> list[Route]:
-    """Routes that tell about the coordinator, pause it, and resume it."""
+    """The routes that show the coordinator's status, pause it, and resume it."""
 
     async def show(_: Request) -> Response:
         troubles = [] if group is None else group.backlog.troubles
@@ -64,7 +64,8 @@ def administration_routes(
 
 
 def about(coordinator: Coordinator, warehouse: str) -> dict[str, Any]:
-    """Which coordinator this is, whether it takes something new, and what is pending."""
+    """The document of the coordinator's status: which one it is, whether it takes new work, what is
+    pending."""
     state = coordinator.state
     return {
         "protocol": 1,
@@ -94,5 +95,5 @@ def about(coordinator: Coordinator, warehouse: str) -> dict[str, Any]:
 
 
 def pause_document(pause: Pause | None) -> dict[str, Any] | None:
-    """Who has paused it, and since when; None where nobody has."""
+    """The document of a pause: by whom and since when; None without a pause."""
     return None if pause is None else {"by": pause.by, "since_ms": pause.since_ms}

@@ -1,7 +1,7 @@
-"""The coordinator over HTTP: all its routes, health, metrics, and a page for a person.
+"""The coordinator over HTTP: all its routes, health, metrics, and the status page.
 
-Without a valid token nothing is answered but `/health/live`. Bodies are bounded. How errors are
-told: see `answers`.
+Without a valid token only `/health/live` is answered, and routes that carry their own proof. The
+size of bodies is limited. See `http.answers` for the form of errors.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ def application(
 ) -> ASGIApp:
     """The ASGI application, below the path `root`.
 
-    `authoriser` says who asks, and `authorisation.SCOPES` what that takes. `warehouse` is what
-    clients on the same machine may open themselves. `routes` are further ones, behind the same
-    authoriser and limits. `inserts` are the endpoints of small inserts, which are among the routes;
-    None where nobody takes any.
+    `authoriser` identifies the sender of a request; `authorisation.SCOPES` has the scopes that
+    routes need. `warehouse` is the path that clients on the same machine may open themselves.
+    `routes` are further ones, behind the same authoriser and limits. `inserts` has the endpoints of
+    small inserts, whose routes are among `routes`; None if the coordinator takes none.
     """
     group = None if inserts is None else inserts.group
     place_of = None if group is None else group.places.of_transaction
@@ -127,7 +127,7 @@ class _Handlers:
         if problem is not None:
             return error_answer(503, "NotReady", problem, "")
         stopped = stopped_document(self._coordinator)
-        # Open transactions may be committed in a pause: it must stay within reach.
+        # Open transactions may be committed in a pause: the coordinator must stay reachable.
         pause = pause_document(self._coordinator.state.pause)
         return JSONResponse({"status": "ready", "pause": pause, "stopped_tables": stopped})
 

@@ -13,7 +13,7 @@ __all__ = ["catalog_routes"]
 
 
 def catalog_routes(context: Context, warehouse: str | None = None) -> list[Route]:
-    """The routes; `warehouse` is what REST clients may call it beside its own name."""
+    """The routes. `warehouse` is a name that REST clients may use beside the warehouse's own."""
     return [
         *rest_catalog_routes(context, warehouse),
         version_route(context),

@@ -1,5 +1,7 @@
-"""Databases with properties, for sessions: `POST /v1/databases` with `{name, properties,
-if_not_exists}` creates one and answers whether it did, and `GET /v1/databases/NAME` its properties.
+"""Databases with properties, for sessions.
+
+`POST /v1/databases` with `{name, properties, if_not_exists}` creates a database, and answers
+whether it did. `GET /v1/databases/NAME` answers its properties.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ __all__ = ["database_routes"]
 
 
 def database_routes(context: Context) -> list[Route]:
-    """The routes."""
+    """The routes that create and describe databases."""
 
     async def create(request: Request) -> Response:
         body = await json_body(request)

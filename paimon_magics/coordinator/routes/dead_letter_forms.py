@@ -1,8 +1,8 @@
-"""Dead letters on the status page: what they are, and buttons to retry and to discard each.
+"""Dead letters on the status page, each with buttons to retry and to discard it.
 
-A browser's cookie opens nothing but the reading of the page. So each button carries a proof of its
-own, made for that letter, that action and who looks at the page, good for a quarter of an hour: who
-can't read the page can't make one, and no other site can press the button.
+A browser's cookie allows only to read the page. So each form carries a proof, made for the letter
+and the reader of the page, and valid for a quarter of an hour. Nobody can make a proof without
+reading the page, and no other site can press the button.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SHOWN_MAX = 200
 
 
 class DeadLetterForms:
-    """The rows of the page, and what their buttons ask for."""
+    """The rows of the page, and the endpoint of their buttons."""
 
     def __init__(self, group: GroupCommit, letters: DeadLetterRoutes) -> None:
         self._group = group
@@ -45,11 +45,12 @@ class DeadLetterForms:
         self._secret = secrets.token_bytes(32)
 
     def routes(self) -> list[Route]:
-        """Where the buttons lead to; open to all, because they carry their own proof."""
+        """The route of the buttons. It is open to all, since each form carries its own proof."""
         return [Route(_PATH, self.act, methods=["POST"])]
 
     def rows(self, who: str, *, may_change: bool) -> list[tuple[object, ...]]:
-        """The oldest letters, in `LETTER_COLUMNS`, with buttons for who `may_change` something."""
+        """The oldest letters, in `LETTER_COLUMNS`, for the reader `who`; with buttons if they
+        `may_change` something."""
         tables = self._group.tables
         rows: list[tuple[object, ...]] = []
         for letter in self._group.letters.list()[:_SHOWN_MAX]:
@@ -66,7 +67,7 @@ class DeadLetterForms:
         return rows
 
     async def act(self, request: Request) -> Response:
-        """Do what a button asks for, and show the page again."""
+        """Carry out a button's action, and show the page again."""
         given = parse_qs((await request.body()).decode("utf-8", "replace"))
         fields = {key: values[0] for key, values in given.items()}
         names = ("who", "database", "table", "record", "until")

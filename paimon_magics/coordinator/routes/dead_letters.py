@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: the records that could not be loaded, looked at, discarded, retried."""
+"""Dead letters over HTTP: list, discard and retry the records that could not be loaded."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _TABLE = "/v1/inserts/{database}/{table}"
 
 
 class DeadLetterRoutes:
-    """The endpoints of dead letters, and what their buttons on the page do."""
+    """The endpoints of dead letters, and the actions of their buttons on the status page."""
 
     def __init__(self, group: GroupCommit, entry: InsertEntry) -> None:
         self._group = group
         self._entry = entry
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """The routes of dead letters."""
         return [
             Route(f"{_TABLE}/dead-letters", self.dead_letters, methods=["GET"]),
             Route(f"{_TABLE}/dead-letters/{{lsn}}", self.discard, methods=["DELETE"]),
@@ -71,13 +71,13 @@ class DeadLetterRoutes:
         )
 
     async def retry(self, request: Request) -> Response:
-        """Insert a dead letter's rows anew; only once, however often it is asked."""
+        """Insert a dead letter's rows anew; a repeated request inserts them only once."""
         return await self.retry_letter(
             await self._entry.table_info(request), request.path_params["lsn"]
         )
 
     async def table(self, database: str, table: str) -> TableInfo:
-        """The table of that name, as it is."""
+        """The present table of that name."""
         return await self._entry.load(database, table)
 
     async def discard_letter(self, table_info: TableInfo, number: int | str) -> Response:
@@ -89,7 +89,7 @@ class DeadLetterRoutes:
     async def retry_letter(self, table_info: TableInfo, number: int | str) -> Response:
         """Insert the rows of the dead letter of that number anew."""
         letter = await self._letter(table_info, number)
-        # Somebody has probably just changed the schema for it.
+        # The schema was probably changed just now, to make the rows fit.
         names = table_info.name.database or "", table_info.name.table
         table_info = await run_in_threadpool(self._group.known_tables.load, *names)
         lsn = letter["lsn"]

@@ -1,5 +1,5 @@
-"""What every endpoint of small inserts shares: the table that is named, whether anything is taken
-now, and handing an insert over."""
+"""What all endpoints of small inserts share: finding the named table, checking whether it takes
+inserts now, and handing an insert over."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoRoomError(SetupError):
 
 
 class InsertEntry:
-    """Where inserts come in. `room` is that of the log's disk."""
+    """The entry of inserts into group commit. `room` is the space on the log's disk."""
 
     def __init__(self, group: GroupCommit, coordinator: Coordinator, room: Room) -> None:
         self._group = group
@@ -47,26 +47,27 @@ class InsertEntry:
         self._room = room
 
     def known(self, database: str, table: str) -> TableInfo | None:
-        """A table, if it was looked at just now."""
+        """A table, if it was loaded within the last second; else None."""
         return self._group.known_tables.fresh(database, table)
 
     async def load(self, database: str, table: str) -> TableInfo:
-        """The table of that name, as it is."""
+        """Load the table of that name."""
         return await run_in_threadpool(self._group.known_tables.load, database, table)
 
     async def table_info(self, request: HTTPConnection) -> TableInfo:
-        """The table that a request names."""
+        """The table that a request names, loaded again if the client has seen another version."""
         names = request.path_params
         database, table = str(names["database"]), str(names["table"])
         table_info = self._group.known_tables.fresh(database, table)
-        # A client that has just changed the table, or made it anew, says so.
+        # A client sends the version that it has seen, e.g. after it has changed the table.
         seen = request.headers.get("paimon-table")
         if table_info is None or (seen is not None and seen != table_info.version):
             table_info = await run_in_threadpool(self._group.known_tables.load, database, table)
         return table_info
 
     def problem(self, table_info: TableInfo) -> PaimonMagicsError | None:
-        """Why nothing is taken now: the coordinator is paused, the table stopped, the disk full."""
+        """Why no insert is taken now: the coordinator is paused, the table stopped, or the disk
+        full; None if inserts are taken."""
         state = self._coordinator.state
         if state.pause is not None:
             return PausedError(state.pause)
@@ -81,13 +82,13 @@ class InsertEntry:
         return None
 
     def send(self, insert: Insert) -> None:
-        """Hand an insert over; its answer comes in its future."""
+        """Hand over an insert; the answer comes in its future."""
         self._group.submit(insert)
 
     async def submit(
         self, table_info: TableInfo, validated: ValidatedInsert, mode: str | None, named: Named
     ) -> Answer:
-        """Hand an insert over, and wait for its answer."""
+        """Hand over an insert, and wait for its answer."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._group.submit(
             Insert(
@@ -105,19 +106,19 @@ class InsertEntry:
     async def validated(
         self, table_info: TableInfo, body: bytes, content_type: str
     ) -> ValidatedInsert:
-        """The rows of a body, if they fit the table. Raises StatementErrors."""
+        """Check that the rows of a body fit the table. Raises InvalidValueError."""
         if content_type.partition(";")[0].strip().lower() == ARROW:
             return await run_in_threadpool(validated_stream, table_info, body)
         return table_info.validator.json(body)
 
 
 def validated_stream(table_info: TableInfo, body: bytes) -> ValidatedInsert:
-    """An Arrow stream that fits the table. Raises StatementErrors."""
+    """Check that an Arrow stream fits the table. Raises InvalidValueError."""
     try:
         rows, payload = conformed_stream(table_info.name, body, table_info.schema)
     except StatementError:
         raise
-    except ValueError as error:  # Arrow's own are such
+    except ValueError as error:  # Arrow's errors among them
         raise InvalidValueError(
             f"The rows do not fit `{table_info.name}`: {error}.",
             hint="Nothing of the insert was taken. DESCRIBE shows the columns.",

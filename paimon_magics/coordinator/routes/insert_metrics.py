@@ -1,4 +1,4 @@
-"""What is shown of small inserts: numbers for Prometheus, and rows of the status page."""
+"""Small inserts for monitoring: metrics for Prometheus, and rows of the status page."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _COUNTED = (
 
 
 class InsertMetrics(Collector):
-    """The numbers of this moment, for prometheus_client."""
+    """The collector of small inserts' metrics, for prometheus_client."""
 
     def __init__(self, group: GroupCommit) -> None:
         self._group = group
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """Counters since the start, and what waits in each table now."""
+        """Yield the counters since the start, and what waits in each table now."""
         counts = self._group.counts
         for key, name, what in _COUNTED:
             yield CounterMetricFamily(f"paimon_coordinator_{name}", what, value=counts[key])

@@ -1,8 +1,8 @@
-"""A request to insert, from its headers and body to an `Insert`; and answers as documents.
+"""The headers of insert requests, and the answers as documents.
 
-What a client may say beside the rows, in headers: `Idempotency-Key`, a label that makes a repeat
-get the first answer; or `Paimon-Channel` with `Paimon-Offset`, for streams; and `group_commit`, the
-mode. Nothing here waits for anything but the rows' check.
+A client may send these headers beside the rows: `Idempotency-Key`, a label by which a repeat gets
+the first answer; or `Paimon-Channel` with `Paimon-Offset`, for streams; and `group_commit`, the
+mode. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ _TOLD = {
 
 
 class Named:
-    """How an insert is told from others: `key` and `offset` as in `records.Record`, `label` as the
-    client gave it."""
+    """The name of an insert: `key` and `offset` as in `log.records.Record`, `label` as the client
+    gave it."""
 
     __slots__ = ("key", "label", "offset")
 
@@ -107,7 +107,7 @@ _NAMELESS = Named()
 
 
 def header_text(value: bytes) -> str:
-    """The text of a header: in UTF-8, as most clients send it, else in HTTP's own Latin-1."""
+    """The text of a header: decoded as UTF-8, which most clients send, else as HTTP's Latin-1."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -115,13 +115,16 @@ def header_text(value: bytes) -> str:
 
 
 def header_of(request: HTTPConnection, name: str) -> str | None:
-    """The text of that header of a request."""
+    """The text of a request's header; None if it is missing."""
     value = request.headers.get(name)
     return None if value is None else header_text(value.encode("latin-1"))
 
 
 def named_by(label: str | None, channel: str | None, offset: str | int | None) -> Named:
-    """What a client calls its insert. Raises InvalidValueError for what is no name."""
+    """The name that a client gives its insert: a label, a channel and offset, or none.
+
+    Raises InvalidValueError for other combinations, and for invalid names.
+    """
     if label is None and channel is None and offset is None:
         return _NAMELESS
     if label is not None:
@@ -137,7 +140,7 @@ def named_by(label: str | None, channel: str | None, offset: str | int | None) -
 
 
 def offset_of(text: str | int) -> int:
-    """A place in a channel. Raises InvalidValueError."""
+    """An offset in a channel. Raises InvalidValueError."""
     try:
         number = int(text)
     except ValueError:
@@ -160,8 +163,8 @@ def named_table(document: Any) -> TableName:
 
 
 def digest_of(validated: ValidatedInsert) -> bytes:
-    """What tells an insert from another one under the same name: whoever repeats it may write the
-    same JSON with other spaces, or its members in another order."""
+    """The digest by which a repeat is told from another insert under the same name. JSON is
+    normalized, since a repeat may have other spaces, or its members in another order."""
     payload = validated.payload
     if validated.format is Format.JSON:
         payload = json.dumps(json.loads(payload), sort_keys=True, separators=(",", ":")).encode()
@@ -169,7 +172,7 @@ def digest_of(validated: ValidatedInsert) -> bytes:
 
 
 def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
-    """What is told of an insert that was taken, or of a wait that is over."""
+    """The document of an answer to an insert, or to a wait."""
     match answer:
         case Accepted(
             lsn=lsn,
@@ -198,7 +201,7 @@ def answer_document(answer: Answer, label: str | None = None) -> dict[str, Any]:
 
 
 def refusal(answer: Refused) -> dict[str, Any]:
-    """Why an insert was not taken: type, message and hint, as in every error."""
+    """The error document of a refused insert: type, message and hint, as in every error."""
     kind, what, hint = _TOLD[answer.reason]
     return {"type": kind, "message": f"{what}: {answer.message}.", "hint": hint}
 

@@ -1,16 +1,16 @@
 """A stream of small inserts: one WebSocket, many inserts under way, answers in their order.
 
 The client opens `/v1/inserts/DATABASE/TABLE/stream?channel=NAME`. Each message is one insert: a
-JSON text as over HTTP, or (binary) an Arrow stream. Inserts of a channel are numbered by the
-client, `&offset=N` for the first message and one more for each that follows; without a channel they
-have no names, and a repeat is a new insert. The answers come in the order of the messages, several
-in one text: `[{"offset": N, "lsn": …}, …]`. An insert that is refused ends the stream after its
-answer. In a channel nothing that was sent behind it gets in: an offset is missing then.
+JSON text as over HTTP, or (binary) an Arrow stream. The inserts of a channel have offsets: the
+first message has `&offset=N`, each following message one more. Without a channel inserts have no
+names, and a repeat is a new insert. Answers come in the order of the messages, several in one text:
+`[{"offset": N, "lsn": …}, …]`. A refused insert ends the stream after its answer. In a channel the
+messages behind it are refused, too, since an offset is missing.
 
-At most `WINDOW` messages may wait for their answers; more are not read meanwhile.
+At most `WINDOW` messages may wait for their answers; no more are read until then.
 
-If the process dies, messages without an answer may or may not be durable: sent again with their
-offsets they get in once.
+If the process dies, messages without an answer may or may not be durable. Sent again with their
+offsets, each is inserted once.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from paimon_magics.errors import PaimonMagicsError
 __all__ = ["WINDOW", "InsertStream"]
 
 WINDOW = 1_024
-"""How many messages of one stream may be under way."""
+"""The number of messages of one stream that may be under way."""
 
 _REFUSED = 4400  # the code that a stream is closed with after a refusal
 
 
 class InsertStream:
-    """The endpoint of streams."""
+    """The WebSocket endpoint of streams."""
 
     def __init__(self, entry: InsertEntry) -> None:
         self._entry = entry
@@ -65,12 +65,12 @@ class _Stream:
     def __init__(self, entry: InsertEntry, socket: WebSocket, receive: Receive) -> None:
         self._entry = entry
         self._socket = socket
-        self._receive = receive  # without Starlette's checks, which cost as much as the message
+        self._receive = receive  # skips Starlette's checks, which cost as much as the message
         self._names = socket.path_params["database"], socket.path_params["table"]
         self._channel = socket.query_params.get("channel")
         self._offset = offset_of(socket.query_params.get("offset", "0"))
         self._mode = socket.query_params.get("group_commit")
-        # Without a window of its own nothing would keep a client from filling our memory.
+        # The window keeps a client from filling this process's memory.
         self._room = asyncio.Semaphore(WINDOW)
         self._under_way: deque[tuple[int, asyncio.Future[Answer]]] = deque()
         self._more = asyncio.Event()
@@ -81,7 +81,7 @@ class _Stream:
         reading = asyncio.ensure_future(self._read())
         done, _ = await asyncio.wait({answering, reading}, return_when=asyncio.FIRST_COMPLETED)
         if answering not in done:
-            # The client sends no more: what it has sent is answered.
+            # The client sends no more: answer what it has sent.
             self._ended = True
             self._more.set()
             with contextlib.suppress(WebSocketDisconnect, RuntimeError):
@@ -130,7 +130,7 @@ class _Stream:
         return Insert(table_info, validated, mode, future, named.key, named.offset, digest)
 
     async def _answer(self) -> None:
-        """Send the answers, all that are there at once."""
+        """Send the answers in order, all that are ready in one message."""
         while True:
             while not self._under_way:
                 if self._ended:
@@ -140,7 +140,7 @@ class _Stream:
             offset, future = self._under_way[0]
             refused = False
             told: list[str] = []
-            with contextlib.suppress(Exception):  # told below
+            with contextlib.suppress(Exception):  # `_told` reports it
                 await future
             while self._under_way and self._under_way[0][1].done() and not refused:
                 offset, future = self._under_way.popleft()
@@ -155,7 +155,7 @@ class _Stream:
 
 
 def _told(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
-    """The answer to a message, as JSON, and whether it ends the stream."""
+    """The answer to a message as JSON, and whether it ends the stream."""
     error = future.exception()
     document: dict[str, Any]
     if isinstance(error, PaimonMagicsError):
@@ -165,7 +165,7 @@ def _told(offset: int, future: asyncio.Future[Answer]) -> tuple[str, bool]:
     else:
         answer = future.result()
         if isinstance(answer, Accepted) and answer.mode is Mode.ASYNC and not answer.fallback:
-            # All but a few are such.
+            # The fast path: most answers are these.
             end = ', "duplicate": true}' if answer.duplicate else "}"
             return f'{{"offset": {offset}, "lsn": {answer.lsn}{end}', False
         document = answer_document(answer)

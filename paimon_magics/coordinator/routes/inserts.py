@@ -1,4 +1,4 @@
-"""Small inserts over HTTP: insert, look, wait until it is visible, and see to what went wrong."""
+"""Small inserts over HTTP: insert, look at queues, flush, order statements, reopen tables."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _BUFFER_BYTES_MAX = 256 * 2**20
 
 
 class InsertRoutes:
-    """The endpoints of small inserts. `entry` is where they come in, `letters` has those of dead
-    letters; `group` is who takes them."""
+    """The endpoints of small inserts. `group` is the group commit that takes them, `entry` its
+    entry; `letters` has the endpoints of dead letters."""
 
     def __init__(self, group: GroupCommit, coordinator: Coordinator, room: Room) -> None:
         self.group = group
@@ -51,7 +51,7 @@ class InsertRoutes:
         self.letters = DeadLetterRoutes(group, self.entry)
 
     def routes(self) -> list[Route]:
-        """All of them."""
+        """All routes of small inserts, except streams."""
         return [
             Route(_TABLE, self.insert, methods=["POST"]),
             Route(_TABLE, self.look, methods=["GET"]),
@@ -67,7 +67,7 @@ class InsertRoutes:
     # ---- inserting ----
 
     async def insert(self, request: Request) -> Response:
-        """One insert; answered as its mode says."""
+        """Take one insert; the answer comes when its mode says."""
         table_info = await self.entry.table_info(request)
         named = named_by(
             header_of(request, "idempotency-key"),
@@ -91,7 +91,7 @@ class InsertRoutes:
     # ---- looking ----
 
     async def look(self, request: Request) -> Response:
-        """A table's queue."""
+        """Show a table's queue."""
         table_info = await self.entry.table_info(request)
         table = await run_in_threadpool(self.group.queue_of, table_info)
         if table is None:
@@ -100,11 +100,11 @@ class InsertRoutes:
         return JSONResponse(queue_document(table, table_info.mode, len(letters)))
 
     async def look_at_all(self, _: Request) -> Response:
-        """All queues."""
+        """Show all queues."""
         letters = await run_in_threadpool(self.group.letters.list)
         dead = Counter(letter.location for letter in letters)
         latest = {str(one.name): one for one in sorted(self.group.tables.values(), key=_made_ms)}
-        # One that was dropped is shown as long as somebody has to look at it.
+        # The queue of a dropped table is shown while it has waiting inserts or dead letters.
         tables = sorted(
             (
                 one
@@ -118,12 +118,12 @@ class InsertRoutes:
         )
 
     async def flush(self, request: Request) -> Response:
-        """Load what waits; answered when it is visible."""
+        """Load what waits; the answer comes when it is visible, or after `wait_ms`."""
         database, table = (str(request.path_params[name]) for name in ("database", "table"))
         name = TableName(table, database)
         try:
             table_info = await run_in_threadpool(self.group.known_tables.load, database, table)
-        except SetupError:  # of the store: the queue is told by name, and tells what is wrong
+        except SetupError:  # the store fails: find the queue by name; its answer says what is wrong
             known = self.group.backlog.identity_of(name)
             if known is None:
                 raise
@@ -151,7 +151,7 @@ class InsertRoutes:
         return answer_of(answer)
 
     async def buffer(self, request: Request) -> Response:
-        """What is acknowledged and not visible yet, as it is in the log."""
+        """Send the acknowledged records that are not visible yet, as segments of the log."""
         table_info = await self.entry.table_info(request)
         table = self.group.tables.get(table_info.identity)
         waiting = 0 if table is None else backlog(table.queue)[1]
@@ -176,7 +176,7 @@ class InsertRoutes:
     # ---- statements ----
 
     async def begin_change(self, request: Request) -> Response:
-        """A statement of a session is going to change the table, or to take it away."""
+        """Wait for the place of a session's statement that changes, drops or renames the table."""
         table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         takes_away = body.get("takes_away", False) is True
@@ -190,7 +190,7 @@ class InsertRoutes:
         return JSONResponse({"id": id})
 
     async def end_change(self, request: Request) -> Response:
-        """The statement has ended."""
+        """End a statement's place; `?done=true` says that it has succeeded."""
         done = request.query_params.get("done") == "true"
         id = request.path_params["id"]
         kept = await run_in_threadpool(lambda: self.group.order.end_change(id, done=done))
@@ -199,7 +199,7 @@ class InsertRoutes:
     # ---- what went wrong ----
 
     async def reopen(self, request: Request) -> Response:
-        """Let a closed table go on, with `accept_loss` without what is missing."""
+        """Open a closed table again, with `accept_loss` without the missing records."""
         table_info = await self.entry.table_info(request)
         body = await json_body(request) if await request.body() else {}
         accept_loss = body.get("accept_loss", False) is True
@@ -212,7 +212,7 @@ def _made_ms(table: TableQueue) -> int:
 
 
 def queue_document(table: TableQueue, mode: Mode | None, dead_letters: int) -> dict[str, Any]:
-    """What everybody who may read is told of a table's queue."""
+    """The document of a table's queue, for everybody who may read."""
     queue = table.queue
     rows, size_bytes = backlog(queue)
     batches = queue.batches

@@ -1,8 +1,8 @@
 """Read leases over HTTP: taken and renewed.
 
-`POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` says everything that a holder
-reads, each time anew; an empty list gives everything up. The answer is `{expires_at_ms, gone}`:
-those in `gone` have expired, and there is no lease on them.
+`POST /v1/leases` with `{holder, leases: [{table, snapshot_id}]}` lists all snapshots that a holder
+reads, and replaces its earlier list; an empty list gives everything up. The answer is
+`{expires_at_ms, gone}`: the snapshots in `gone` have expired, and are not leased.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a coordinator counts, for Prometheus."""
+"""A coordinator's metrics, for Prometheus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """All that is counted: `answers` and `commit_seconds` by who answers, the rest by itself."""
+    """All metrics. The handlers of requests count `answers` and `commit_seconds`; the others are
+    read from the coordinator when they are collected."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.registry = CollectorRegistry()
@@ -66,7 +67,7 @@ class _Finished(Collector):
 
 
 class _Watched(Collector):
-    """What is watched, what was published again, and what is stopped."""
+    """The pause, stopped tables, watched snapshots, and commits published again."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -97,7 +98,7 @@ class _Watched(Collector):
 
 
 class _Upkeep(Collector):
-    """What is being read, and what has expired."""
+    """Read leases, expiry and errors."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator

@@ -1,7 +1,7 @@
-"""Inserts of a few rows, answered before the routes: for them the way through costs more than they.
+"""A fast path for inserts of a few rows, for which routing would cost more than the insert.
 
-What it does is what `InsertRoutes.insert` does, for a JSON body, a table that was looked at just
-now, and nothing in the way; everything else goes on to the routes. It stands behind the guard.
+It does what `InsertRoutes.insert` does, for a JSON body and a table that was loaded within the last
+second and takes inserts now. All other requests go on to the routes. It stands behind the guard.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class QuickInserts:
         self._root = root
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, or pass it on."""
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return

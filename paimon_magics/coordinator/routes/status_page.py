@@ -1,7 +1,7 @@
-"""The page that a person looks at: plain HTML, nothing to load and nothing to run.
+"""The status page: plain HTML without scripts, and with nothing else to load.
 
-It is drawn from what the coordinator has in memory and in its store; no table is opened for it.
-Every text comes from somebody else, and is escaped.
+It is made from what the coordinator has in memory and in its store; no table is opened for it.
+All texts come from users or other programs, and are escaped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def status_page(
     group: GroupCommit | None = None,
     letters: Sequence[_Cells] = (),
 ) -> str:
-    """The page as it is now; `letters` are rows in `LETTER_COLUMNS`."""
+    """The page at this moment; `letters` are rows in `LETTER_COLUMNS`."""
     queues = [] if group is None else queue_rows(group)
     now_ms = int(time.time() * 1000)
     state = coordinator.state
@@ -129,7 +129,7 @@ def _head(coordinator: Coordinator, warehouse: str, state: State) -> str:
 
 
 def _tables(state: State, commits: Sequence[_Commit]) -> list[_Cells]:
-    """The tables that there is something to be said of: committed to lately, open, or stopped."""
+    """The tables that have recent commits or open transactions, or are stopped."""
     last = {commit.location: commit for commit in reversed(commits)}
     opened = pending_transactions(state)
     names = {commit.location: commit.table for commit in last.values()}
@@ -234,8 +234,8 @@ def _errors(coordinator: Coordinator) -> list[_Cells]:
 def _section(
     title: str, headings: Sequence[str], rows: Sequence[_Cells], none: str, about: str = ""
 ) -> str:
-    """A heading and a table; columns whose heading begins with `#` are numbers, with `@` moments.
-    `about` is said where there are rows."""
+    """A heading and a table. Columns whose heading begins with `#` are numbers, with `@` times.
+    `about` is a text above the rows, if there are any; `none` stands in their place."""
     if not rows:
         return f'<h2>{title}</h2><p class="none">{none}</p>'
     kinds = {"#": ' class="n"', "@": ' class="t"'}

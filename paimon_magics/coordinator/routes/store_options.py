@@ -1,12 +1,12 @@
-"""How a user's own coordinator reaches its store: by the options of whoever connected last.
+"""The catalog options of a user's own coordinator: those of the session that connected last.
 
-A coordinator that a notebook started outlives it, and with it the keys, the token, the region or
-the address that the notebook had. So each session that finds one tells it its own catalog options,
-over the loopback and with the coordinator's token. They are tried before they are taken: the
-warehouse must be readable and writable with them, and where they name another endpoint, the
-coordinator's own lease must be found there, which no other store has.
+A coordinator outlives the notebook that started it, and the keys, token, region or address that the
+notebook had. So each session that finds a coordinator sends it its own catalog options, over the
+loopback and with the coordinator's token. They are tried before they are taken: the warehouse must
+be readable and writable with them. If they name another endpoint, the coordinator's own lease must
+be found there, which no other store has.
 
-A service keeps what it was started with: its options are its administrator's, and are not told.
+A coordinator that runs as a service keeps the options that its administrator started it with.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 
 
 class StoreOptions:
-    """The options of one coordinator's catalog. Safe for several threads. With `takes_new` they are
-    renewed by who connects."""
+    """The options of one coordinator's catalog. With `takes_new` the sessions that connect may
+    renew them. Safe for several threads."""
 
     def __init__(self, catalog: Catalog, ownership: Ownership | None, *, takes_new: bool) -> None:
         self._catalog = catalog
@@ -48,9 +48,9 @@ class StoreOptions:
         self._turn = threading.Lock()
 
     def renew(self, options: Mapping[str, str]) -> bool:
-        """Reach the store as these options say, from now on; whether they differ from the present
-        ones. Raises SetupError for options that don't work, or lead elsewhere, and where nobody
-        may renew them: then the present ones stay."""
+        """Use these options from now on. Return whether they differ from the present ones. Raises
+        SetupError for options that don't work or lead to another store, and where they may not be
+        renewed; the present ones stay then."""
         with self._turn:
             present = self._catalog.options
             if dict(options) == present:
@@ -72,7 +72,7 @@ class StoreOptions:
         return True
 
     def routes(self) -> list[Route]:
-        """The endpoint that takes them."""
+        """The route that takes new options."""
 
         async def renew(request: Request) -> Response:
             body = await json_body(request)

@@ -1,8 +1,8 @@
-"""The coordinator's tables over HTTP: which of them are stopped and why, looked at, let go on.
+"""Stopped tables over HTTP: list them, check a table, resume one.
 
-A table is stopped when a snapshot that was published is not there any more, and publishing it again
-would be wrong or is not possible. Its commits are refused until an administrator has looked at it
-and resumes it; what is in the table then is what there is.
+A table is stopped when a published snapshot is no longer there, and publishing it again would be
+wrong or impossible. Its commits are refused until an administrator has looked at it and resumes it.
+It goes on with its contents at that time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["stopped_document", "table_routes"]
 
 
 def table_routes(coordinator: Coordinator) -> list[Route]:
-    """Routes that list the stopped tables, look at one, and resume one."""
+    """The routes that list the stopped tables, check a table, and resume one."""
 
     async def stopped(_: Request) -> Response:
         return JSONResponse({"stopped": stopped_document(coordinator)})
@@ -49,7 +49,7 @@ def table_routes(coordinator: Coordinator) -> list[Route]:
 
 
 def stopped_document(coordinator: Coordinator) -> list[dict[str, Any]]:
-    """The stopped tables: where they are, why, and since when."""
+    """The stopped tables: location, why, and since when."""
     return [
         {"location": location, "reason": stopped.reason, "since_ms": stopped.since_ms}
         for location, stopped in sorted(coordinator.state.stopped.items())

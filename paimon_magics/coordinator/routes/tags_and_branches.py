@@ -1,7 +1,8 @@
-"""`POST /v1/tables/versions` with `{table, change, repeated}` changes tags or branches, or rolls
-back; the answer is its receipt.
+"""Changes of tags and branches, and rollbacks, for sessions.
 
-A client whose first request got no answer sends it again with `repeated`."""
+`POST /v1/tables/versions` with `{table, change, repeated}` makes a change; the answer is its
+receipt. A client whose first request got no answer sends it again with `repeated`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ __all__ = ["version_route"]
 
 
 def version_route(context: Context) -> Route:
-    """The route that makes changes."""
+    """The route that makes these changes."""
 
     async def change(request: Request) -> Response:
         body = await json_body(request)

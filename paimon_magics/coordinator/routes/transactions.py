@@ -1,7 +1,7 @@
-"""Transactions over HTTP: opened, renewed, committed, ended, listed.
+"""Transactions over HTTP: begin, renew, commit, abort, sweep, list.
 
-A transaction belongs to who began it, as the authoriser names them: nobody else may use it, and
-only an administrator abort it.
+A transaction belongs to the user who began it, by the authoriser's name for them. Nobody else may
+use it, except that an administrator may abort it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _FINISHED_SHOWN = 100
 def transaction_routes(
     coordinator: Coordinator, metrics: Metrics, place_of: PlaceOf | None = None
 ) -> list[Route]:
-    """All routes below `/v1/transactions`; `metrics` counts their answers, `place_of` gives
-    transactions their places among small inserts."""
+    """All routes below `/v1/transactions`. `metrics` counts their answers; `place_of` gives
+    transactions their places in the order of small inserts."""
     handlers = _Handlers(coordinator, metrics, place_of)
     return [
         Route("/v1/transactions", handlers.begin, methods=["POST"]),
@@ -146,7 +146,7 @@ class _Handlers:
         body: dict[str, Any],
         asked: Callable[[Transaction], CommitRequest] | None,
     ) -> Answer:
-        """Go on with what another coordinator has opened, where the client brings it along."""
+        """Adopt a transaction that another coordinator has opened, if the client sends it along."""
         if "transaction" not in body:
             return Unknown()
         document = body["transaction"]
@@ -166,7 +166,8 @@ class _Handlers:
         )
 
     async def _own(self, request: Request, or_with: Scope | None = None) -> str:
-        """The transaction that the path names, if it is the sender's or they have that scope."""
+        """The id of the path's transaction. Raises NotTheirsError unless it belongs to the sender,
+        or the sender has the scope `or_with`."""
         id = str(request.path_params["id"])
         principal = principal_of(request)
         if principal.name is None:
@@ -187,13 +188,13 @@ class _Handlers:
 
 
 def all_transactions(coordinator: Coordinator) -> list[TransactionState]:
-    """The transactions that are not finished, and those that were last, newest first."""
+    """The unfinished transactions, then the last finished ones, newest first."""
     finished = coordinator.stored.recently_finished(_FINISHED_SHOWN)
     return [*coordinator.state.held.values(), *finished]
 
 
 def shown_transaction(held: TransactionState) -> dict[str, Any]:
-    """What everybody who may read is told of a transaction."""
+    """The document of a transaction, for everybody who may read."""
     return {
         "id": held.id,
         "table": held.location,
@@ -210,7 +211,7 @@ def shown_transaction(held: TransactionState) -> dict[str, Any]:
 
 
 def _vouched(principal: Principal, asked: CommitRequest) -> CommitRequest:
-    """The request with the name of who sends it, where that is known better than they say it."""
+    """The request with the sender's authorised name, if there is one, in place of a claimed one."""
     if principal.name is None:
         return asked
     properties = {**dict(asked.properties), USER: principal.name}
