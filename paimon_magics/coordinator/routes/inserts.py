@@ -196,7 +196,7 @@ class InsertRoutes:
         kept = await run_in_threadpool(lambda: self.group.order.end_change(id, done=done))
         return JSONResponse({"kept": kept})
 
-    # ---- what went wrong ----
+    # ---- repair ----
 
     async def reopen(self, request: Request) -> Response:
         """Open a closed table again, with `accept_loss` without the missing records."""

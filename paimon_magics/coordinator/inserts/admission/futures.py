@@ -25,7 +25,7 @@ def deliver(replies: Sequence[tuple[Answered, Answer]]) -> None:
         else:
             loops.setdefault(future.get_loop(), []).append((future, answer))
     for loop, some in loops.items():
-        with contextlib.suppress(RuntimeError):  # it has ended: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
             loop.call_soon_threadsafe(_set_results, some)
 
 

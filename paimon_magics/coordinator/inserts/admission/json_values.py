@@ -45,7 +45,7 @@ Reader = Callable[[Any], Any]
 """
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-_FLOAT_MAX = 3.4028235677973366e38  # what rounds to the largest float, exclusive
+_FLOAT_MAX = 3.4028235677973366e38  # smaller numbers round to a finite float
 _DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EXACT_DIGITS = 15  # a double keeps this many digits of a JSON number
 _EXACTLY = Context(prec=100)
@@ -317,7 +317,8 @@ def _timestamp(precision: int, is_zoned: bool, value: Any) -> Any:
 
 
 def _fraction(digits: str | None, precision: int, value: Any) -> str:
-    """The nine fractional digits of a second. Raises where one beyond `precision` is not 0."""
+    """The nine fractional digits of a second. Raises ValueError for one beyond `precision` that is
+    not 0."""
     fraction = (digits or "").ljust(9, "0")
     if fraction[precision:].strip("0"):
         kept = f"{precision} digits" if precision else "no digits"

@@ -51,7 +51,7 @@ class TableInfo:
 
     @property
     def version(self) -> str:
-        """The table's identity and schema as one text, which clients send back."""
+        """A text that changes with the table's identity or schema; clients send it back."""
         return version_of(self.identity, self.schema)
 
 
@@ -83,7 +83,7 @@ class KnownTables:
 
     def _look(self, database: str, table: str) -> None:
         try:
-            with contextlib.suppress(PaimonMagicsError, OSError):  # who asks next is told
+            with contextlib.suppress(PaimonMagicsError, OSError):  # the next insert raises it
                 self.load(database, table)
         finally:
             self._looking.discard((database, table))

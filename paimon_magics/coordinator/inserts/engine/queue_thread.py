@@ -152,7 +152,7 @@ class QueueThread:
                     raise self.deposed
                 self._work.take(items)
         except BaseException as error:
-            # What is in the log is not known: nobody may be answered from here on.
+            # The log's contents are unknown now: nobody may be answered from here on.
             self.failure = error
             self.ready.set()
             if not isinstance(error, DeposedError):

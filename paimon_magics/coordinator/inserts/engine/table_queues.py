@@ -278,7 +278,7 @@ class TableQueues:
             return None
         if to_location != location and self._identity_at(name) == location:
             return None
-        # First, so that what the log has is missed under the new name, too, should it be lost.
+        # The note comes first, so that a loss of the log is noticed under the new name, too.
         self._registry.open(to_location, acknowledged + 1)
         self._log.move_table(location, to_location, stored_name(target))
         reach("rename.moved")

@@ -86,6 +86,6 @@ class Ticker:
         try:
             self._queues.note_ends()
         except DeposedError:
-            pass  # everybody is told of it elsewhere
+            pass  # reported elsewhere
         except (PaimonMagicsError, OSError) as error:  # the warehouse's store: the next time, then
             _log.warning("What was acknowledged is not noted in the warehouse: %s", error)
