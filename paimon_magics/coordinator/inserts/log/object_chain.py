@@ -43,8 +43,8 @@ class _Change:
 
 
 class ObjectChain:
-    """The chain in one folder. Making the object takes the chain over; its entry tells the owner
-    before who (`who`) did. For any thread. `damage` describes lost entries, "" for none."""
+    """The chain in one folder. Making the object takes the chain over, by an entry that names the
+    new owner, `who`. For any thread. `damage` describes lost entries, "" for none."""
 
     def __init__(self, folder: ObjectFolder, who: str) -> None:
         self._folder = folder

@@ -250,7 +250,7 @@ def _failed(queue: Queue, event: FlushFailed) -> tuple[Queue, list[Effect]]:
         replace(
             queue,
             sealed=(*_halves(batch), *queue.sealed),
-            failures=_FAILURES_MAX - 1,  # the halves are suspect, and get one try each
+            failures=_FAILURES_MAX - 1,  # the halves are suspect: the next gets one try
             retry_at_ms=0,
         )
     )
