@@ -1,1 +1,1 @@
-"""Statements and facts about a table → what to do, as values. Pure."""
+"""Plans, as values: what a statement does, from its text and facts about the table. Pure."""

@@ -1,4 +1,4 @@
-"""Amounts and long texts, as text for a person."""
+"""Amounts and long texts, formatted for a person."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ __all__ = ["age_text", "count_text", "shortened", "size_text", "stored_rows_text
 
 
 def count_text(number: int, what: str) -> str:
-    """So many of something: `1 file`, `1,204 files`."""
+    """A count with its noun: `1 file`, `1,204 files`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def stored_rows_text(number: int, *, is_merged: bool) -> str:
-    """So many rows of files: `9 rows`, `9 stored rows` where reading merges them (a primary-key
-    table's bucket with several sorted runs), so that of each key one row counts."""
+    """The number of rows in files: `9 rows`, or `9 stored rows` where a read merges them into fewer
+    (a primary-key table's bucket with several sorted runs)."""
     return count_text(number, "stored row" if is_merged else "row")
 
 
 def age_text(seconds: int) -> str:
-    """An age in the largest unit that it has two of: `0 s`, `119 s`, `5 min`, `47 h`, `2 days`."""
+    """An age in the largest unit that makes it at least 2: `119 s`, `5 min`, `47 h`, `2 days`."""
     for unit_seconds, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * unit_seconds:
             return f"{seconds // unit_seconds:,} {unit}"
@@ -25,7 +25,7 @@ def age_text(seconds: int) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size with three digits or fewer: `0 B`, `1.5 KiB`, `128 MiB`."""
+    """A size in a binary unit: `0 B`, `1.5 KiB`, `128 MiB`."""
     amount, units = float(size_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while amount >= 1024 and len(units) > 1:
         amount, units = amount / 1024, units[1:]
@@ -34,5 +34,5 @@ def size_text(size_bytes: int) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, where it is longer than `width` cut off with an ellipsis."""
+    """The text, cut to `width` characters with an ellipsis if it is longer."""
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,4 +1,4 @@
-"""Which snapshots of a table are to expire: Paimon's options and rules (`ExpireSnapshotsImpl`,
+"""Which snapshots of a table expire, by Paimon's options and rules (`ExpireSnapshotsImpl`,
 `ExpireChangelogImpl`, `CoreOptions.expireConfig`). Pure.
 """
 
@@ -17,12 +17,12 @@ NO_FLOOR = 2**63 - 1
 """A snapshot id above every other: nothing is protected."""
 
 _TimeOf = Callable[[int], int | None]
-"""When a snapshot was committed, in milliseconds since 1970; None where there is none."""
+"""The commit time of a snapshot id, in milliseconds since 1970; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many snapshots, or changelogs, are retained, and for how long at least."""
+    """How many snapshots (or changelogs) are kept, and for how many milliseconds at least."""
 
     count_min: int
     count_max: int
@@ -36,8 +36,8 @@ _PAIMONS = Retention(count_min=10, count_max=2**31 - 1, time_ms=3_600_000)
 class ExpiryRules:
     """What a table's options say about expiry.
 
-    `limit` is how many snapshots expire at a time. With `keeps_changelogs` the changes of a
-    snapshot outlive it. `consumers_keep_snapshots` is false where consumers read changelogs only.
+    `limit` is the number of snapshots that expire at a time. With `keeps_changelogs` a snapshot's
+    changelog outlives it. `consumers_keep_snapshots` is false where consumers read changelogs only.
     """
 
     snapshots: Retention
@@ -51,7 +51,7 @@ class ExpiryRules:
 
     @classmethod
     def of(cls, schema: TableSchema) -> ExpiryRules | None:
-        """The rules of a table; None where its writers leave expiry to another job (`write-only`).
+        """Return a table's rules, None where writers leave expiry to another job (`write-only`).
 
         Raises InvalidTableError for options that contradict each other.
         """
@@ -82,7 +82,7 @@ class ExpiryRules:
 def snapshots_end(
     rules: ExpiryRules, earliest: int, latest: int, floor: int, time_of: _TimeOf, now_ms: int
 ) -> int:
-    """The first snapshot that stays; what is before it expires. `floor` must stay."""
+    """Return the first snapshot that stays: those before it expire. `floor` and later must stay."""
     first = max(latest - rules.snapshots.count_max + 1, earliest)
     end = min(latest - rules.snapshots.count_min + 1, floor, earliest + rules.limit)
     for snapshot_id in range(first, end):
@@ -102,7 +102,10 @@ def changelogs_end(
     time_of: _TimeOf,
     now_ms: int,
 ) -> int:
-    """The same for changelogs, of which `latest` is the last one that outlived its snapshot."""
+    """Return the first changelog that stays, by the same rules.
+
+    `latest` is the last changelog that outlived its snapshot.
+    """
     first = max(latest_snapshot - rules.changelogs.count_max + 1, earliest)
     end = min(
         latest_snapshot - rules.changelogs.count_min + 1, floor, earliest + rules.limit, latest

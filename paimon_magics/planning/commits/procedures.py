@@ -1,8 +1,8 @@
-"""CALL → what it asks of a table: Paimon's procedures about tags, branches and rolling back.
+"""Plans CALL: Paimon's procedures for tags, branches and rolling back.
 
-Names, parameters and their order are those of Paimon's Spark procedures (`SparkProcedures`); so are
-the columns of what they return. Values must be literals of the parameter's kind; a whole number in
-quotes counts as one.
+Names, parameters, their order and the columns of the results are those of Paimon's Spark procedures
+(`SparkProcedures`). A value must be a literal of the parameter's kind; a whole number may stand in
+quotes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure that is offered. `make` makes the change of its checked values."""
+    """A procedure that is offered. `make` builds the change from the checked arguments."""
 
     name: str
     parameters: tuple[_Parameter, ...]
@@ -80,7 +80,7 @@ class Procedure:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """What a CALL asks: `table` is the table's name as text, found at `position`."""
+    """A checked CALL. `table` is the table's name as text; `position` is where it stands."""
 
     procedure: str
     table: str
@@ -89,12 +89,12 @@ class PlannedCall:
 
 
 def plan_call(call: Call, parameters: Mapping[str, object], catalog: str) -> PlannedCall:
-    """What the statement asks for.
+    """Check a CALL and return the change that it asks for.
 
-    `parameters` are the values of `:name` arguments, `catalog` what Paimon's catalog is called.
-    Raises UnsupportedStatementError for a procedure of Paimon's that is not offered,
-    UnknownNameError for one, or a parameter, that nobody has, InvalidValueError for arguments that
-    are missing, too many, or of another kind; all with their place.
+    `parameters` are the values of `:name` arguments, `catalog` is the name of Paimon's catalog.
+    Raises UnsupportedStatementError for a Paimon procedure that is not offered, UnknownNameError
+    for an unknown procedure or parameter, and InvalidValueError for missing, surplus or mistyped
+    arguments. Each error has its position in the statement.
     """
     procedure = _procedure(call, catalog)
     given = _assigned(call, procedure)
@@ -152,7 +152,7 @@ def _procedure(call: Call, catalog: str) -> Procedure:
 
 
 def _assigned(call: Call, procedure: Procedure) -> dict[str, Argument]:
-    """The argument of each parameter that is given one."""
+    """The given arguments by parameter name."""
     names = [parameter.name for parameter in procedure.parameters]
     by_name = {name.lower(): name for name in names}
     found: dict[str, Argument] = {}
@@ -231,7 +231,7 @@ def _tag_list(text: str) -> tuple[str, ...]:
 
 
 def _roll_back(values: _Values) -> VersionChange:
-    """`version` is a snapshot's number or a tag; exactly one of the three says where to."""
+    """Exactly one of the three names the target; `version` is a snapshot's number or a tag."""
     given = [key for key in ("version", "snapshot", "tag") if values[key] is not None]
     if len(given) != 1:
         raise InvalidValueError(
@@ -251,7 +251,7 @@ def _listed(*procedures: Procedure) -> Mapping[str, Procedure]:
 
 
 def _takes(required: Sequence[str], optional: Sequence[str] = ()) -> tuple[_Parameter, ...]:
-    """Parameters from `name` or `name:kind`; the table comes first everywhere."""
+    """Parameters from `name` or `name:kind`, after `table`, which always comes first."""
     kinds: dict[str, type] = {"": str, "int": int, "bool": bool}
     found = []
     for text in ("table", *required, *optional):

@@ -1,8 +1,9 @@
-"""What a coordinator remembers of a snapshot that it published, and what it finds of it later.
+"""What a coordinator remembers of a snapshot that it published, and what it finds later.
 
-A writer that goes around the coordinator may check that a snapshot's file is not there and then
-rename its own over the one that came in between. So snapshots are looked at again: by the name of
-the list that a snapshot's own changes are in, which no two snapshots share. Values only.
+A writer that bypasses the coordinator may check that a snapshot file does not exist, and then
+rename its own file over one that was created in between. So the coordinator checks published
+snapshots again, by the name of their delta manifest list, which no two snapshots share. Values
+only.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ __all__ = ["Publication", "PublicationFinding", "Verdict"]
 class Publication:
     """A snapshot that was published.
 
-    `id` is the transaction's where it was one's commit (`is_transaction`). `location` is where the
-    table lies; `manifest_list` the name of the snapshot's delta manifest list, which tells it from
-    any other of the same id. Of a commit through the REST catalog, `base_list` is its other list of
-    manifests, `changelog_list` that of its changelog, `properties` are the snapshot's, `changes` is
-    a digest of its files, and `changes_index` tells that it changed the table's index files, `rows`
-    by how many rows it made the table larger. `rests_on` is the `manifest_list` of the snapshot
-    that it was built on, as far as that is known, and `manifests` are those that its own changes
-    are in: both tell of a snapshot that has expired since. Until `certain`, the snapshot may not
-    have been published after all.
+    `id` is the transaction's if a transaction committed it (`is_transaction`). `location` is the
+    table's path. `manifest_list` is the name of the snapshot's delta manifest list, which
+    distinguishes it from any other snapshot with the same id.
+
+    For a commit through the REST catalog, `base_list` and `changelog_list` are its other manifest
+    lists, `properties` are the snapshot's, `changes` is a digest of its files, `changes_index`
+    says whether it changed index files, and `rows` is the number of rows that it added.
+
+    `rests_on` is the `manifest_list` of the snapshot that it was built on, if known; `manifests`
+    are those that hold its changes. Both serve when the snapshot has expired since. While
+    `certain` is false, the snapshot may not have been published after all. The record is kept
+    until `kept_until_ms`.
     """
 
     id: str
@@ -54,14 +58,14 @@ class Publication:
 
 
 class Verdict(StrEnum):
-    """What became of a snapshot that was published.
+    """What became of a published snapshot.
 
-    - INTACT: it is there, and nothing has been built on it yet.
-    - SETTLED: what it committed can't be lost any more by writing over it, or was not to be kept.
-    - REPUBLISHED: it was overwritten, and its commit is in the table again.
-    - OVERWRITTEN: another snapshot has its id, and its commit can be published again.
-    - LOST: its commit is not in the table (or that is unknown), and must not be published again
-      without somebody looking.
+    - INTACT: it exists, and no other snapshot has been built on it yet.
+    - SETTLED: overwriting its file can no longer lose its commit, or the commit need not be kept.
+    - REPUBLISHED: it was overwritten, and its commit was published again.
+    - OVERWRITTEN: another snapshot has its id; its commit can be published again.
+    - LOST: its commit is not in the table, or that is unknown; a person must look before it is
+      published again.
     """
 
     INTACT = "intact"
@@ -73,10 +77,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PublicationFinding:
-    """What was found of the publication `id`.
+    """The result of checking the publication `id`.
 
-    `account` says what happened, for a person. A republished one comes with its new publication and
-    its receipt.
+    `account` tells a person what happened. A republished commit has its new `publication` and
+    `receipt`.
     """
 
     id: str

@@ -28,11 +28,11 @@ BATCH_COMMIT_IDENTIFIER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """An open write. `file_prefix` starts the leaf name of every data and changelog file of it.
+    """An open write. The names of all its data and changelog files begin with `file_prefix`.
 
-    `base_snapshot_id` is the table's latest snapshot at begin, 0 for a table without any.
-    `attempts_folder` is what the paths of its writers' notes begin with, None where they can't
-    leave any.
+    `base_snapshot_id` is the table's latest snapshot when the transaction began, 0 for a table
+    without snapshots. `attempts_folder` begins the paths of its writers' notes (one for each
+    attempt); None where writers can't leave notes.
     """
 
     table: TableName
@@ -45,16 +45,17 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add the files. With no files, and unless the table says otherwise, no snapshot is made."""
+    """Add the files. Without files no snapshot is made, unless the table's options ask for one."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverwritePartitions:
-    """Replace everything in the partitions that one of `specs` describes; () is the whole table.
+    """Replace all rows in the partitions that match one of `specs`; () is the whole table.
 
-    A spec is (partition column, value as Paimon writes it in text, None for NULL) for some or all
-    partition columns. More than one spec only removes: there must be no files to add. With
-    `swallow_newer`, rows that others added after the transaction's base are replaced too.
+    A spec has a pair (partition column, value) for some or all partition columns; the value is
+    text as Paimon writes it, None for NULL. With more than one spec, rows are only removed: there
+    must be no files to add. With `swallow_newer`, rows that others added after the transaction's
+    base are replaced too.
     """
 
     specs: tuple[tuple[tuple[str, str | None], ...], ...] = ()
@@ -63,7 +64,7 @@ class OverwritePartitions:
 
 @dataclass(frozen=True, slots=True)
 class OverwriteTouched:
-    """Replace only the partitions that receive rows; with no rows nothing happens."""
+    """Replace only the partitions that receive rows; without rows, change nothing."""
 
     swallow_newer: bool = False
 
@@ -73,8 +74,8 @@ Change = Append | OverwritePartitions | OverwriteTouched
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What is before a transaction that waits for its turn: `message` says it, `in_front` is how
-    many come first."""
+    """Why a transaction waits: `message` is for a person, `in_front` counts the transactions
+    before it."""
 
     message: str
     in_front: int
@@ -82,8 +83,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """What to commit. `messages` are bodies in the form of Java's `CommitMessageSerializer`
-    version 14; `properties` go into the snapshot."""
+    """What to commit. `messages` have the form of Java's `CommitMessageSerializer` version 14;
+    `properties` are stored in the snapshot."""
 
     transaction: Transaction
     change: Change
@@ -93,13 +94,13 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitReceipt:
-    """What was committed. `snapshot_id` is None where nothing had to be (an empty append).
+    """What was committed. `snapshot_id` is None if there was nothing to commit (an empty append).
 
-    `total_rows` are the rows stored in the table's files, `delta_rows` those that this commit
-    added less those that it removed. `manifest_list` names the list of the snapshot's changes; it
-    tells the snapshot from any other of the same id. `rests_on` is that of the snapshot on which it
-    was built, None for the first of a table and where that is not known; the same commit found
-    again is equal without it.
+    `total_rows` counts the rows stored in the table's files; `delta_rows` is the number of rows
+    added minus the number removed. `manifest_list` names the snapshot's delta manifest list, which
+    distinguishes it from any other snapshot with the same id. `rests_on` is the delta manifest
+    list of the snapshot that it was built on; None for a table's first snapshot, or if unknown.
+    Comparison ignores `rests_on`, so that a commit found again equals its first receipt.
     """
 
     snapshot_id: int | None

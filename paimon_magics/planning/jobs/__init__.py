@@ -1,1 +1,1 @@
-"""How far Spark jobs are."""
+"""The progress of Spark jobs."""

@@ -1,8 +1,8 @@
-"""How far Spark jobs are: what their stages do, tasks, rows and bytes, and the line that says so.
+"""The progress of Spark jobs: stages, tasks, rows and bytes, and the line that shows them.
 
-Counts are Spark's own, and those of tasks of ours that tell how far they are; what nobody tells is
-0 and is left out. What there is to do comes from the plan, as far as it is known before. A stage
-that did not have to run (its result was there) is not among them.
+Counts come from Spark, and from our own tasks that report theirs; a count that nobody reports is 0
+and is not shown. The amount of work comes from the plan, as far as it is known beforehand. Skipped
+stages, whose result exists already, are not included.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from paimon_magics.planning.formatting import count_text, size_text
 
 __all__ = ["Pace", "Progress", "StageProgress", "Work", "duration_text"]
 
-# Before so many tasks have ended, their pace says little about those that are left.
+# Until this many tasks have ended, their pace says little about the remaining ones.
 _TASKS_MIN = 3
-# Nor does the pace of rows before so much of them has come.
+# Until this share of the rows is done, neither does the pace of rows.
 _SHARE_MIN = 0.03
-# How long writers fetch and sort, and how long they write, as shares of the time of the stage
-# before them, which reads and shuffles. Measured with 20 million rows of a table with a primary
-# key.
+# The time that writers take to fetch and sort, and to write, as multiples of the time of the stage
+# before them, which reads and shuffles. Measured with 20 million rows of a primary-key table.
 _SORTING, _WRITING = 1.0, 1.0
-# From this share on a stage's own pace alone says how long writers take. It begins slowly.
+# From this share on, only the writers' own pace counts. A stage begins slowly.
 _SHARE_TRUSTED = 0.3
 _WINDOW_SECONDS = 5.0
 _SILENT_SECONDS = 5.0
@@ -32,10 +31,10 @@ _NAMES_MAX = 3
 class Work:
     """What is known of a statement's jobs before they run.
 
-    `sources` are the names of what is read; `rows`, `size_bytes` and `files` how much of it there
-    is, None where nobody knows. `shuffle` is how rows are brought to their writers ("by bucket"),
-    empty where they are not; `target` what the writers write ("buckets", "files"), empty for a
-    query. `is_plain`: the query has no shuffles of its own, so that each stage is known before.
+    `sources` are the names of the tables that are read; `rows`, `size_bytes` and `files` are how
+    much that is, None if unknown. `shuffle` says how rows reach their writers ("by bucket"), empty
+    without a shuffle. `target` says what the writers write ("buckets", "files"), empty for a query.
+    `is_plain` says that the query has no shuffles of its own, so that all stages are known.
     """
 
     sources: tuple[str, ...] = ()
@@ -49,11 +48,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """One stage that runs or has run; `seconds` since it was first seen, `rows_seconds` since its
-    first rows were told: before it writes rows, a stage sorts them.
+    """One stage that runs or has run.
 
-    `bytes_read` are bytes of files; `bytes_written` those of rows in memory that writers took.
-    `rows_shuffled` were written for other stages, `rows_fetched` taken from what others wrote.
+    `seconds` counts from when it was first seen, `rows_seconds` from when it first reported rows:
+    a stage sorts rows before it writes them. `bytes_read` counts bytes of files, `bytes_written`
+    bytes of rows in memory that writers took. `rows_shuffled` were written for other stages,
+    `rows_fetched` were read from other stages.
     """
 
     tasks: int
@@ -76,19 +76,19 @@ class StageProgress:
 
     @property
     def reads(self) -> bool:
-        """Whether it reads files or what else a query begins with."""
+        """Whether it reads files or another source of a query."""
         return bool(self.rows_read or self.bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many rows went by when, for the rate over the last seconds."""
+    """Samples of (seconds, rows, bytes), for the rates over the last seconds."""
 
     samples: tuple[tuple[float, int, int], ...] = ()
 
     def then(self, seconds: float, rows: int, size_bytes: int) -> Pace:
-        """With what has gone by until now; what is older than some seconds is forgotten, as is all
-        where rows begin again: a stage writes what it has sorted, or a task is tried again."""
+        """Return a pace with one more sample. Samples older than 5 seconds are dropped, and so are
+        samples with more rows: counts fall when a stage begins to write or a task is retried."""
         kept = [
             one for one in self.samples if one[0] >= seconds - _WINDOW_SECONDS and one[1] <= rows
         ]
@@ -96,7 +96,7 @@ class Pace:
 
     @property
     def rates(self) -> tuple[float, float]:
-        """Rows and bytes of a second; 0 before there is something to compare."""
+        """Rows and bytes per second; 0 before there are two samples."""
         if len(self.samples) < 2:
             return 0.0, 0.0
         first, last = self.samples[0], self.samples[-1]
@@ -108,8 +108,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a statement's jobs have done in `seconds`, stage by stage in the order of their ids, of
-    all that `work` has; `doing` says what goes on where there are none."""
+    """What a statement's jobs have done after `seconds`.
+
+    `stages` are in the order of their ids; `work` is the whole amount. `doing` says what happens
+    while there are no stages.
+    """
 
     seconds: float
     stages: tuple[StageProgress, ...] = ()
@@ -119,12 +122,12 @@ class Progress:
 
     @property
     def current(self) -> tuple[StageProgress, ...]:
-        """The stages that run."""
+        """The running stages."""
         return tuple(stage for stage in self.stages if not stage.is_done)
 
     @property
     def rows(self) -> int:
-        """Rows that went by in all stages: for a rate, not to be shown."""
+        """The rows that all stages have processed: for rates, not to be shown."""
         return sum(
             stage.rows_written if stage.writes else max(stage.rows_read, stage.rows_fetched)
             for stage in self.stages
@@ -132,13 +135,13 @@ class Progress:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of them."""
+        """The bytes that all stages have processed."""
         return sum(max(stage.bytes_read, stage.bytes_written) for stage in self.stages)
 
     @property
     def share(self) -> float | None:
-        """Which share of the running stages is done, by rows where all of them are known, else by
-        tasks; of the statement, where its stages are known. None while nothing runs."""
+        """The share that is done: of the statement if its stages are known, else of the running
+        stages. Counted in rows, bytes or tasks, as far as known. None while nothing runs."""
         if not self.current:
             return None
         shares = [(self._share_of(stage), stage.tasks) for stage in self.current]
@@ -155,8 +158,8 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it takes yet at the pace so far, None where too little is done to say: of the
-        statement where `is_all`, else of the running stages."""
+        """The estimated remaining seconds, None while too little is done for an estimate: of the
+        statement if `is_all`, else of the running stages."""
         if self._has_shuffled and self.current and self._before >= 1:
             return self._seconds_of_writers
         left = [self._seconds_left(stage) for stage in self.current]
@@ -170,8 +173,8 @@ class Progress:
 
     @property
     def _seconds_of_writers(self) -> float:
-        """What is left of them by their own pace, and by that of the stage before them while
-        theirs says little."""
+        """The remaining seconds of the writers: by their own pace, mixed with the pace of the stage
+        before them while their own says little."""
         share = min(self._share_of(stage) for stage in self.current)
         trust = min(1.0, share / _SHARE_TRUSTED) ** 2
         writers = [one.rows_seconds or one.seconds for one in self.current if one.writes]
@@ -181,22 +184,22 @@ class Progress:
         found = trust * by_pace + (1 - trust) * max(0.0, usual - since)
         if writers:
             return found
-        # What is fetched is yet to be sorted: fetching is done before sorting is.
+        # Fetched rows must still be sorted: fetching ends before sorting does.
         return max(found, usual - since, 0.0) + self._before * _WRITING
 
     @property
     def _seconds(self) -> float:
-        """Since the stages that run began."""
+        """The seconds since the first running stage began."""
         return max(stage.seconds for stage in self.current)
 
     @property
     def _before(self) -> float:
-        """How long the longest of the stages took that have ended."""
+        """The seconds of the longest stage that has ended."""
         return max((stage.seconds for stage in self.stages if stage.is_done), default=0.0)
 
     @property
     def is_all(self) -> bool:
-        """Whether no stages are to come that are not foreseen."""
+        """Whether all stages of the statement are known beforehand."""
         return self.work.is_plain and bool(self.work.target)
 
     def text(self) -> str:
@@ -219,7 +222,7 @@ class Progress:
 
     @property
     def _waits_for_writers(self) -> bool:
-        """Whether a stage of writers is to come."""
+        """Whether the stage of writers has not begun yet."""
         begun = any(one.writes or one.is_done for one in self.stages)
         return self.is_all and bool(self.work.shuffle) and not begun
 
@@ -228,7 +231,7 @@ class Progress:
         return self.is_all and bool(self.work.shuffle) and not self._waits_for_writers
 
     def _rows_of(self, stage: StageProgress) -> int | None:
-        """How many rows a stage has to do with in all."""
+        """The number of rows that a stage processes in all, None if unknown."""
         if stage.writes and self.work.shuffle:
             shuffled = [one.rows_shuffled for one in self.stages if not one.writes]
             known = shuffled[-1] if shuffled else 0
@@ -241,13 +244,13 @@ class Progress:
         by_tasks = stage.tasks_done / stage.tasks if stage.tasks else 0.0
         rows = self._rows_of(stage)
         if rows:
-            # Rows that were read by the stage that writes them are not done yet.
+            # Where the same stage reads and writes rows, only written rows are done.
             is_last = stage.writes or (self.is_all and not self.work.shuffle)
             done = stage.rows_written
-            if not is_last:  # stages that read at the same time share what there is
+            if not is_last:  # stages that read at the same time share the rows
                 done = sum(one.rows_read for one in self.current)
                 rows = max(rows - sum(one.rows_read for one in self.stages if one.is_done), 1)
-            # Tasks that have ended read less where conditions passed over rows.
+            # Ended tasks may have read fewer rows than planned: conditions skipped some.
             return max(by_tasks, min(1.0, done / rows))
         if stage.reads and self.work.size_bytes:
             return max(by_tasks, min(1.0, stage.bytes_read / self.work.size_bytes))
@@ -257,7 +260,7 @@ class Progress:
 
     @property
     def _to_fetch(self) -> int:
-        """How many rows the stages that run fetch from those before."""
+        """The number of rows that the running stages fetch from earlier stages."""
         shuffled = sum(stage.rows_shuffled for stage in self.stages if stage.is_done)
         fetched = sum(stage.rows_fetched for stage in self.stages if stage.is_done)
         return max(shuffled - fetched, *(stage.rows_fetched for stage in self.current), 1)
@@ -271,17 +274,17 @@ class Progress:
         elif share < _SHARE_MIN or stage.seconds < 1:
             return None
         elif share >= 1 and not self.is_all:
-            return None  # all rows are read, and what is done with them goes on
+            return None  # all rows are read, but the stage still works on them
         return (stage.rows_seconds or stage.seconds) * (1 - share) / share
 
     def _doing(self, stages: tuple[StageProgress, ...]) -> str:
-        """What stages do, in words."""
+        """What the stages do, in words."""
         found = list(dict.fromkeys(self._named(stage) for stage in stages))
         return " and ".join(found)
 
     def _named(self, stage: StageProgress) -> str:
         parts = []
-        # A query begins with what it reads, before anything is told of that.
+        # A query begins by reading its sources, before any count is reported.
         begins = stage is self.stages[0] and bool(self.work.sources) and not stage.writes
         if stage.reads or self._waits_for_writers or begins:
             parts.append(f"reading {self._sources()}".strip())

@@ -1,8 +1,8 @@
-"""Which stages the rows belong to that a statement's plan has counted so far.
+"""Assigns the row counts of a plan to its stages.
 
-Spark counts the rows of running tasks by the nodes of a plan, and tells no stage with them. So what
-came since the last look belongs to the stages that ran by then: rows of a stage that has just ended
-may come a moment late. Stages that run at the same time get as many each.
+Spark counts the rows of running tasks by plan node, without naming the stage. So rows that came
+since the last sample are assigned to the stages that ran at that sample, because the rows of a
+stage that has just ended may arrive late. Stages that run at the same time share them equally.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ __all__ = ["RowCounts", "StageRows"]
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows that came from where a plan begins, that were written for a shuffle, and that were
-    fetched from one."""
+    """Numbers of rows read from a plan's sources, written for a shuffle, and fetched from one."""
 
     read: int = 0
     shuffled: int = 0
     fetched: int = 0
 
     def plus(self, other: RowCounts) -> RowCounts:
-        """The sums of both."""
+        """Return the sum of both."""
         return RowCounts(
             self.read + other.read, self.shuffled + other.shuffled, self.fetched + other.fetched
         )
@@ -31,15 +30,15 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class StageRows:
-    """The counts of each stage by its id, of all that was counted in `total`; `running` are the
-    stages that ran at the last look."""
+    """Row counts by stage id. `total` has the counts of the plan, `running` the ids of the stages
+    that ran, both at the last sample."""
 
     stages: Mapping[int, RowCounts] = field(default_factory=dict)
     total: RowCounts = RowCounts()
     running: frozenset[int] = frozenset()
 
     def then(self, total: RowCounts, running: Set[int]) -> StageRows:
-        """With the counts of the next look, at which `running` run."""
+        """Return the counts after the next sample, at which the stages `running` run."""
         before = sorted(self.running or running)
         now = sorted(running or self.running)
         if not now:
@@ -58,5 +57,5 @@ class StageRows:
 
 
 def _part(rows: int, place: int, ids: list[int]) -> int:
-    """The part of the stage at `place`; together they are all rows."""
+    """The part of `rows` for the stage at `place` in `ids`; the parts add up to `rows`."""
     return rows // len(ids) + (place < rows % len(ids))

@@ -1,7 +1,6 @@
-"""What each option is for, in a few words of our own: shown beside it when it is completed, and by
-`%paimon help`. Data only.
+"""What each option is for, in a few words: shown by completion and by `%paimon help`. Data only.
 
-Paimon's page "Core Options" tells more of each.
+The page "Core Options" of Paimon's documentation describes them in full.
 """
 
 from __future__ import annotations

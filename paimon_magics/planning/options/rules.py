@@ -1,11 +1,11 @@
-"""Option keys and values: typing errors are refused before a table gets them.
+"""Checks of option keys and values: typing errors are refused before a table stores them.
 
-Paimon stores any key and silently ignores those it does not know, so `buckt = 4` makes a table
-without it. The rule here: a key is accepted if Paimon or one of its engines defines it, if it lies
-in an open family (`parquet.…`, `fields.<column>.…`), or if it resembles no key that they define, so
-that keys of users' own (`owner`, `team.contact`) are possible. A key that does resemble one is
-refused with that one's name. Resembling means: equal but for case and the signs between words, or a
-similarity of at least 0.75 as `difflib` counts it.
+Paimon stores any key and silently ignores unknown ones, so `buckt = 4` makes a table with the
+default buckets. Here a key is accepted if Paimon or one of its engines defines it, or if it lies in
+an open family (`parquet.…`, `fields.<column>.…`). Any other key is accepted if it resembles no
+defined key, so that users can have their own (`owner`, `team.contact`); otherwise it is refused,
+and the error names the key that it resembles. Two keys resemble each other if they differ only in
+case and separators, or if `difflib` gives a similarity of at least 0.75.
 
 Values are checked against the option's type as Paimon would read them when the table is opened.
 """
@@ -34,8 +34,8 @@ _KNOWN_KEYS = (*CORE_OPTIONS, *OWN_OPTIONS, *DEPRECATED_KEYS, *sorted(ENGINE_OPT
 
 
 def check_option(key: str, value: str) -> None:
-    """Refuses a key that looks mistyped (UnknownNameError) or an unreadable value
-    (InvalidTableError)."""
+    """Raise UnknownNameError for a key that looks mistyped, InvalidTableError for a value that
+    can't be read."""
     check_option_key(key)
     schema = known_option(key)
     if schema is not None:
@@ -43,19 +43,20 @@ def check_option(key: str, value: str) -> None:
 
 
 def known_option(key: str) -> OptionDefinition | None:
-    """The option that the key means, also by a deprecated name; None for a key we don't know."""
+    """Return the option with this key, which may be a deprecated one; None for an unknown key."""
     return CORE_OPTIONS.get(DEPRECATED_KEYS.get(key, key)) or OWN_OPTIONS.get(key)
 
 
 def check_option_key(key: str) -> None:
-    """Raises UnknownNameError for a key that resembles an option and is none."""
+    """Raise UnknownNameError for an unknown key that resembles an option's."""
     if key in _KNOWN_KEYS or key.startswith(OPEN_FAMILIES):
         return
     if not key.strip():
         raise UnknownNameError("An option has an empty key.", hint="Give it a name.")
     match = re.fullmatch(r"fields\.([^.]+)\.(.+)", key)
     if match:
-        # `fields.s.x.aggregate-function` is a known option at a place where it can't be.
+        # `fields.s.x.aggregate-function`: the option exists, but not for nested fields. Other
+        # checks refuse it.
         if match[2].endswith(tuple(f".{suffix}" for suffix in FIELD_OPTIONS)):
             return
         meant = _resembling(match[2], FIELD_OPTIONS)

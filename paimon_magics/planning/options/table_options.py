@@ -1,7 +1,7 @@
 """The options of a Paimon table: key, type, default, and whether it may change later.
 
-Data only, taken from Paimon 2.0.0's `CoreOptions`; what a key means is told by the page "Core
-Options" of Paimon's documentation. `DEPRECATED_KEYS` are older names that Paimon still reads.
+Data only, taken from Paimon 2.0.0's `CoreOptions`. The page "Core Options" of Paimon's
+documentation says what each key means. `DEPRECATED_KEYS` are older names that Paimon still reads.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ OptionType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class OptionDefinition:
-    """One option. `default` is its text form, None without one; `choices` are a choice's values.
+    """One option. `default` is text, None without a default; `choices` are the values of a choice.
 
-    `immutable` options can't change once the table has a snapshot.
+    An `immutable` option can't change once the table has a snapshot.
     """
 
     key: str
@@ -50,7 +50,7 @@ class OptionDefinition:
 
 
 def default_value(key: str) -> str | None:
-    """Paimon's default for an option as text; None where it has none or the key is not known."""
+    """Return an option's default as text; None if it has no default or the key is unknown."""
     known = CORE_OPTIONS.get(key) or OWN_OPTIONS.get(key)
     return known.default if known is not None else None
 
@@ -469,7 +469,7 @@ _CORE: tuple[_Row, ...] = (
     ("materialized-table.refresh-status", ("INITIALIZING", "ACTIVATED", "SUSPENDED"), None),
 )
 
-# Options of this project's own, kept with the table like any other.
+# This project's own options, stored with the table like any other.
 _OWN: tuple[_Row, ...] = (
     ("auto_batch_load", BOOLEAN, None),
     ("group_commit_rows", POSITIVE, None),
@@ -478,7 +478,7 @@ _OWN: tuple[_Row, ...] = (
     ("group_commit_mode", ("async_mode", "sync_mode", "off_mode"), None),
 )
 
-# Keys that an engine's connector defines (Flink's, Spark's, Iceberg's metadata, ORC's).
+# Keys that connectors define (Flink, Spark), and those for Iceberg metadata and ORC.
 _ENGINE_KEYS = """
 changelog.precommit-compact.thread-num commit.custom-listeners
 compaction.bucket-distribution-strategy end-input.watermark
@@ -524,7 +524,7 @@ write.merge-schema.explicit-cast write.merge-schema.type-widening write.use-v2-w
 """
 ENGINE_OPTIONS = frozenset(_ENGINE_KEYS.split())
 
-# Families whose keys are open: what follows belongs to a file format, a callback or an engine.
+# Prefixes that any key may follow: they belong to a file format, a callback or an engine.
 OPEN_FAMILIES = (
     "alluxio.", "avro.", "blob-descriptor.", "commit.callback.", "csv.", "dfs.", "field.",
     "file-index.", "file.compression.per.level.", "file.format.per.level.", "flink.", "fs.",

@@ -1,7 +1,8 @@
-"""Option values: text as Paimon's `Options` reads it, and what is wrong with text that it can't.
+"""Parses option values as Paimon's `Options` does.
 
-Follows `OptionsUtils.convertValue`, `MemorySize.parse` and `TimeUtils.parseDuration` of Paimon.
-Every function raises InvalidTableError that names the option, the text and an example.
+Follows `OptionsUtils.convertValue`, `MemorySize.parse` and `TimeUtils.parseDuration` of Paimon. For
+text that can't be parsed, every function raises InvalidTableError with the option, the text and an
+example.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def double_value(key: str, text: str) -> float:
 
 
 def memory_size_bytes(key: str, text: str) -> int:
-    """A size such as `128 mb`; a plain number counts bytes, units are powers of 1024."""
+    """A size such as `128 mb`, in bytes (also the default unit). Units are powers of 1024."""
     match = _NUMBER_AND_UNIT.fullmatch(text)
     multiplier = _BYTES_OF_UNIT.get(match[2].lower()) if match else None
     if match is None or multiplier is None or int(match[1]) * multiplier > _LONG[1]:
@@ -98,7 +99,7 @@ def memory_size_bytes(key: str, text: str) -> int:
 
 
 def duration_ms(key: str, text: str) -> float:
-    """A duration such as `10 s` or `1 h`, in milliseconds; a plain number counts them."""
+    """A duration such as `10 s` or `1 h`, in milliseconds (also the default unit)."""
     match = _NUMBER_AND_UNIT.fullmatch(text)
     multiplier = _MS_OF_UNIT.get(match[2].lower()) if match else None
     if match is None or multiplier is None or int(match[1]) > _LONG[1]:
@@ -107,7 +108,7 @@ def duration_ms(key: str, text: str) -> float:
 
 
 def choice_value(key: str, text: str, choices: Sequence[str]) -> str:
-    """One of `choices`, in any case; returned as Paimon writes it."""
+    """The one of `choices` that `text` names, in any case; returned as Paimon spells it."""
     found = {choice.lower(): choice for choice in choices}.get(text.lower())
     if found is None:
         raise InvalidTableError(

@@ -1,1 +1,1 @@
-"""Which state and which files a read is about, and how they are read."""
+"""Plans reads: which state and which files of a table are read, and how."""

@@ -1,9 +1,8 @@
-"""Which files are known to have bounds of floating-point columns that no reader prunes wrongly by.
+"""Which files have bounds of floating-point columns that pruning can rely on.
 
-The names of files tell: of those that are written here the footers are mended where they have to be
-(`tables.writing.float_bounds`). Those of other writers, and those written here before, may leave
-NaN out of
-the bounds, so that conditions on such columns must not be judged by them.
+File names tell. Files written here have their footers corrected where needed
+(`tables.writing.float_bounds`). Files of other writers, and files written here before that, may
+leave NaN out of the bounds, so that pruning by conditions on such columns would be wrong.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ __all__ = [
 ]
 
 MENDED_PREFIXES = {"data-file.prefix": "mdata-", "changelog-file.prefix": "mchangelog-"}
-"""What stands behind a transaction's prefix in the names of such files, by the option that says
-how files are called. Without a hyphen in it: the attempt's id follows."""
+"""What follows the transaction's prefix in the names of such files, by the option that sets the
+prefix of file names. It has no hyphen inside, because the attempt's id follows."""
 
 _FLOATING = ("FLOAT", "DOUBLE")
 _MENDED = re.compile(r"pm-[0-9a-f]{32}-m(?:data|changelog)-[^/]*\.parquet", re.IGNORECASE)
 
 
 def has_true_bounds(path: str) -> bool:
-    """Whether the name of a file tells that its bounds are right, NaN and -0.0 among the values."""
+    """Whether a file's name says that its bounds are right even if values are NaN or -0.0."""
     return _MENDED.fullmatch(path.rpartition("/")[2]) is not None
 
 
@@ -41,7 +40,7 @@ def is_floating(data_type: DataType) -> bool:
 
 
 def floating_columns(columns: Sequence[Column]) -> tuple[str, ...]:
-    """The columns with FLOAT or DOUBLE at any level."""
+    """The names of the columns with FLOAT or DOUBLE at any level."""
     return tuple(
         column.name
         for column in columns
@@ -50,8 +49,8 @@ def floating_columns(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 def judged_by_bounds(data_type: DataType) -> bool:
-    """Whether conditions on floating-point values in a column of that type can be judged by bounds:
-    on itself, or on a field in it. Elements of arrays and maps have none."""
+    """Whether a column of this type has bounds of floating-point values: its own, or those of a
+    nested field. Elements of arrays and maps have no bounds."""
     match data_type:
         case RowType(fields=fields):
             return any(judged_by_bounds(field.type) for field in fields)

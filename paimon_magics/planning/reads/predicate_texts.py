@@ -1,4 +1,4 @@
-"""Conditions by which files are left out, as text for a person. Pure."""
+"""Conditions that prune files, as text for a person. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUES_SHOWN = 5
 
 
 def condition_text(condition: ColumnPredicate | ColumnFilter) -> str:
-    """A condition as SQL has it: `day = '2026-11-20'`; of a long list the first values."""
+    """A condition in SQL: `day = '2026-11-20'`. A long list is cut after its first values."""
     column, said = spelled(condition.column), [_value_text(one) for one in condition.values]
     if condition.operator == "in":
         more = ["…"] if len(said) > _VALUES_SHOWN else []

@@ -1,8 +1,8 @@
-"""Conditions on columns as values that statistics can be compared with.
+"""Conditions on columns, as values that can be compared with statistics.
 
-A condition is taken only where Spark compares in the column's own type and order: whole numbers,
-decimals, texts, dates, booleans. Floating-point columns are left out, because statistics ignore
-NaN, CHAR because its values are padded.
+A condition is used only where Spark compares in the column's own type and order: integers,
+decimals, text, dates and booleans. Floating-point columns are left out because statistics ignore
+NaN, CHAR columns because their values are padded.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ PredicateValue = int | str | bool | Decimal | datetime.date
 
 @dataclass(frozen=True, slots=True)
 class ColumnPredicate:
-    """A condition on a column; see `ColumnFilter` for the operators. Never holds for NULL, except
-    `is null`."""
+    """A condition on a column, with the operators of `ColumnFilter`.
+
+    Only `is null` holds for NULL.
+    """
 
     column: str
     operator: str
@@ -35,7 +37,7 @@ class ColumnPredicate:
 def column_predicates(
     filters: Iterable[ColumnFilter], columns: Sequence[Column], bound: Mapping[str, object]
 ) -> tuple[ColumnPredicate, ...]:
-    """Those of the conditions that can be told from statistics. `bound` are the bind values."""
+    """Return the conditions that can be compared with statistics. `bound` are the bind values."""
     found = []
     for one in filters:
         named = [column for column in columns if column.name.lower() == one.column.lower()]

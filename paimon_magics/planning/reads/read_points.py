@@ -1,8 +1,8 @@
-"""Which state or which changes of a table a read is about, from Paimon's read options.
+"""Which state or which changes of a table a read asks for, from Paimon's read options.
 
-A `ReadPoint` says it in the reader's words; `tables.snapshots.time_travel` finds the
-snapshots. Rules:
-Paimon's `CoreOptions.startupMode`, `AbstractDataTableScan.createStartingScanner` for batch reads.
+A `ReadPoint` holds what the options say; `tables.snapshots.time_travel` finds its snapshots. The
+rules are those of Paimon's `CoreOptions.startupMode` and, for batch reads,
+`AbstractDataTableScan.createStartingScanner`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class ScanMode(Enum):
-    """`incremental-between-scan-mode`: which files of the snapshots in between are changes."""
+    """`incremental-between-scan-mode`: which files of the snapshots in between count as changes."""
 
     AUTO = "auto"
     DELTA = "delta"
@@ -72,28 +72,28 @@ class AtVersion:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The last snapshot that is not later: milliseconds since 1970 UTC, or a local time as text."""
+    """The last snapshot at or before a time: milliseconds since 1970 UTC, or local time as text."""
 
     time: int | str
 
 
 @dataclass(frozen=True, slots=True)
 class AtWatermark:
-    """The first snapshot whose watermark is not less."""
+    """The first snapshot with this watermark or a greater one."""
 
     watermark: int
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedAfter:
-    """The files of the latest snapshot that were created later than that."""
+    """The files of the latest snapshot that were created after a time."""
 
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedFrom:
-    """The first snapshot that is not earlier; where there is none, as `CreatedAfter`."""
+    """The first snapshot at or after a time; if there is none, as `CreatedAfter`."""
 
     time_ms: int
 
@@ -113,7 +113,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class BetweenTimestamps:
-    """The changes after one time up to another: milliseconds, or local times as text."""
+    """The changes after one time up to another: milliseconds since 1970, or local time as text."""
 
     start: int | str
     end: int | str
@@ -122,7 +122,7 @@ class BetweenTimestamps:
 
 @dataclass(frozen=True, slots=True)
 class ToAutoTag:
-    """The changes up to an automatically made tag, from the one before it."""
+    """The changes up to an automatic tag, from the automatic tag before it."""
 
     tag: str
 
@@ -141,7 +141,7 @@ ReadPoint = (
     | ToAutoTag
 )
 
-# Each option that says where to read, the least specific last: Paimon looks at them so.
+# The options that choose a read point, in the order in which Paimon looks at them.
 _POINT_KEYS = (
     "scan.timestamp-millis",
     "scan.timestamp",
@@ -182,10 +182,10 @@ _KEY_OF_MODE = {
 
 
 def read_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of one read under Paimon's present names.
+    """Return the options of one read under Paimon's present names.
 
-    Raises UnknownNameError for one that Paimon does not have, InvalidValueError for one that says
-    nothing about a single read.
+    Raises UnknownNameError for an option that Paimon does not have, InvalidValueError for an
+    option that can only be set for the table.
     """
     found = {DEPRECATED_KEYS.get(key, key): value for key, value in options.items()}
     for key in found:
@@ -204,10 +204,10 @@ def read_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_point(options: Mapping[str, str]) -> ReadPoint:
-    """What the read options of one read ask for.
+    """Return the read point that the options of one read ask for.
 
-    Options that say nothing about it are left alone. Raises InvalidValueError for two that
-    contradict each other or a value that can't be read.
+    Other options are ignored. Raises InvalidValueError for options that contradict each other,
+    and for a value that can't be read.
     """
     given = [key for key in _POINT_KEYS if key in options]
     if len(given) > 1:

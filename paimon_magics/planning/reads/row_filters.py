@@ -1,8 +1,8 @@
-"""How rows are looked at: in which order, and which of them, as values and as SQL.
+"""Filters and orders of rows, as values and as SQL.
 
-Pure. A look is what a person clicks together in a grid; each condition is of one column and its
-literal has that column's type, so that the SQL that is shown is the SQL that is run. An instant has
-its offset with it: the SQL means the same row in a session of any zone.
+Pure. A person chooses a row filter in a grid. Each condition is on one column, and its literal has
+that column's type, so that the SQL that is shown is the SQL that runs. An instant is written with
+its offset, so that the SQL means the same rows in a session of any time zone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class Kind(Enum):
-    """What can be asked of a column, by its type."""
+    """The kind of a column's type, which decides what conditions it can have."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -60,7 +60,7 @@ class Kind(Enum):
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """Those that a condition on such a column may have."""
+        """The operators that a condition on such a column may have."""
         match self:
             case Kind.TEXT:
                 return OPERATORS
@@ -73,13 +73,13 @@ class Kind(Enum):
 
     @property
     def is_number(self) -> bool:
-        """Whether its values are numbers, which stand to the right."""
+        """Whether its values are numbers, which are aligned to the right."""
         return self in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnKind:
-    """The kind of a column; of instants also the rules of the zone that they are shown in."""
+    """The kind of a column, and for instants the time zone that they are shown in."""
 
     kind: Kind
     zone: datetime.tzinfo = datetime.UTC
@@ -87,7 +87,7 @@ class ColumnKind:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By a column, upwards or downwards; NULL stands last."""
+    """A sort key: one column, ascending or descending. NULL comes last."""
 
     column: str
     descending: bool = False
@@ -95,7 +95,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What the rows that are shown meet; `text` is the value as it was typed, "" without one."""
+    """A condition on one column; `text` is the value as it was typed, "" without a value."""
 
     column: str
     operator: str
@@ -104,7 +104,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """All conditions hold; the first order counts first."""
+    """Sort keys, the most significant first, and conditions that must all hold."""
 
     orders: tuple[Order, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -116,14 +116,16 @@ def filter_sql(
     kinds: Mapping[str, ColumnKind],
     given: Sequence[str] | None = None,
 ) -> str:
-    """The query for what is looked at of `rows`: a query, the name of a table, or a statement that
-    shows something. `given` are the columns that it gives, where those are not all; a comment names
-    the others.
+    """Return the query that applies a filter to `rows`.
 
-    "" where no SQL gives these rows: nothing to begin with, a condition or an order by a column
-    that is not given, or one on a statement such as SHOW, which can't be selected from.
+    `rows` is a query, the name of a table, or another statement that returns rows, such as SHOW.
+    `given` are the columns that it returns, None for all; a comment names the missing columns.
 
-    Raises InvalidValueError for a value that the column can't have, UnknownNameError for a column.
+    Returns "" where no SQL gives the rows: `rows` or `given` is empty, the filter uses a column
+    that is not given, or it filters a statement that can't be a subquery.
+
+    Raises InvalidValueError for a value that does not fit its column, UnknownNameError for an
+    unknown column.
     """
     for order in row_filter.orders:
         if _kind(order.column, kinds).kind is Kind.OTHER:
@@ -154,7 +156,7 @@ def filter_sql(
 
 
 def limited_sql(rows: str, count: int) -> str:
-    """The query for the first rows of a query; "" for the rows of another statement."""
+    """Return a query for the first `count` rows of a query; "" for any other statement."""
     return f"SELECT * FROM {_within(rows)} LIMIT {count}" if _QUERY.match(rows) else ""
 
 
@@ -169,7 +171,7 @@ def _lacking(kinds: Mapping[str, ColumnKind], given: Sequence[str]) -> str:
 
 
 def condition_sql(condition: Condition, kinds: Mapping[str, ColumnKind]) -> str:
-    """A condition as SQL; raises as `filter_sql`."""
+    """A condition as SQL. Raises the errors of `filter_sql`."""
     column = _kind(condition.column, kinds)
     name = quoted(condition.column)
     operators = column.kind.operators
@@ -191,8 +193,11 @@ _Value = str | bool | float | decimal.Decimal | datetime.date | datetime.datetim
 
 
 def value_of(condition: Condition, column: ColumnKind) -> _Value:
-    """The value of a condition, in its column's kind. A time without an offset is one of the
-    column's zone, as Spark reads it: the earlier one of two. Raises InvalidValueError."""
+    """Return the value of a condition, in its column's kind.
+
+    A time without an offset is in the column's zone; if it occurs twice there, the earlier one is
+    meant, as in Spark. Raises InvalidValueError for text that is no such value.
+    """
     found = None
     with suppress(ValueError, decimal.InvalidOperation):
         found = _read(condition.text, column)
@@ -205,7 +210,7 @@ def value_of(condition: Condition, column: ColumnKind) -> _Value:
 
 
 def _read(typed: str, column: ColumnKind) -> _Value | None:
-    """The value that was typed; None, or a ValueError, for what is none of that kind."""
+    """The value that was typed; None or a ValueError for text that is no value of the kind."""
     text = typed.strip()
     match column.kind:
         case Kind.INTEGER | Kind.DECIMAL:
@@ -221,7 +226,7 @@ def _read(typed: str, column: ColumnKind) -> _Value | None:
         case Kind.INSTANT:
             moment = datetime.datetime.fromisoformat(text)
             zone = moment.tzinfo or column.zone
-            # By way of UTC: a time that summer time leaves out becomes the one that is meant.
+            # Through UTC, so that a time that summer time skips becomes one that exists.
             in_utc = moment.replace(tzinfo=zone).astimezone(datetime.UTC)
             return in_utc.astimezone(column.zone)
         case Kind.WALL_CLOCK:

@@ -1,9 +1,9 @@
-"""Which files of a read a raw scan has, and which a merge read.
+"""Divides the files of a read between raw scans and a merge read.
 
-Raw scan: Spark's own file source reads files that need no merge, a scan for each schema and format;
-Catalyst prunes columns and pushes predicates. Merge read: Python tasks read everything else, split
-by split: overlapping runs, deletion vectors, stored deletes, formats or types that Spark would read
-differently, changes of schema that need Paimon's casts.
+Raw scan: Spark's own file source reads files that need no merge, one scan for each schema and
+format; Catalyst prunes columns and pushes predicates down. Merge read: Python tasks read everything
+else, split by split: overlapping runs, deletion vectors, stored deletes, formats or types that
+Spark would read differently, and schema changes that need Paimon's casts.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RawColumn:
-    """How a column of the table is found in files of one schema: under `stored_name` with
-    `stored_type`, or not at all (`stored_name` is None: it is NULL)."""
+    """Where files of one schema store a column of the table: under `stored_name`, with
+    `stored_type`. `stored_name` is None for files without the column, where it is NULL."""
 
     column: Column
     stored_name: str | None
@@ -43,8 +43,8 @@ class RawColumn:
 
 @dataclass(frozen=True, slots=True)
 class RawScan:
-    """Files that one raw scan reads. With `true_bounds` they have bounds by which
-    conditions on floating-point columns can be judged."""
+    """Files that one raw scan reads. With `true_bounds`, their bounds of floating-point columns are
+    right, so that conditions on such columns can be judged by them."""
 
     format: str
     columns: tuple[RawColumn, ...]
@@ -55,21 +55,21 @@ class RawScan:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What to read. `tasks` are packed: each tuple is one task's splits."""
+    """What to read. Each tuple of `tasks` has the splits of one task of the merge read."""
 
     raw_scans: tuple[RawScan, ...]
     tasks: tuple[tuple[TaskSplit, ...], ...]
     unscanned: tuple[tuple[str, int], ...] = ()
-    """Why a raw scan does not read files that need no merge, and how many."""
+    """Reasons why raw scans don't read files that need no merge, each with its number of files."""
 
     @property
     def raw_file_count(self) -> int:
-        """How many files raw scans read."""
+        """The number of files that raw scans read."""
         return sum(len(scan.paths) for scan in self.raw_scans)
 
     @property
     def merge_file_count(self) -> int:
-        """How many files the merge read has."""
+        """The number of files that the merge read reads."""
         return sum(len(split.files) for task in self.tasks for split in task)
 
 
@@ -83,12 +83,12 @@ def plan_read(
     slots: int,
     spark_opens_store: bool,
 ) -> ReadPlan:
-    """The raw scans and the merge read that give `columns` of raw files and splits.
+    """Return the raw scans and the merge read that give `columns` of raw files and splits.
 
-    `schemas` gives the columns of every schema id that raw files have; `changed` are the (schema
-    id, column id) whose nested fields are others than today's. `slots` is the number of tasks that
-    can run at once. `spark_opens_store` is false where the JVM has no file system for the table's
-    store, so that a merge read has every file.
+    `schemas` maps each schema id of the raw files to its columns. `changed` has (schema id, column
+    id) of columns whose nested fields have changed since. `slots` is the number of tasks that can
+    run at once. `spark_opens_store` is false where the JVM has no file system for the table's
+    store, so that the merge read reads every file.
     """
     scans: list[RawScan] = []
     in_tasks: list[TaskSplit] = list(splits)
@@ -115,7 +115,7 @@ def plan_read(
 
 
 def _scans(files: RawFiles, columns: tuple[RawColumn, ...]) -> Iterator[RawScan]:
-    """The files, apart by their bounds where conditions on floating-point columns can come."""
+    """One scan of the files; two, by `true_bounds`, if floating-point columns are read."""
     known = [has_true_bounds(path) for path in files.paths]
     if not any(judged_by_bounds(column.stored_type) for column in columns):
         known = [True] * len(known)
@@ -130,8 +130,11 @@ def _scans(files: RawFiles, columns: tuple[RawColumn, ...]) -> Iterator[RawScan]
 
 
 def pack_splits(splits: Sequence[TaskSplit], tasks: int) -> tuple[tuple[TaskSplit, ...], ...]:
-    """At most `tasks` groups of splits, even by stored bytes: the largest split goes first, each
-    to the group that has least. A Python task costs tenths of a second before its first row."""
+    """Divide splits into at most `tasks` groups of about equal stored bytes.
+
+    The largest splits go first, each to the group with the fewest bytes. Groups are few because a
+    Python task takes tenths of a second before its first row.
+    """
     groups: list[list[TaskSplit]] = [[] for _ in range(min(max(tasks, 1), len(splits)))]
     loads = [0] * len(groups)
     sized = [(sum(file.size_bytes for file in split.files), split) for split in splits]
@@ -149,11 +152,11 @@ _SMALL_FILES_MIN = 64
 
 
 def _are_small(files: RawFiles) -> bool:
-    """Whether reading the files takes less time than Spark takes to list and open them.
+    """Whether a merge read of the files takes less time than Spark takes to list and open them.
 
-    Five thousand files of a thousand bytes took a raw scan 6.5 s and a merge read 2.2 s.
-    Rows that come by way of Python cost more the larger the files are; and Python tasks take
-    tenths of a second to begin.
+    A raw scan of five thousand files of a thousand bytes took 6.5 s, a merge read 2.2 s. With
+    larger files the way of rows through Python costs more, and with few files the tenths of a
+    second that Python tasks take to begin.
     """
     count = len(files.paths)
     return count >= _SMALL_FILES_MIN and sum(files.sizes_bytes) < count * _SMALL_BYTES
@@ -165,7 +168,7 @@ def _unreadable(
     files: RawFiles,
     changed: Collection[tuple[int, int]],
 ) -> str | None:
-    """Why a raw scan would not read files of another schema as Paimon does."""
+    """Why a raw scan would not read the files as Paimon does; None if it would."""
     by_id = {column.id: column for column in stored}
     for column in columns:
         found = by_id.get(column.id)
@@ -214,9 +217,9 @@ def _reads(data_type: AtomicType, file_format: str) -> bool:
         return True
     if name == "VARIANT":
         return file_format == "parquet"
-    # Spark reads ORC timestamps shifted outside UTC, and ORC dates before 1582 by days, because
-    # Java's writer says of days since 1970 that they are of the Julian calendar. It reads no
-    # Parquet timestamps beyond micros.
+    # Spark shifts ORC timestamps in sessions outside UTC, and ORC dates before 1582 by days,
+    # because Java's writer marks days since 1970 as being of the Julian calendar. It reads no
+    # Parquet timestamps finer than microseconds.
     if file_format != "parquet":
         return False
     digits = data_type.parameters[0] if name in ("TIMESTAMP", "TIMESTAMP_LTZ") else None

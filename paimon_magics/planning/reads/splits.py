@@ -1,7 +1,7 @@
 """Which files of a bucket are read together, and which need a merge at all.
 
-Rules: Paimon's `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator`, `IntervalPartition`. Keys are
-given as ranks: numbers that compare as the keys do.
+The rules are those of Paimon's `MergeTreeSplitGenerator`, `AppendOnlySplitGenerator` and
+`IntervalPartition`. Keys are given as ranks: numbers that compare as the keys do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """Where the deletion vector of a file is: `length` bytes at `offset`, as its metadata says."""
+    """Where a file's deletion vector is stored: `length` bytes at `offset`, by its metadata."""
 
     path: str
     offset: int
@@ -43,8 +43,8 @@ class Deletions:
 class StoredFile:
     """A data file as a task reads it.
 
-    `deleted_rows` counts the rows stored in it that take something back, None where its writer did
-    not say. `first_row_id` and `write_columns` are of tables with row tracking and data evolution.
+    `deleted_rows` counts the stored rows with the kinds -U and -D, None if its writer did not say.
+    `first_row_id` and `write_columns` are set in tables with row tracking and data evolution.
     """
 
     path: str
@@ -96,7 +96,7 @@ class PlainSplit:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSplit:
-    """The files of one bucket that only the state before, and only the state after, has."""
+    """The files of one bucket that only the earlier state, and that only the later state has."""
 
     before: tuple[Section, ...]
     after: tuple[Section, ...]
@@ -132,11 +132,11 @@ class KeyRange:
 
 
 def sections(files: Sequence[KeyRange]) -> list[list[list[int]]]:
-    """Sections of runs of file numbers.
+    """Divide the files of a bucket into sections of sorted runs of file numbers.
 
-    Files of two sections share no key. The files of a run follow each other without overlap, in
-    the order of their keys. The runs are in the order in which Java's priority queue holds them,
-    which decides the order of rows where runs are read one after the other.
+    Files of two sections share no key. The files of a run do not overlap and are in the order of
+    their keys. The runs are in the order in which Java's priority queue holds them, which decides
+    the order of rows where runs are read one after the other.
     """
     found: list[list[list[int]]] = []
     section: list[KeyRange] = []
@@ -153,7 +153,7 @@ def sections(files: Sequence[KeyRange]) -> list[list[list[int]]]:
 
 
 def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
-    """Files with row ids by the rows that they share, the newest of a group first.
+    """Group files with row ids by the rows that they share, the newest file of a group first.
 
     Source: `DataEvolutionSplitGenerator`, `RangeHelper`.
     """
@@ -173,7 +173,7 @@ def row_groups(files: Sequence[StoredFile]) -> list[tuple[StoredFile, ...]]:
 def pack_in_order(
     items: Sequence[_T], weight: Callable[[_T], int], capacity: int
 ) -> list[list[_T]]:
-    """Items in bins of at most `capacity`, in their order; a heavier item has a bin of its own.
+    """Pack items in their order into bins of at most `capacity`. A heavier item gets its own bin.
 
     Source: `BinPacking.packForOrdered`.
     """
@@ -215,12 +215,12 @@ def _runs(section: Sequence[KeyRange]) -> list[list[int]]:
 
 
 def _offer(queue: list[_Run], run: _Run) -> None:
-    """`PriorityQueue.siftUp`: as heapq's, which stops at equal ones, too."""
+    """`PriorityQueue.siftUp`: the same as heapq's, which also stops at an equal run."""
     heapq.heappush(queue, run)
 
 
 def _poll(queue: list[_Run]) -> _Run:
-    """`PriorityQueue.siftDown`: stops as soon as the place is right, where heapq goes to a leaf."""
+    """`PriorityQueue.siftDown`: stops at the first right place, while heapq goes down to a leaf."""
     top = queue[0]
     last = queue.pop()
     if not queue:

@@ -1,4 +1,4 @@
-"""What a read shows of a table's rows: themselves, their kinds, fully compacted ones, their ids."""
+"""Views of a table's rows: the rows, their changes, only compacted files, or with row ids."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
 ]
 
 KIND_NAMES = ("+I", "-U", "+U", "-D")
-"""What `$audit_log` calls the kinds of rows, by their numbers: `RowKind`."""
+"""The names of row kinds in `$audit_log`, by their numbers in `RowKind`."""
 
 ROW_ID = "_ROW_ID"
 SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
-# Ids of `SpecialFields`.
+# Field ids as in `SpecialFields`.
 _ROWKIND = Column(2147483643, "rowkind", AtomicType("STRING"))
 _SEQUENCE = Column(2147483646, SEQUENCE_NUMBER, AtomicType("BIGINT", (), nullable=False))
 _ROW_ID = Column(2147483642, ROW_ID, AtomicType("BIGINT", (), nullable=False))
@@ -42,7 +42,7 @@ class ViewKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """How rows are shown. `sequence_numbers`: with the column `_SEQUENCE_NUMBER`
+    """How rows are shown. `sequence_numbers` adds the column `_SEQUENCE_NUMBER`
     (`table-read.sequence-number.enabled`)."""
 
     kind: ViewKind
@@ -50,18 +50,18 @@ class RowView:
 
     @property
     def keeps_retracts(self) -> bool:
-        """Whether rows that take something back are shown."""
+        """Whether rows of the kinds -U and -D are shown."""
         return self.kind in (ViewKind.AUDIT_LOG, ViewKind.BINLOG)
 
 
 def view_named(system_table: str | None) -> ViewKind | None:
-    """The view of that name, in any case; None for other system tables."""
+    """The view of that name in upper or lower case; None for other system tables."""
     wanted = (system_table or "").lower()
     return next((kind for kind in ViewKind if kind.value == wanted), None)
 
 
 def shown_columns(columns: Iterable[Column], view: RowView) -> tuple[Column, ...]:
-    """The columns that the view shows, of a table's `columns`."""
+    """The columns of the view on a table with `columns`."""
     if view.kind is ViewKind.ROW_TRACKING:
         return (*columns, _ROW_ID, _SEQUENCE)
     if not view.keeps_retracts:

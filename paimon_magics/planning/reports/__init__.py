@@ -1,1 +1,1 @@
-"""What stands beside reports: the queries that give their rows, health in words."""
+"""What reports show beside rows: the queries that give them, and findings about health."""

@@ -1,8 +1,7 @@
-"""Queries for what tells two states of a table apart, and for `$binlog` row by row, as the views
-show them: what they give is what is shown.
+"""Queries that give the rows of reports on changes: between two states, and of `$binlog`.
 
-Pure. `changes` is a query with a column `change` ("added", "removed" or "changed") beside those of
-the table, and for updates the row before them as the struct `before`.
+Pure. `changes` is a query with the table's columns and a column `change` ("added", "removed" or
+"changed"); for updates, the struct `before` has the row before the update.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ CHANGES = ("added", "removed", "changed")
 
 
 def counts_sql(changes: str, partition: str) -> str:
-    """How many rows of each partition changed, and how; `partition` is its name of a row
-    (`PartitionNames.of_rows`)."""
+    """Count the changed rows by partition and kind of change. `partition` is the SQL expression of
+    a row's partition (`PartitionNames.of_rows`)."""
     sums = ", ".join(f"count_if(`change` = '{word}') AS {word}" for word in CHANGES)
     return f"SELECT {partition} AS partition, {sums} FROM ({changes}) GROUP BY 1 ORDER BY 1"
 
 
 def grown_sql(new_rows: str, partition: str) -> str:
-    """The same of a table that only got rows."""
+    """Count as `counts_sql` does, where rows were only added."""
     none = ", ".join(f"CAST(0 AS BIGINT) AS {word}" for word in CHANGES[1:])
     return (
         f"SELECT {partition} AS partition, count(*) AS added, {none} FROM ({new_rows}) "
@@ -40,7 +39,7 @@ def grown_sql(new_rows: str, partition: str) -> str:
 
 
 def kinds_sql(changes: str, columns: Sequence[str], *, is_paired: bool) -> str:
-    """The rows with their `rowkind`; with `is_paired` an update as two, before and after."""
+    """The changed rows with their `rowkind`; with `is_paired`, an update is two rows, -U and +U."""
 
     def row(kind: str, source: str = "") -> str:
         values = (f"{source}{quoted(name)} AS {quoted(name)}" for name in columns)
@@ -57,7 +56,7 @@ def kinds_sql(changes: str, columns: Sequence[str], *, is_paired: bool) -> str:
 
 
 def single_changes_sql(binlog: str, columns: Sequence[str]) -> str:
-    """The rows of a query on a `$binlog`, an update as two with its first values and its last."""
+    """The rows of a query on a `$binlog`, where an update becomes two rows, -U and +U."""
 
     def row(kind: str, place: int) -> str:
         values = (
@@ -66,7 +65,7 @@ def single_changes_sql(binlog: str, columns: Sequence[str]) -> str:
         )
         return f"struct({kind} AS rowkind, {', '.join(values)})"
 
-    # Each column has as many values as the change has rows.
+    # A column has one value for each row of the change.
     size = f"size({quoted(next(n for n in columns if n != SEQUENCE_NUMBER))})"
     before, after = row("'-U'", 0), row("'+U'", 1)
     single = f"array({row('rowkind', 0)})"

@@ -1,7 +1,7 @@
-"""Whether a table's layout is in order, in words: from sums over its files and its own options.
+"""Findings about a table's layout, from sums over its files and from its options.
 
-Pure: figures in, findings out. What the options mean is Paimon's `CoreOptions` and, for compaction,
-`UniversalCompaction` and `AppendCompactCoordinator`.
+Pure: figures in, findings out. The options mean what Paimon's `CoreOptions` says and, for
+compaction, `UniversalCompaction` and `AppendCompactCoordinator`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from paimon_magics.statements.statement import TableName
 __all__ = ["Figures", "Finding", "LayoutRules", "Severity", "findings", "worst"]
 
 _TARGET_BYTES = {True: 128 * 1024 * 1024, False: 256 * 1024 * 1024}
-"""The default of `target-file-size`, for tables with and without a primary key."""
+"""The default of `target-file-size`, by whether a table has a primary key."""
 _SKEW_RATIO = 4.0
 _BUCKET_BYTES_MIN = 16 * 1024 * 1024
 _BUCKET_BYTES_MAX = 8 * 1024 * 1024 * 1024
 _BUCKET_BYTES_USUAL = 200 * 1024 * 1024
 _BUCKETS_MANY = 100
-"""Fewer small buckets than that cost nobody anything: a table that begins small may grow."""
+"""With fewer buckets small ones are no problem: a table that begins small may grow."""
 _SMALL_SHARE_SERIOUS = 0.5
 _PARTITIONS_MANY = 100
 _PARTITION_BYTES_MIN = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ class Severity(IntEnum):
 
     @property
     def word(self) -> str:
-        """As it is shown."""
+        """The word that is shown."""
         return ("good", "notice", "serious")[self]
 
 
@@ -47,9 +47,9 @@ class Severity(IntEnum):
 class LayoutRules:
     """What a table's options ask of its layout; sizes in bytes.
 
-    A file below `small_below_bytes` is one that compaction merges with others; a bucket with
-    `run_trigger` sorted runs is compacted by engines that do so, one with `run_stop` holds their
-    writers up. An append table is compacted from `files_min` small files in a partition on.
+    Compaction merges files below `small_below_bytes`. Engines that compact do so in a bucket with
+    `run_trigger` sorted runs, and hold writers up in a bucket with `run_stop`. An append table is
+    compacted once a partition has `files_min` small files.
     """
 
     target_bytes: int
@@ -62,7 +62,7 @@ class LayoutRules:
 
     @classmethod
     def of(cls, schema: TableSchema) -> LayoutRules:
-        """From a table's options. Raises InvalidTableError for values that can't be read."""
+        """Return the rules of a table. Raises InvalidTableError for values that can't be read."""
         keyed = schema.is_primary_key_table
         target = schema.option("target-file-size")
         target_bytes = (
@@ -85,10 +85,14 @@ class LayoutRules:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Sums over a table. `worst_partition` has the most small files, `worst_small_files` of them;
-    `cells_with_runs` are the buckets with as many sorted runs as trigger a compaction, and
-    `run_count_max` is the most that one has; `bytes_max` and `bytes_median` are of the buckets of
-    one partition, the one where they differ most."""
+    """Sums over a table; a cell is one bucket of one partition.
+
+    `worst_partition` has the most small files, `worst_small_files` of them. `cells_with_runs`
+    counts the buckets whose sorted runs trigger a compaction, `cells_stopped` those that hold
+    writers up; `run_count_max` is the largest number of runs in a bucket. `bytes_max` and
+    `bytes_median` are bucket sizes in `skewed_partition`, where they differ most. `files_after` is
+    the number of files that compaction would leave.
+    """
 
     partitions: int = 0
     cells: int = 0
@@ -110,8 +114,8 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know: what was found, why it matters, and the statement that would help
-    ("" where none does)."""
+    """One finding: what was found and why it matters, and the statement that would help, "" if
+    none does."""
 
     severity: Severity
     text: str
@@ -121,9 +125,9 @@ class Finding:
 def findings(
     name: TableName, rules: LayoutRules, figures: Figures, partition: str = ""
 ) -> tuple[Finding, ...]:
-    """What is to be said of a table, the most urgent first; one that is GOOD when nothing is.
+    """Return the findings about a table, the most urgent first; a GOOD one if there are no others.
 
-    Where the figures are of a `partition` alone, statements are, too.
+    If the figures are of one `partition`, the statements are for that partition, too.
     """
     what = "partition" if partition else "table"
     if figures.files == 0:
@@ -145,14 +149,14 @@ def findings(
 
 
 def worst(found: tuple[Finding, ...]) -> Severity:
-    """The most urgent of some findings."""
+    """The highest severity of the findings."""
     return max((finding.severity for finding in found), default=Severity.GOOD)
 
 
 def _small_files(
     name: TableName, rules: LayoutRules, figures: Figures, partition: str
 ) -> Finding | None:
-    # Keyed tables have small files at level 0 by nature: there sorted runs count.
+    # Primary-key tables always have small files at level 0: for them, sorted runs count.
     if rules.is_primary_key_table or not figures.mergeable_files:
         return None
     share = figures.mergeable_files / figures.files

@@ -1,13 +1,14 @@
-"""What views call a partition, `day=2026-11-20/region=eu`, in SQL.
+"""SQL expressions for the names of partitions in reports, such as `day=2026-11-20/region=eu`.
 
-Pure. Views read the names from manifests (`tables.system_tables.layout`); the SQL beside them makes
-them of a table's `$files` or of its rows. Instants are told in the zone of the session that runs
-it.
+Pure. Reports read the names from manifests (`tables.system_tables.layout`); the SQL beside them
+makes the names from a table's `$files` or from its rows. Instants are shown in the time zone of the
+session that runs the SQL.
 
-`$files` is no place to read values from: `{a, b}` does not tell where a text ends, and instants are
-wall clocks of the process there. The folder in `file_path` tells each value
-(`InternalRowPartitionComputer` of Paimon): by default a day as days since 1970 and an instant as a
-wall clock of UTC, with `partition.legacy-name` = false both as in `$files`.
+The column `partition` of `$files` is ambiguous: `{a, b}` does not show where a text ends, and its
+instants are local times of the process. The folder in `file_path` has each value
+(`InternalRowPartitionComputer` of Paimon). By default a date is written there as days since 1970
+and an instant as local time in UTC; with `partition.legacy-name` = false both are written as in
+`$files`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ESCAPED = frozenset(chr(c) for c in range(1, 32)) | frozenset("\"#%'*/:=?\\\x7f
 
 
 class KeyKind(Enum):
-    """How the text of a partition column is made."""
+    """How a partition column's value is written as text."""
 
     TEXT = "text"
     DATE = "date"
@@ -49,10 +50,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionNames:
-    """The partition columns of a table, and what their texts depend on.
+    """The partition columns of a table, and what the text of their values depends on.
 
-    `zone` is that of this process, whose wall clocks `$files` shows. `twice` are the instants among
-    the values that the session's zone shows twice, with their offset: those are told with it.
+    `zone` is the time zone of this process, in which `$files` shows instants. `twice` are the
+    values whose local time occurs twice in the session's zone: they are shown with their offset.
     """
 
     keys: tuple[tuple[str, KeyKind], ...]
@@ -63,7 +64,7 @@ class PartitionNames:
 
     @classmethod
     def of(cls, schema: TableSchema, zone: str, twice: Sequence[str] = ()) -> PartitionNames:
-        """Those of a table."""
+        """Return the names for a table."""
         return cls(
             tuple((key, key_kind(schema.column(key).type)) for key in schema.partition_keys),
             schema.partition_default_name,
@@ -73,16 +74,16 @@ class PartitionNames:
         )
 
     def told_in(self, zone: str) -> str:
-        """What stands behind a view's line: "; `at` in Europe/Berlin", "" without such columns."""
+        """The end of a report's summary line: "; `at` in Europe/Berlin", "" without instants."""
         names = ", ".join(f"`{key}`" for key, kind in self.keys if kind is KeyKind.INSTANT)
         return f"; {names} in {zone}" if names else ""
 
     def of_files(self) -> str:
-        """The name, of the columns of `$files`."""
+        """The name as an expression on the columns of `$files`."""
         return self._joined([self._of_file(place) for place in range(len(self.keys))])
 
     def of_rows(self) -> str:
-        """The name, of the columns of a row."""
+        """The name as an expression on the table's columns."""
         return self._joined([self._of_row(*key) for key in self.keys])
 
     def _joined(self, values: Sequence[str]) -> str:
@@ -96,7 +97,7 @@ class PartitionNames:
         if kind is KeyKind.INSTANT:
             return self._or_default(self._instant_text(name))
         value = f"CAST({name} AS STRING)"
-        if kind is KeyKind.TEXT:  # blank text lies where NULL does
+        if kind is KeyKind.TEXT:  # blank text is in the partition of NULL
             value = f"if(trim({value}) = '', NULL, {value})"
         return self._or_default(value)
 
@@ -104,7 +105,7 @@ class PartitionNames:
         key, kind = self.keys[place]
         folder = f".*/{re.escape(escaped(key))}=([^/]*)/"
         raw = f"regexp_extract(file_path, {text_literal(folder)}, 1)"
-        # A plus stands for itself in a path.
+        # A plus sign in a path is literal.
         value = f"url_decode(replace({raw}, '+', '%2B'))"
         match kind:
             case KeyKind.DATE:
@@ -125,7 +126,7 @@ class PartitionNames:
                 return value
 
     def _listed(self, place: int) -> str:
-        """The value as `$files` lists it: a NULL is `null`."""
+        """The value as the column `partition` of `$files` shows it: NULL is `null`."""
         inner = "substring(partition, 2, length(partition) - 2)"
         return inner if len(self.keys) == 1 else f"split({inner}, ', ')[{place}]"
 
@@ -141,16 +142,16 @@ class PartitionNames:
 
 
 def _clock(path: str, end: str) -> str:
-    """The time in a path, as Spark reads it: Java leaves seconds out where they are zero."""
+    """The local time in a path, in a form that Spark reads: Java leaves out seconds of zero."""
     return f"concat({path}, if(length({path}) = 16, ':00{end}', '{end}'))"
 
 
 def key_kind(data_type: DataType) -> KeyKind:
-    """How the text of a partition column of that type is made."""
+    """How the values of a partition column of this type are written as text."""
     name = data_type.name if isinstance(data_type, AtomicType) else ""
     return _KINDS.get(name, KeyKind.PLAIN)
 
 
 def escaped(text: str) -> str:
-    """The text as it is in the name of a partition's folder."""
+    """The text with the escapes of a partition folder's name."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)

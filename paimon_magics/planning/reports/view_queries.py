@@ -1,7 +1,7 @@
-"""The queries behind the views: what gives the rows of a view in SQL, of the system tables.
+"""Queries on system tables that give the rows of reports.
 
-Pure. Names of tables come in as they are written in SQL. Partitions are named as the views name
-them (`planning.reports.partition_names`), and times are instants of the session's zone.
+Pure. Table names are passed as they are written in SQL. Partitions are named as in the reports
+(`planning.reports.partition_names`), and times are instants, shown in the session's zone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 HISTORY_IN_SQL = ("snapshot_id", "commit_kind", "commit_time", "commit_user")
-"""What `$snapshots` has of a history: users and notebooks are in the snapshots alone."""
+"""The columns of a history that `$snapshots` has; only snapshot files name users and notebooks."""
 
 NATIVE_NAME = "pm-[0-9a-f]{32}-mdata-"
-"""How the names of files begin that the native writer made for us (`planning.reads.float_bounds`):
-their `creation_time` is in UTC, whatever the zone of the process."""
+"""A regular expression for how names of files begin that the native writer wrote here
+(`planning.reads.float_bounds`). Their `creation_time` is in UTC, whatever the process's zone."""
 
 _SUMS = {
     "record_count": "sum(record_count)",
@@ -36,7 +36,7 @@ _SUMS = {
     "sorted_run_count": "count_if(level = 0) + count(DISTINCT nullif(level, 0))",
     "last_update_time": "max(creation_time)",
 }
-"""What is summed up of the files of a bucket, by the name of its column."""
+"""The aggregates over the files of a bucket, by column name."""
 _OF_PARTITIONS = {
     **{name: f"sum({name})" for name in _SUMS},
     **{name: f"max({name})" for name in ("sorted_run_count", "last_update_time")},
@@ -44,7 +44,7 @@ _OF_PARTITIONS = {
 
 
 def files_sql(files: str, partitions: PartitionNames) -> str:
-    """The files of a table: `files` is its `$files`."""
+    """The query for a table's files; `files` is the name of its `$files`."""
     name = "regexp_extract(file_path, '[^/]+$', 0) AS file_name"
     zone = text_literal(f" {partitions.zone}")
     if partitions.zone != "UTC":
@@ -58,7 +58,7 @@ def files_sql(files: str, partitions: PartitionNames) -> str:
 
 
 def buckets_sql(files: str, partitions: PartitionNames, small_below_bytes: int) -> str:
-    """The sums of each bucket."""
+    """The query for the sums of each bucket."""
     sums = ", ".join(f"{text} AS {name}" for name, text in _SUMS.items())
     return (
         f"SELECT partition, bucket, {sums.format(small_below_bytes=small_below_bytes)} "
@@ -68,7 +68,7 @@ def buckets_sql(files: str, partitions: PartitionNames, small_below_bytes: int) 
 
 
 def partitions_sql(files: str, partitions: PartitionNames, small_below_bytes: int) -> str:
-    """The sums of each partition, and its share of small files."""
+    """The query for the sums of each partition, and its share of small files."""
     buckets = buckets_sql(files, partitions, small_below_bytes).rpartition(" ORDER BY ")[0]
     sums = ", ".join(f"{text} AS {name}" for name, text in _OF_PARTITIONS.items())
     return (
@@ -79,8 +79,8 @@ def partitions_sql(files: str, partitions: PartitionNames, small_below_bytes: in
 
 
 def snapshots_sql(snapshots: str, zone: str) -> str:
-    """The commits of a table: `snapshots` is its `$snapshots`, whose times are wall clocks of
-    `zone`."""
+    """The query for a table's commits; `snapshots` is the name of its `$snapshots`, whose times are
+    local times in `zone`."""
     return (
         f"SELECT snapshot_id, commit_kind, {_instant('commit_time', zone)}, "
         "delta_record_count AS rows, "
@@ -90,14 +90,14 @@ def snapshots_sql(snapshots: str, zone: str) -> str:
 
 
 def history_sql(snapshots: str, zone: str) -> str:
-    """The commits of a table, as far as `$snapshots` tells who made them."""
+    """The query for a table's history, as far as `$snapshots` has it."""
     names = (_instant(n, zone) if n == "commit_time" else n for n in HISTORY_IN_SQL)
     return f"SELECT {', '.join(names)} FROM {snapshots} ORDER BY snapshot_id DESC"
 
 
 def changed_files_sql(files: str, partitions: PartitionNames, before: str, after: str) -> str:
-    """The sums of the files that came (`added`) and went (`removed`) from the version `before` to
-    `after`, both as VERSION AS OF has them, for each partition."""
+    """The query for the sums of the files that were `added` and `removed` in each partition between
+    two versions, both given as VERSION AS OF takes them."""
     old, new = (files_sql(f"{files} VERSION AS OF {one}", partitions) for one in (before, after))
     alone = "SELECT '{}' AS files, mine.* FROM ({}) AS mine LEFT ANTI JOIN ({}) AS other ON {}"
     same = "mine.file_name = other.file_name"
@@ -111,6 +111,6 @@ def changed_files_sql(files: str, partitions: PartitionNames, before: str, after
 
 
 def _instant(name: str, zone: str) -> str:
-    """A wall clock of `zone` as the instant that it is."""
+    """The column `name`, which has local times in `zone`, as instants."""
     moment = f"concat(CAST({name} AS STRING), {text_literal(f' {zone}')})"
     return f"CAST({moment} AS TIMESTAMP) AS {name}"

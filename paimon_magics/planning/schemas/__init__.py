@@ -1,1 +1,1 @@
-"""The schema of a table as a value, what changes it, and what Paimon refuses in one."""
+"""The schema of a table as a value: how it is made and changed, and what Paimon refuses."""

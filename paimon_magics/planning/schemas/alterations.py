@@ -1,8 +1,8 @@
-"""What ALTER TABLE makes of a definition.
+"""Plans ALTER TABLE: applies its changes to a schema.
 
-`plan_alteration` applies changes one after the other as Paimon's `SchemaManager` does, and refuses
-what it refuses; the result is checked like a new definition. Field ids of nested columns are not
-part of a definition: whoever stores the result assigns them.
+`plan_alteration` applies the changes one after the other as Paimon's `SchemaManager` does, and
+refuses what that refuses; the result is checked like a new schema. A `TableSchema` has no field ids
+of nested columns: the code that stores the result assigns them.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ _INDEX_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """The definition after the changes, and the changes that are left to do.
+    """The schema after the changes, and the changes that have an effect.
 
-    `changes` have exact column names; those without effect (IF EXISTS of something that is not
-    there, a type that is the same) are gone. With none left, `schema` is the one before.
+    `changes` have exact column names. Changes without effect are left out: DROP IF EXISTS of a
+    missing column, or the type that the column has. If none is left, `schema` is unchanged.
     """
 
     schema: TableSchema
@@ -82,18 +82,19 @@ class Alteration:
 def plan_alter_table(
     schema: TableSchema, changes: Sequence[TableChange], *, has_snapshots: bool = True
 ) -> TableSchema:
-    """The definition that the changes lead to; see `plan_alteration`."""
+    """Return the schema after the changes; see `plan_alteration`."""
     return plan_alteration(schema, changes, has_snapshots=has_snapshots).schema
 
 
 def plan_alteration(
     schema: TableSchema, changes: Sequence[TableChange], *, has_snapshots: bool = True
 ) -> Alteration:
-    """Plans changes of columns and options; options that can't change on a table with data are
-    free to while `has_snapshots` is false.
+    """Plan changes of columns and options.
 
-    Raises UnknownNameError for a column or option that is not there, InvalidTableError for what
-    Paimon refuses. RenameTable and DropPartitions change no definition: a ValueError.
+    While `has_snapshots` is false, options that are fixed on a table with data may change.
+
+    Raises UnknownNameError for a column or option that does not exist, InvalidTableError for what
+    Paimon refuses, and ValueError for RenameTable and DropPartitions, which change no schema.
     """
     planned = schema
     left: list[TableChange] = []
@@ -333,7 +334,7 @@ def _reorder(schema: TableSchema, change: ReorderColumn) -> tuple[TableChange, T
 
 
 def _numbered(schema: TableSchema, columns: tuple[Column, ...]) -> TableSchema:
-    # A preview: the highest id ever given is known to the stored schema alone.
+    # A preview: only the stored schema knows the highest id ever given.
     highest = max((c.id + nested_field_count(c.type) for c in schema.columns), default=-1)
     return replace(
         schema,

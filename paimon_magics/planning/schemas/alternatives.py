@@ -1,8 +1,8 @@
-"""What does the same as a statement that is not offered: the next step of its error, and of
+"""Statements to write instead of those that are not offered: hints of errors, and topics of
 `%paimon help`.
 
-`alternative` writes the statement out for the user's own table and condition. It replaces what it
-names, as that statement would: rows of a key by an INSERT, others by writing the table anew.
+`alternative` writes such a statement for the user's own table and condition. It has the same
+effect: an INSERT where the rows have a primary key, else an INSERT OVERWRITE of the table.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ INSTEAD: dict[str, str] = {
     "INSERT … REPLACE WHERE": "Write INSERT OVERWRITE t PARTITION (day = '2026-01-31') SELECT ….",
     "IDENTIFIER": "Write the name. In Python, session.table(name) takes it from a variable.",
 }
-"""By the beginning of what is not offered, the longest that fits."""
+"""Hints by the beginning of the statement that is not offered; the longest match counts."""
 
 
 def alternative(change: RowChange, schema: TableSchema) -> str:
-    """A sentence with the statement that does the same to the table of that definition."""
+    """Return a sentence with the statement that does the same to a table of this schema."""
     match change:
         case Delete():
             return _deleted(change, schema)
@@ -118,7 +118,8 @@ def _deleted(change: Delete, schema: TableSchema) -> str:
 
 
 def _partition(change: Delete, schema: TableSchema) -> str:
-    """`day = 'x', hour = 1` where the condition is just that, of partition columns."""
+    """The PARTITION clause `day = 'x', hour = '1'` of a condition that only compares partition
+    columns with texts; "" for any other condition."""
     tokens = tokenize(change.condition)
     found = []
     for start in range(0, len(tokens), 4):

@@ -1,8 +1,8 @@
-"""Paths to nested columns, as ALTER TABLE writes them, and editing what they lead to.
+"""Paths to nested columns, as ALTER TABLE writes them, and edits of the fields at such paths.
 
-A path names a column, then fields: of a struct by name, of an array by `element`, of a map by
-`value` (Paimon can't change the keys of a map). Names are found exactly, else by the only one that
-differs in case. The edits expect a path that `resolve` returned.
+A path names a column, then a field of a struct, `element` of an array, or `value` of a map (Paimon
+can't change the keys of a map). A name matches exactly, or else matches the only name that differs
+in case alone. The edits expect a path that `resolve` returned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def resolve(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> tuple[str, ...]:
-    """The path with the exact names; raises UnknownNameError at the first that is not there."""
+    """Return the path with exact names. Raises UnknownNameError for a name that does not exist."""
     resolved: list[str] = []
     fields: Sequence[Column | RowField] = columns
     inside: DataType | None = None
@@ -75,7 +75,10 @@ def _step(token: str, wanted: str, path: list[str]) -> str:
 
 
 def resolved_name(names: Sequence[str], name: str, shown: str) -> str:
-    """The one of `names` that `name` means; `shown` is how an error writes the whole path."""
+    """Return the one of `names` that `name` means.
+
+    Raises UnknownNameError if there is none; `shown` is the whole path for the message.
+    """
     if name in names:
         return name
     same = [n for n in names if n.lower() == name.lower()]
@@ -88,7 +91,7 @@ def resolved_name(names: Sequence[str], name: str, shown: str) -> str:
 
 
 def siblings_at(columns: Sequence[Column], parents: tuple[str, ...]) -> list[str]:
-    """The names of the columns, or of the fields of the struct at `parents`."""
+    """The names of the fields of the struct at `parents`, or of all columns if it is empty."""
     if not parents:
         return [column.name for column in columns]
     inside = type_at(columns, parents)
@@ -102,7 +105,7 @@ def siblings_at(columns: Sequence[Column], parents: tuple[str, ...]) -> list[str
 
 
 def type_at(columns: Sequence[Column | RowField], path: tuple[str, ...]) -> DataType:
-    """The type of what the path leads to."""
+    """The type at the end of the path."""
     found = next(c.type for c in columns if c.name == path[0])
     for token in path[1:]:
         match found:
@@ -122,7 +125,7 @@ def with_field(
     path: tuple[str, ...],
     edit: Callable[[Column | RowField], Column | RowField],
 ) -> TableSchema:
-    """The definition with the column or nested field at `path` edited."""
+    """Return the schema with the column or nested field at `path` edited."""
     if len(path) == 1:
         columns = []
         for column in schema.columns:
@@ -154,7 +157,7 @@ def with_siblings(
     parents: tuple[str, ...],
     edit: Callable[[tuple[RowField, ...]], tuple[RowField, ...]],
 ) -> tuple[Column, ...]:
-    """The columns with the fields of the struct at `parents` edited."""
+    """Return the columns with the fields of the struct at `parents` edited."""
     siblings_at(columns, parents)
 
     def on_type(data_type: DataType) -> DataType:
@@ -170,7 +173,7 @@ def with_siblings(
 def with_type(
     schema: TableSchema, path: tuple[str, ...], edit: Callable[[DataType], DataType]
 ) -> TableSchema:
-    """The definition with the type at `path` edited."""
+    """Return the schema with the type at `path` edited."""
     return replace(
         schema,
         columns=tuple(
@@ -203,7 +206,7 @@ def _changed(
 
 
 def type_name(data_type: DataType) -> str:
-    """A short name for messages, without what is nested in it."""
+    """A short name of the type for messages, without its nested types."""
     match data_type:
         case AtomicType(name=name, parameters=parameters):
             return f"{name}({', '.join(map(str, parameters))})" if parameters else name

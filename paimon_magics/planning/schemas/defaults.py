@@ -1,8 +1,8 @@
 """Column defaults: the SQL text of DEFAULT as Paimon stores and reads it.
 
-Paimon keeps a default as text, takes one pair of single quotes off, and casts what is left from
-STRING to the column's type (`DefaultValueUtils`). It evaluates no expression and knows no escapes,
-so only plain literals mean the same to Paimon, to Spark and to us; all else is refused.
+Paimon stores a default as text, removes one pair of single quotes, and casts the rest from STRING
+to the column's type (`DefaultValueUtils`). It evaluates no expressions and knows no escapes, so
+only plain literals mean the same to Paimon, to Spark and here; everything else is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIMESTAMP = re.compile(r"(\d{4,}-\d{1,2}-\d{1,2})(?:[ T](\d{2}:\d{2}(?::\d{2})?
 
 
 def stored_default(column: str, data_type: DataType, text: str | None) -> str | None:
-    """The text to store for `DEFAULT text`; None for no default, also for DEFAULT NULL.
+    """Return the text to store for `DEFAULT text`; None without a default and for DEFAULT NULL.
 
     Raises InvalidTableError for anything but a plain literal that fits the column's type.
     """
@@ -47,7 +47,7 @@ def stored_default(column: str, data_type: DataType, text: str | None) -> str | 
 
 
 def default_text(stored: str) -> str:
-    """What a stored default says, without the quotes around it."""
+    """The value of a stored default, without quotes and type name."""
     match = _LITERAL.fullmatch(stored.strip())
     return match[2] if match else stored.strip()
 

@@ -1,6 +1,6 @@
-"""What Paimon refuses about single features: which options they need beside them, and which not.
+"""Rules on single features: which options a feature needs, and which it excludes.
 
-Each rule is one function of `SchemaValidation` in Paimon 2.0.0, named in its docstring.
+Each rule follows the functions of `SchemaValidation` in Paimon 2.0.0 that its docstring names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paimon_magics.statements.data_types import (
 
 __all__ = ["FEATURE_RULES", "is_blob_column"]
 
-# scan.mode: the options of which exactly one must be set, and those that may not be set beside it.
+# By scan.mode: the options of which exactly one must be set. The others must not be set then.
 _TIME_OPTIONS = ("scan.timestamp-millis", "scan.timestamp")
 _SNAPSHOT_OPTIONS = ("scan.snapshot-id", "scan.tag-name", "scan.watermark")
 _INCREMENTAL_OPTIONS = (
@@ -65,7 +65,7 @@ def _check_deletion_vectors(schema: TableSchema) -> None:
 
 
 def _check_row_tracking(schema: TableSchema) -> None:
-    """`validateRowTracking`, without its part about vectors."""
+    """`validateRowTracking`, without its rules on vectors."""
     if schema.row_tracking_enabled:
         if schema.primary_keys:
             raise _contradiction("'row-tracking.enabled'", "a primary key", "Leave out one.")

@@ -1,7 +1,7 @@
 """Which tables can be written in which file format.
 
-Parquet files are written by the native writer. ORC and Avro files of append tables are written by
-pypaimon's, which can't store every type so that other engines read the same.
+The native writer writes Parquet files. pypaimon's writer writes ORC and Avro files of append
+tables; it can't store every type so that other engines read the same values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LTZ_LEGACY = "orc.timestamp-ltz.legacy.type"
 
 
 def check_file_format(name: TableName, schema: TableSchema) -> None:
-    """Raise UnsupportedStatementError for files that this version can't write safely."""
+    """Raise UnsupportedStatementError for a table whose files this version can't write safely."""
     file_format = schema.file_format
     if file_format == "parquet":
         return
@@ -78,7 +78,7 @@ def _reason(file_format: str, data_type: DataType) -> str | None:
 
 
 def _digits(data_type: DataType) -> int:
-    """The digits of a timestamp's seconds, 0 for another type."""
+    """The fractional digits of a timestamp's seconds; 0 for any other type."""
     if isinstance(data_type, AtomicType) and data_type.name in _TIMESTAMPS:
         return data_type.parameters[0]
     return 0

@@ -1,4 +1,4 @@
-"""Rules on the options of file indexes and of the layout inside files (`SchemaValidation`)."""
+"""Rules on the options of indexes and of the layout inside files (`SchemaValidation`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PRIMARY_KEY_INDEXES = (
 
 
 def _check_file_indexes(schema: TableSchema) -> None:
-    """`validateFileIndex`, without the types that each index can hold."""
+    """`validateFileIndex`, without its rules on the types that each index can hold."""
     declared: set[tuple[str, str]] = set()
     others: list[tuple[str, list[str]]] = []
     for key, value in schema.options:
@@ -109,7 +109,7 @@ def _check_primary_key_indexes(schema: TableSchema) -> None:
 
 
 def _check_map_layout(schema: TableSchema) -> None:
-    """`validateMapStorageLayout`, without its limits on compressions."""
+    """`validateMapStorageLayout`, without its rules on compression."""
     for key, value in schema.options:
         if not (key.startswith("fields.") and key.endswith(".map.storage-layout")):
             continue
@@ -166,7 +166,7 @@ def _check_variant_shredding(schema: TableSchema) -> None:
 
 
 def check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
-    """Raise InvalidTableError for a column that the table does not have."""
+    """Raise InvalidTableError for a column in option `key` that the table does not have."""
     for name in names:
         if name not in schema.column_names:
             raise InvalidTableError(
@@ -176,7 +176,7 @@ def check_exist(schema: TableSchema, names: tuple[str, ...], key: str) -> None:
 
 
 def is_type(data_type: DataType, *names: str) -> bool:
-    """Whether it is an atomic type of one of these names."""
+    """Whether the type is atomic and has one of these names."""
     return isinstance(data_type, AtomicType) and data_type.name in names
 
 

@@ -1,9 +1,10 @@
-"""What Paimon refuses about how rows are merged: merge engines, changelogs, sequences, `fields.*`.
+"""Rules on how rows are merged: merge engines, changelogs, sequences, `fields.*`.
 
-Follows `SchemaValidation`, `PartialUpdateMergeFunction.Factory`, `AggregateMergeFunction.Factory`
-and the aggregator factories of Paimon 2.0.0. Two refusals are of this project's own, for tables
-that Paimon makes and nobody can use: a merge engine on an append table, and an aggregate function
-whose type Paimon notices only when the first row is merged.
+The rules follow `SchemaValidation`, `PartialUpdateMergeFunction.Factory`,
+`AggregateMergeFunction.Factory` and the aggregator factories of Paimon 2.0.0. Two rules are this
+project's own. They refuse tables that Paimon creates but nobody can use: an append table with a
+merge engine, and an aggregate function on a column of a wrong type, which Paimon only notices when
+it merges the first row.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _AGGREGATES = (*_AGGREGATES_OF_ANY_TYPE, *_AGGREGATE_TYPES)
 
 
 def field_option_keys(schema: TableSchema) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Each option `fields.<columns>.<suffix>` as (key, columns, suffix)."""
+    """Yield (key, columns, suffix) for each option `fields.<columns>.<suffix>`."""
     for key, _ in schema.options:
         parts = key.split(".", 2)
         if parts[0] == "fields" and len(parts) == 3:

@@ -1,9 +1,8 @@
-"""Setting and unsetting options of a table that exists, and renaming columns inside options.
+"""Setting and unsetting options of an existing table, and renaming columns inside options.
 
 Follows `SchemaManager.checkAlterTableOption`, `checkResetTableOption` and
-`applyRenameColumnsToOptions` of Paimon 2.0.0. (Paimon renames columns in a few options only; where
-it would leave an option behind that names a lost column, the check of the whole definition refuses
-the rename.)
+`applyRenameColumnsToOptions` of Paimon 2.0.0. Paimon renames columns in a few options only. If
+another option names the renamed column, the check of the whole schema refuses the rename.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from paimon_magics.planning.schemas.table_schema import TableSchema, column_list
 
 __all__ = ["renamed_in_options", "set_option", "unset_option"]
 
-# Options whose value may go from false to true only.
+# Options whose value may only change from false to true.
 _ONE_WAY = ("ignore-delete", "ignore-update-before")
 _FIXED = {
     "type": "A table keeps its type.",
@@ -39,7 +38,11 @@ _KEYED_AND_VALUED_BY_COLUMNS = ("sequence-group", "nested-key")
 
 
 def set_option(schema: TableSchema, key: str, value: str, has_snapshots: bool) -> TableSchema:
-    """The definition with one option set; `comment` is the table's comment."""
+    """Return the schema with one option set; the key `comment` sets the table's comment.
+
+    Raises InvalidTableError for an option that can't change, or a value that can't be read, and
+    UnknownNameError for a key that looks mistyped.
+    """
     if key == "comment":
         return replace(schema, comment=value)
     if key in ("primary-key", "partition"):
@@ -67,7 +70,11 @@ def set_option(schema: TableSchema, key: str, value: str, has_snapshots: bool) -
 def unset_option(
     schema: TableSchema, key: str, if_exists: bool, has_snapshots: bool
 ) -> TableSchema:
-    """The definition without the option; raises UnknownNameError when it is not set."""
+    """Return the schema without the option.
+
+    Raises InvalidTableError for an option that can't change, and UnknownNameError for one that is
+    not set, unless `if_exists`.
+    """
     if key == "comment":
         return replace(schema, comment=None)
     if key in ("primary-key", "partition"):
@@ -96,7 +103,7 @@ def unset_option(
 def renamed_in_options(
     options: tuple[tuple[str, str], ...], old: str, new: str
 ) -> tuple[tuple[str, str], ...]:
-    """The options with a column's new name where Paimon renames it too."""
+    """Return the options with a column renamed where Paimon renames it too."""
     return tuple(_renamed_option(key, value, old, new) for key, value in options)
 
 

@@ -1,9 +1,9 @@
-"""What Paimon's Java side refuses in a table definition, refused before anything is stored.
+"""Refuses the schemas that Paimon's Java library refuses, before anything is stored.
 
 The rules are those of Paimon 2.0.0's `Schema`, `TableSchema`, `SchemaValidation` and the factories
-of its merge functions, checked in about that order; each function names what it follows. Rules
-that only concern what this project has no type for (VECTOR, MULTISET) are left out. Rules about
-merge functions live in `merge_rules`, rules about features in `feature_rules`.
+of its merge functions, checked in about that order; each function names its source. Rules on types
+that this project does not have (VECTOR, MULTISET) are left out. Rules on merge functions are in
+`merge_rules`, rules on features in `feature_rules`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ __all__ = ["check_columns_exist", "check_schema", "check_stated", "check_structu
 
 _SYSTEM_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 _KEY_PREFIX = "_KEY_"
-# Paimon reads comments that begin so as a change of the column's type (`ColumnDirectiveUtils`).
+# Paimon takes a comment with such a beginning as a change of the column's type
+# (`ColumnDirectiveUtils`).
 _COMMENT_DIRECTIVES = ("__BLOB", "__VECTOR")
-# Paimon's file formats; the last five need a plug-in of an engine or hold format tables only.
+# Paimon's file formats; the last five need an engine's plug-in or are for format tables only.
 _FILE_FORMATS = ("parquet", "orc", "avro", "row", "blob", "lance", "mosaic", "vortex", "csv",
                  "json", "text")  # fmt: skip
 
 
 def check_schema(schema: TableSchema) -> None:
-    """Refuses a new table that Paimon's engines would refuse.
+    """Check the schema of a new table.
 
-    Raises InvalidTableError for a definition that contradicts itself or Paimon's rules, and
+    Raises InvalidTableError for a schema that contradicts itself or Paimon's rules, and
     UnknownNameError for an option key that looks mistyped.
     """
     for key, value in schema.options:
@@ -42,8 +43,11 @@ def check_schema(schema: TableSchema) -> None:
 
 
 def check_stated(schema: TableSchema) -> None:
-    """As `check_schema`, for a table of a statement: an engine may make one without columns, a
-    person does not mean it."""
+    """Check the schema of a table that a statement creates.
+
+    Unlike `check_schema`, this refuses a table without columns: an engine may create one, but a
+    person does not mean to.
+    """
     if not schema.columns:
         raise InvalidTableError(
             "The table has no columns.",
@@ -53,7 +57,7 @@ def check_stated(schema: TableSchema) -> None:
 
 
 def check_structure(schema: TableSchema) -> None:
-    """Everything `check_schema` looks at but the keys of the options."""
+    """Check all that `check_schema` checks, except single option keys and values."""
     _check_column_names(schema)
     _check_keys(schema)
     _check_types(schema)
@@ -65,7 +69,7 @@ def check_structure(schema: TableSchema) -> None:
 
 
 def check_columns_exist(schema: TableSchema, names: Iterable[str], where: str) -> None:
-    """Raises InvalidTableError for a name that is no column; `where` says what names it."""
+    """Raise InvalidTableError for a name that is no column; `where` says what names it."""
     for name in names:
         if name not in schema.column_names:
             raise InvalidTableError(
@@ -169,7 +173,7 @@ def _check_keys(schema: TableSchema) -> None:
 
 
 def _check_types(schema: TableSchema) -> None:
-    """The limits of Paimon's types, which its constructors check."""
+    """The limits of types, which the constructors of Paimon's types check."""
     for column in schema.columns:
         _check_type(column.name, column.type)
 
@@ -291,7 +295,7 @@ def _check_formats(schema: TableSchema) -> None:
 
 
 def _check_retention(schema: TableSchema) -> None:
-    """`SchemaValidation.validateTableSchema`, the numbers that must be at least 1 or ordered."""
+    """`SchemaValidation.validateTableSchema`: numbers that must be at least 1, or in order."""
     if _integer(schema, "target-file-row-num", bits=64) < 1:
         raise _too_small("target-file-row-num")
     low = _integer(schema, "snapshot.num-retained.min")

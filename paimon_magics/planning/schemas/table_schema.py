@@ -1,9 +1,9 @@
-"""A table's definition as a value, and what CREATE TABLE makes of a statement.
+"""A table's schema as a value, and the schema that a CREATE TABLE statement asks for.
 
-Holds `Column` and `TableSchema` with the properties that planning asks for most, and
+Holds `Column`, `TableSchema` with the properties that planning needs most, and
 `plan_create_table`. Field ids follow Paimon's `Schema.Builder`: counted from 0 in the order of the
-columns, where the fields nested in a column take the ids after it. Nothing here says whether a
-definition is one that Paimon would accept: `definition_rules.check_schema` does.
+columns, where the fields nested in a column take the ids after it. Whether Paimon would accept a
+schema is checked by `rules.check_schema`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
-"""What `partition.default-name` is where a table does not say it."""
+"""The default of `partition.default-name`."""
 
-# Keys that Spark keeps for its own clauses, with the clause to use in their place.
+# Keys that Spark reserves for clauses, with the clause to use instead.
 _CLAUSE_OF_RESERVED_KEY = {"location": "LOCATION", "provider": "USING"}
 
 
@@ -73,10 +73,10 @@ class ColumnLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One schema of a table. `options` are the stored ones, in order and without duplicates.
+    """One schema of a table. `options` are the stored options, in order and without duplicates.
 
-    `schema_id` numbers the table's schemas from 0; a definition that is only planned has the id
-    that it will get if nobody else changes the table first.
+    `schema_id` numbers the table's schemas from 0. A planned schema has the id that it will get if
+    nobody else changes the table first.
     """
 
     columns: tuple[Column, ...]
@@ -92,7 +92,7 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """The top-level column of that exact name; raises UnknownNameError with the nearest."""
+        """Return the top-level column of that exact name; raises UnknownNameError without one."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -101,7 +101,7 @@ class TableSchema:
         )
 
     def stored_option(self, key: str) -> str | None:
-        """The option's value as stored with the table, None where it is not set.
+        """Return the option's value as stored with the table, None if it is not set.
 
         An option that was renamed may be stored under its older name.
         """
@@ -110,16 +110,16 @@ class TableSchema:
         return next((stored[name] for name in names if name in stored), None)
 
     def option(self, key: str) -> str | None:
-        """The option's value as text, Paimon's default where it is not set; None without one."""
+        """Return the option's value as text, by default Paimon's default; None if it has none."""
         stored = self.stored_option(key)
         return default_value(key) if stored is None else stored
 
     def has_type(self, name: str) -> bool:
-        """Whether a column is of that atomic type, or has it inside."""
+        """Whether a column has this atomic type, at any level."""
         return any(contains_type(column.type, name) for column in self.columns)
 
     def flag(self, key: str) -> bool:
-        """A boolean option's value; raises InvalidTableError when it is neither true nor false."""
+        """Return a boolean option's value; raises InvalidTableError for a text that is no boolean."""
         text = self.option(key)
         return False if text is None else boolean_value(key, text)
 
@@ -150,7 +150,7 @@ class TableSchema:
 
     @property
     def bucket_keys(self) -> tuple[str, ...]:
-        """What rows are hashed by: `bucket-key`, else the trimmed primary keys."""
+        """The columns that rows are hashed by: `bucket-key`, else the trimmed primary keys."""
         return column_list(self.stored_option("bucket-key")) or self.trimmed_primary_keys
 
     @property
@@ -218,7 +218,7 @@ class TableSchema:
 
     @property
     def rowkind_field(self) -> str | None:
-        """The column that carries the row kind of what is written, or None."""
+        """The column that has the row kinds of written rows, or None."""
         return self.stored_option("rowkind.field")
 
     @property
@@ -230,12 +230,12 @@ class TableSchema:
 def plan_create_table(
     statement: CreateTable, query_columns: Sequence[ColumnLike] | None = None
 ) -> TableSchema:
-    """The definition that CREATE TABLE asks for; `query_columns` are those of its AS query.
+    """Return the schema that CREATE TABLE asks for; `query_columns` are those of its AS query.
 
-    The options `primary-key`, `partition`, `comment` and `path` say the same as their clauses and
-    are read as such (Paimon's `Schema`, its Spark catalog); the first three are not stored as
-    options. Columns of the primary key become NOT NULL. Raises InvalidTableError for what can't be
-    read as one definition; `check_schema` then judges it.
+    The options `primary-key`, `partition`, `comment` and `path` mean the same as their clauses
+    (Paimon's `Schema` and its Spark catalog); the first three are not stored as options. Columns
+    of the primary key become NOT NULL. Raises InvalidTableError for clauses and options that
+    contradict each other; `check_schema` checks the result.
     """
     options = _options(statement)
     columns = _columns(statement, query_columns)
@@ -265,7 +265,7 @@ def plan_create_table(
 
 
 def column_list(text: str | None) -> tuple[str, ...]:
-    """The column names of an option whose value is a comma-separated list of them."""
+    """The column names in an option's comma-separated list."""
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
@@ -330,7 +330,7 @@ def _keys(
 
 
 def _resolved(name: str, names: Iterable[str]) -> str:
-    """The column that a clause means: the exact name, else the only one that differs in case."""
+    """The only column of that name, in upper or lower case; without one, the name as it is."""
     same = [n for n in names if n.lower() == name.lower()]
     return same[0] if len(same) == 1 else name
 

@@ -1,8 +1,8 @@
-"""Which column types may become which others when a table is altered.
+"""Which changes of a column's type ALTER TABLE allows.
 
-A change is allowed where Paimon both permits the cast (`DataTypeCasts`; the implicit ones always,
-the explicit ones unless `disable-explicit-type-casting` is true) and can carry it out when it reads
-older files (`CastExecutors`).
+A change is allowed if Paimon permits the cast (`DataTypeCasts`) and can carry it out when it reads
+older files (`CastExecutors`). Implicit casts are always permitted, explicit casts unless
+`disable-explicit-type-casting` is true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BINARIES = ("BINARY", "VARBINARY")
 _TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP_LTZ")
 _NESTED = ("ARRAY", "MAP", "ROW")
 
-# target: (sources without loss, further sources that need an explicit cast)
+# target: (sources of implicit casts, further sources of explicit casts)
 _CASTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "CHAR": (
         ("CHAR",),
@@ -49,12 +49,12 @@ _CASTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "TIMESTAMP": (_TIMESTAMPS, ("DATE", "TIME", *_STRINGS, "INT", "BIGINT")),
     "TIMESTAMP_LTZ": (_TIMESTAMPS, ("DATE", "TIME", *_STRINGS, "INT", "BIGINT")),
 }
-# Paimon turns these into text of any length only.
+# Paimon casts these to STRING only, not to VARCHAR of a length.
 _ONLY_TO_STRING = ("DATE", "TIME", *_TIMESTAMPS)
 
 
 def can_retype(source: DataType, target: DataType, *, allow_explicit: bool) -> bool:
-    """Whether a column of `source` may become `target`; nullability is not looked at."""
+    """Whether a column of type `source` may become `target`; nullability is ignored."""
     if as_nullable(source, True) == as_nullable(target, True):
         return True
     source_root, target_root = _root(source), _root(target)

@@ -1,10 +1,10 @@
-"""Options that the writers don't know: refused by name, or told of as not applied. Pure.
+"""Options that the writers don't apply: refused by name, or reported as not applied. Pure.
 
-An option is refused where ignoring it would put rows where other engines don't look, leave files
-that nobody removes, or skip work that the table's owner relies on. It is only told of where every
-reader finds the same rows without it, and another engine's compaction or commit makes good for it.
-All other options of Paimon's `CoreOptions` are honoured, or concern reading, compaction, streaming
-and memory only. Tests hold a row of each kind against Paimon's Java library.
+An option is refused if ignoring it would put rows where other engines don't look, leave files that
+nobody removes, or skip work that the table's owner relies on. It is only reported if every reader
+finds the same rows without it, and another engine's compaction or commit makes up for it. All other
+options of Paimon's `CoreOptions` are applied, or concern only reading, compaction, streaming and
+memory. Tests compare an option of each kind with Paimon's Java library.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from paimon_magics.statements.statement import TableName
 __all__ = ["SHREDDING_OPTIONS", "check_written_options", "options_not_applied"]
 
 SHREDDING_OPTIONS = ("variant.shreddingSchema", "variant.inferShreddingSchema")
-"""What has parts of VARIANT values stored in columns of their own. Files need not."""
+"""The options by which parts of VARIANT values are stored as columns. Files without such columns
+are valid, too."""
 
-# option → (values without effect, what they ask for)
+# option → (the value without effect, what any other value asks for)
 _REFUSED = {
     "data-file.external-paths": ("", "files outside the table's folder"),
     "commit.callbacks": ("", "Java classes to be called at each commit"),
@@ -42,8 +43,8 @@ _NOT_APPLIED = {
     **dict.fromkeys(SHREDDING_OPTIONS, "false"),
 }
 _PER_LEVEL = ("file.format.per.level", "file.compression.per.level")
-# The compressions of data files that can be written, by format. Any other fails in Java too, or
-# would only fail in the tasks.
+# The compressions of data files that can be written, by format. Any other one fails in Java, too,
+# or would fail here only in the tasks.
 _COMPRESSIONS = {
     "parquet": ("none", "uncompressed", "snappy", "gzip", "gz", "lz4", "lz4_raw", "zstd"),
     "orc": ("none", "uncompressed", "snappy", "lz4", "zlib", "zstd"),
@@ -54,8 +55,8 @@ _AVRO_CHANGELOGS = ("null", "deflate", "snappy", "zstd")  # written by the nativ
 
 
 def check_written_options(name: TableName, schema: TableSchema) -> None:
-    """Raise UnsupportedStatementError, naming the option, for a table that the writers would not
-    write as it says."""
+    """Raise UnsupportedStatementError for a table with an option that the writers don't apply and
+    can't ignore; the message names it."""
     for key, value, wanted in _refused(schema):
         raise UnsupportedStatementError(
             f"Table `{name}` has '{key}' = '{value}', which asks for {wanted}; writing such tables "
@@ -65,7 +66,7 @@ def check_written_options(name: TableName, schema: TableSchema) -> None:
 
 
 def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
-    """The stored options that have no effect on what is written here, sorted."""
+    """The sorted keys of stored options that have no effect on what is written here."""
     found = {
         key
         for key, idle in _NOT_APPLIED.items()
@@ -75,7 +76,7 @@ def options_not_applied(schema: TableSchema) -> tuple[str, ...]:
         if key.startswith("file-index.") and key.endswith(".columns"):
             found.add(key)
         if key in _PER_LEVEL and any(pair.strip().startswith("0:") for pair in value.split(",")):
-            found.add(key)  # what is written here lies at level 0
+            found.add(key)  # files are written at level 0 here
     return tuple(sorted(found))
 
 

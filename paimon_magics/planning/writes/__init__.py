@@ -1,1 +1,1 @@
-"""What an INSERT does to a table, and which task writes which rows."""
+"""Plans INSERT: where columns get their values, and which task writes which rows."""

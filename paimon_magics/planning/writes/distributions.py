@@ -1,8 +1,8 @@
 """Which task writes which rows, decided before a statement's job is built.
 
-Keyed rows go to whom Paimon's own engines would send them, one task for each bucket. What is open
-are rows without buckets: few and large files speak for gathering them, speed for writing them in
-the tasks that have them.
+Rows with buckets go to one task for each bucket, as in Paimon's own engines. For rows without
+buckets there is a choice: gathering them makes few large files, writing them in the tasks that have
+them is faster.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ __all__ = [
     "distribution_of",
 ]
 
-# What a file of rows that are written where they are must have at least; by Spark's estimate, which
-# is of rows in memory.
+# The least size of a file that is written without a shuffle, by Spark's estimate of rows in memory.
 _IN_PLACE_FILE_BYTES_MIN = 4 * 2**20
 _IN_PLACE_FILES_MAX = 64
 
-# Rows are gathered in more tasks than run at once, so that Spark can even them out; each makes a
-# block of every task of the query, so not in all that it would take by itself.
+# Rows are gathered in more tasks than run at once, so that Spark can balance them, but in fewer
+# than Spark would choose, because each task fetches a block from every task of the query.
 _GATHERED_TASKS_PER_SLOT = 16
 _GATHERED_TASK_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class OneWriter:
-    """One task writes all: a key may live in any partition, and only one that sees all rows can
-    tell. More than `rows_max` rows are refused."""
+    """One task writes all rows: a key may be in any partition, so only a task that sees all rows
+    can find its old row. More than `rows_max` rows are refused."""
 
     rows_max: int
 
@@ -49,7 +48,7 @@ class OneWriter:
 
 @dataclass(frozen=True, slots=True)
 class ByBucket:
-    """One task owns each bucket of a partition; `buckets` is None where partitions differ."""
+    """One task owns each bucket of a partition; `buckets` is None if partitions differ in it."""
 
     keys: tuple[str, ...]
     buckets: int | None
@@ -61,7 +60,7 @@ class ByBucket:
 
 @dataclass(frozen=True, slots=True)
 class ByAssigner:
-    """Keys meet in the task that assigns their bucket, then rows in the task that owns it."""
+    """Rows go first to the task that assigns buckets to their keys, then to the bucket's owner."""
 
     keys: tuple[str, ...]
 
@@ -74,8 +73,11 @@ class ByAssigner:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Rows of a partition meet in one task, or in several where they are many; of a table without
-    partitions, in as many tasks as they fill. `tasks` at most; None where Spark has to choose."""
+    """Rows of a partition are gathered in one task, or in several if they are many.
+
+    Rows of a table without partitions are gathered in as many tasks as they fill. `tasks` is the
+    largest number of tasks; None lets Spark choose.
+    """
 
     keys: tuple[str, ...]
     tasks: int | None = None
@@ -88,8 +90,8 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """The tasks that have the rows write them, `writers` at most. A task that meets more than
-    `partitions_max` partitions gives up, and all is `Gathered` instead."""
+    """The tasks of the query write their own rows, in at most `writers` tasks. If a task meets more
+    than `partitions_max` partitions it gives up, and the rows are `Gathered` instead."""
 
     writers: int
     partitions_max: int | None
@@ -109,10 +111,10 @@ def distribution_of(
     partitions_max: int | None,
     estimated_bytes: float | None,
 ) -> Distribution:
-    """How rows for a table are distributed when `slots` tasks can run at once.
+    """Return how rows for a table are distributed when `slots` tasks can run at once.
 
-    `partitions_max` is how many partitions the rows may be for, and `estimated_bytes` what they
-    take in memory; each None where it is not known.
+    `partitions_max` is the largest number of partitions that the rows can be in, `estimated_bytes`
+    their estimated size in memory; each None if unknown.
     """
     match schema.bucket_mode:
         case "KEY_DYNAMIC":
@@ -124,7 +126,7 @@ def distribution_of(
         case "HASH_DYNAMIC":
             return ByAssigner(schema.trimmed_primary_keys)
     if not schema.is_partitioned:
-        # Few rows in as many files as there are cores would be small files.
+        # Few rows written by all slots would make small files.
         if estimated_bytes is None or estimated_bytes >= slots * _IN_PLACE_FILE_BYTES_MIN:
             return InPlace(slots, None)
         return Gathered((), max(1, math.ceil(estimated_bytes / _IN_PLACE_FILE_BYTES_MIN)))

@@ -1,7 +1,8 @@
-"""What an INSERT does to a table, decided before anything runs.
+"""Plans an INSERT before anything runs: the source of each column, and whether the table is one
+that this version writes.
 
-Column rules are Paimon's (`PaimonAnalysis` in its Spark connector): by position the counts must be
-equal; with a column list or BY NAME, columns left out get their default or NULL.
+The rules on columns are Paimon's (`PaimonAnalysis` in its Spark connector): by position, the
+numbers of columns must be equal; with a column list or BY NAME, omitted columns get their default or NULL.
 """
 
 from __future__ import annotations
@@ -37,36 +38,37 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FromInput:
-    """The column's value is the input's column at `position`."""
+    """The value comes from the input's column at `position`."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The column's value is an expression of the PARTITION clause, as SQL text."""
+    """The value is an expression of the PARTITION clause, as SQL text."""
 
     sql: str
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The statement gives no value: the default, or NULL."""
+    """The statement gives no value: the column gets its default, or NULL."""
 
 
 Source = FromInput | Constant | Missing
 
 
 def takes_one_at_a_time(schema: TableSchema) -> bool:
-    """Whether a second writer would give keys of the first one to other buckets or partitions."""
+    """Whether a table allows one writer at a time, because a second could put the same keys into
+    other buckets or partitions."""
     return schema.bucket_mode in ("HASH_DYNAMIC", "KEY_DYNAMIC")
 
 
 def static_partition_columns(insert: Insert, schema: TableSchema) -> dict[str, str]:
-    """Column → SQL text of the value, for the items `column = value` of the PARTITION clause.
+    """Map columns to the SQL text of their values, for `column = value` in the PARTITION clause.
 
-    Raises UnknownNameError for a column that is no partition column, InvalidValueError for one
-    that is named twice.
+    Raises UnknownNameError for a column that is no partition column, InvalidValueError for a
+    column that is named twice.
     """
     known = {key.lower(): key for key in schema.partition_keys}
     seen: set[str] = set()
@@ -98,10 +100,11 @@ def static_partition_columns(insert: Insert, schema: TableSchema) -> dict[str, s
 def match_columns(
     insert: Insert, schema: TableSchema, input_names: Sequence[str]
 ) -> tuple[Source, ...]:
-    """Where the value of each table column comes from, in the table's column order.
+    """Return the source of each table column's value, in the table's column order.
 
     `input_names` are the column names of the insert's source. Raises InvalidValueError for a wrong
-    number of columns or one named twice, UnknownNameError for a column that the table has not.
+    number of columns, a column named twice, or a NOT NULL column without a value, and
+    UnknownNameError for a column that the table does not have.
     """
     static = static_partition_columns(insert, schema)
     columns = schema.columns
@@ -134,8 +137,8 @@ def match_columns(
 def check_writable(name: TableName, schema: TableSchema) -> None:
     """Raise UnsupportedStatementError for a table that this version does not write.
 
-    What is refused, and why, is said in the message: a layout that needs its own distribution, or
-    one whose rows would be invisible until another engine compacts the table.
+    The message says what is refused and why: a file format, option or layout that the writers
+    don't support, or rows that would be invisible until another engine compacts the table.
     """
     if name.system_table is not None:
         raise UnsupportedStatementError(
@@ -156,10 +159,12 @@ def check_writable(name: TableName, schema: TableSchema) -> None:
 
 
 def takes_small_inserts(schema: TableSchema) -> bool:
-    """Whether the table's option `auto_batch_load` is true, and its layout one that small inserts
-    can be loaded into: not one that sessions do not write, nor one whose keys can move between
-    partitions, where a single row must be looked up among all. Values of VARIANT are made by Spark
-    alone."""
+    """Whether small inserts into the table are logged and loaded together (`auto_batch_load`).
+
+    Tables that sessions can't write don't take them. Nor do tables whose keys can move between
+    partitions, because each row must be looked up among all rows, nor tables with VARIANT columns,
+    because only Spark can make such values.
+    """
     if not schema.flag("auto_batch_load") or schema.bucket_mode == "KEY_DYNAMIC":
         return False
     if schema.has_type("VARIANT"):
@@ -195,8 +200,8 @@ def _check_layout(name: TableName, schema: TableSchema) -> None:
 
 
 def rows_hidden_by(schema: TableSchema) -> str | None:
-    """The option because of which written rows stay unseen until another engine compacts the table,
-    as text; None where they are seen at once."""
+    """The option, as text, that hides written rows until another engine compacts the table; None if
+    they are visible at once."""
     if not schema.is_primary_key_table:
         return None
     if schema.merge_engine == "first-row":
