@@ -119,7 +119,7 @@ class TableSchema:
         return any(contains_type(column.type, name) for column in self.columns)
 
     def flag(self, key: str) -> bool:
-        """Return a boolean option's value; raises InvalidTableError for a text that is no boolean."""
+        """Return a boolean option's value; raises InvalidTableError for text that is no boolean."""
         text = self.option(key)
         return False if text is None else boolean_value(key, text)
 

@@ -113,8 +113,8 @@ def distribution_of(
 ) -> Distribution:
     """Return how rows for a table are distributed when `slots` tasks can run at once.
 
-    `partitions_max` is the largest number of partitions that the rows can be in, `estimated_bytes`
-    their estimated size in memory; each None if unknown.
+    `partitions_max` is the most partitions that the rows may have if they are written without a
+    shuffle, `estimated_bytes` their size in memory; each None if unknown.
     """
     match schema.bucket_mode:
         case "KEY_DYNAMIC":

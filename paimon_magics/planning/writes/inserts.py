@@ -2,7 +2,8 @@
 that this version writes.
 
 The rules on columns are Paimon's (`PaimonAnalysis` in its Spark connector): by position, the
-numbers of columns must be equal; with a column list or BY NAME, omitted columns get their default or NULL.
+numbers of columns must be equal; with a column list or BY NAME, omitted columns get their default
+or NULL.
 """
 
 from __future__ import annotations
