@@ -1,1 +1,1 @@
-"""Text → Statement values: what the user said, without acting on it. Pure."""
+"""Parses text into Statement values, which say what the user asked for. Pure."""

@@ -1,8 +1,8 @@
-"""Paimon's data types as values, free of any engine's library.
+"""Paimon's data types as values, independent of any engine's library.
 
-A type is written and read in Paimon's schema form (`DECIMAL(10, 2) NOT NULL` or, for nested types,
-the JSON objects of a `schema-N` file). Source of the rules: Paimon's `DataTypes`,
-`DataTypeJsonParser` and the page "Data Types" of its documentation.
+The rules are those of Paimon's `DataTypes`, `DataTypeJsonParser` and the page "Data Types" of its
+documentation. `types.type_text` writes and reads types in Paimon's schema form
+(`DECIMAL(10, 2) NOT NULL` or, for nested types, the JSON objects of a `schema-N` file).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AtomicType:
 
     `name` is Paimon's type root in upper case: BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT,
     DOUBLE, DECIMAL, CHAR, VARCHAR, STRING, BINARY, VARBINARY, BYTES, DATE, TIME, TIMESTAMP,
-    TIMESTAMP_LTZ, VARIANT, BLOB. `parameters` are its numbers, always explicit where the type has
+    TIMESTAMP_LTZ, VARIANT, BLOB. `parameters` are its numbers, always explicit if the type has
     any: (precision, scale) for DECIMAL, (length,) for CHAR, VARCHAR, BINARY and VARBINARY,
     (precision,) for TIME, TIMESTAMP and TIMESTAMP_LTZ.
     """
@@ -69,12 +69,12 @@ DataType = AtomicType | ArrayType | MapType | RowType
 
 
 def as_nullable(data_type: DataType, nullable: bool) -> DataType:
-    """The same type with the given nullability of its outermost level."""
+    """Return the same type with this nullability at its outermost level."""
     return replace(data_type, nullable=nullable)
 
 
 def parts_of(data_type: DataType) -> Iterator[DataType]:
-    """The type itself, and those of everything inside it."""
+    """Yield the type itself and all types nested in it."""
     yield data_type
     match data_type:
         case ArrayType(element=element):
@@ -88,5 +88,5 @@ def parts_of(data_type: DataType) -> Iterator[DataType]:
 
 
 def contains_type(data_type: DataType, name: str) -> bool:
-    """Whether the atomic type of that name is at any level of the type."""
+    """Whether the type contains the atomic type of that name, at any level."""
     return any(isinstance(p, AtomicType) and p.name == name for p in parts_of(data_type))

@@ -1,7 +1,7 @@
 """Every kind of statement, as one closed union.
 
-Whoever takes a Statement apart by `match` ends with `assert_never`: a kind that is added here then
-fails the type check wherever it is not dealt with.
+A `match` on a Statement ends with `assert_never`, so that a kind that is added here fails the type
+check wherever it is not handled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Explain", "Statement"]
 
 @dataclass(frozen=True, slots=True)
 class Explain(StatementText):
-    """EXPLAIN [EXTENDED|FORMATTED|…] of another statement; `mode` is Spark's word or ""."""
+    """EXPLAIN [EXTENDED|FORMATTED|…] of a statement; `mode` is Spark's word, "" without one."""
 
     mode: str
     inner: Statement

@@ -1,4 +1,4 @@
-"""What a user can say, as values. Parsing makes these; planning reads them; nothing here acts.
+"""Statements as values, which the parsers make and planning reads.
 
 Positions are character offsets into `StatementText.text`, the statement as the user wrote it
 (without the separating semicolon); `StatementText.offset` is where that text begins in its cell.
@@ -51,7 +51,7 @@ class TextRange:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table as the user named it; parts that the user left out are None.
+    """A table's name as the user wrote it; parts that the user left out are None.
 
     `` paimon.shop.`orders$branch_b$audit_log` `` has catalog "paimon", database "shop", table
     "orders", branch "b" and system table "audit_log". Names keep the user's case, except that
@@ -88,8 +88,8 @@ class TimeTravel:
 
 @dataclass(frozen=True, slots=True)
 class FilterValue:
-    """What a column is compared with: `kind` is "number", "string", "date", "boolean" or
-    "parameter"; `text` is the literal without quotes, or the bind name."""
+    """A value that a column is compared with. `kind` is "number", "string", "date", "boolean" or
+    "parameter"; `text` is the literal without quotes, or the bind parameter's name."""
 
     kind: str
     text: str
@@ -100,7 +100,7 @@ class ColumnFilter:
     """A condition that every row of a relation must meet to be in the query's result.
 
     `operator` is one of `=`, `<`, `<=`, `>`, `>=`, `in`, `is null`, `is not null`. The query itself
-    applies it, too: it may be used to read less, and need not be.
+    applies it, too, so that a read may use it to read less, but need not.
     """
 
     column: str
@@ -112,16 +112,17 @@ class ColumnFilter:
 class TableReference:
     """One place where a query reads a table that could be Paimon's.
 
-    `range` covers the name with its time-travel and options clauses, without alias. `has_alias`
-    tells whether the user gave one. `alias` is the name that the rest of the query calls this
-    relation by: the user's alias, or the last part of the table's name; only where two relations
-    share that part and columns are told apart by their database it is a name of ours.
-    `qualifiers` are the places where the table's name stands in front of a column (`shop.orders`
-    in `shop.orders.id`) and must become `alias`. `alias_position` is where an alias belongs,
-    behind `range` and a TABLESAMPLE clause; -1 where Spark takes none (`TABLE orders`). `options`
-    are those of a `WITH ('k' = 'v')` clause. `filters` are conditions of the query's that speak of
-    this relation alone, `other_conditions` the texts of others that may speak of it. `unordered`:
-    the result does not tell in which order its rows were read.
+    `range` covers the name with its time-travel and options clauses, without the alias.
+    `has_alias` says whether the user gave an alias. `alias` is the relation's name in the rest of
+    the query: the user's alias, or the last part of the table's name. If two relations share that
+    part and the query distinguishes them by their database, it is a generated name. `qualifiers`
+    are the ranges where the table's name qualifies a column (`shop.orders` in `shop.orders.id`)
+    and must become `alias`. `alias_position` is where an alias can be inserted, after `range` and
+    a TABLESAMPLE clause; -1 if Spark allows none (`TABLE orders`).
+
+    `options` are those of a `WITH ('k' = 'v')` clause. `filters` are the query's conditions on this
+    relation alone, `other_conditions` the texts of others that may concern it. `unordered` says
+    that the result does not depend on the order in which rows are read.
     """
 
     name: TableName
@@ -139,15 +140,15 @@ class TableReference:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """A query inside a statement: where it stands, and what it names.
+    """A query inside a statement: its range, and the names in it.
 
-    `range` is the query's own text within the statement's text, and all ranges of `references`
-    are offsets into the statement's text too. `parameters` are the bind names (`:day` gives
-    "day") in order of first use. `is_values` is true for a bare VALUES list (which Spark folds
-    without a job). Names that a CTE of the query defines are not among the references. `cuts`
-    are ranges inside `range` that are no part of the query: in `WITH c AS (…) INSERT INTO t
-    SELECT …` the query is the whole text without `INSERT INTO t`. `defaults` are the words DEFAULT
-    that stand for values of a VALUES list in an INSERT.
+    `range` is the query's range in the statement's text; the ranges of `references` are offsets
+    into the statement's text, too. `parameters` are the bind names (`:day` gives
+    "day") in order of first use. `is_values` is true for a plain VALUES list, which Spark
+    evaluates without a job. The query's CTEs are not among the references. `cuts`
+    are ranges inside `range` that do not belong to the query: in `WITH c AS (…) INSERT INTO t
+    SELECT …` the query is the whole text without `INSERT INTO t`. `defaults` are the ranges of
+    the word DEFAULT where it is a value of a VALUES list in an INSERT.
     """
 
     range: TextRange
@@ -223,12 +224,12 @@ class ColumnDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable(StatementText):
-    """CREATE TABLE with columns, AS query (CTAS), or both absent (Paimon allows no columns).
+    """CREATE TABLE with columns, with AS query (CTAS), or with neither.
 
     `using` is the provider in lower case, or None. `options` are TBLPROPERTIES and OPTIONS in
-    the order written. A `PRIMARY KEY (…)` constraint fills `primary_key`; the usual
-    'primary-key' option stays in `options`. `location` is the LOCATION clause. `must_exist` is
-    true for REPLACE TABLE, which fails where there is nothing to replace.
+    the order written. A `PRIMARY KEY (…)` constraint sets `primary_key`; the option
+    'primary-key' stays in `options`. `location` is the LOCATION clause. `must_exist` is true for
+    REPLACE TABLE, which fails if the table does not exist.
     """
 
     name: TableName
@@ -270,8 +271,8 @@ class DropDatabase(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class UseDatabase(StatementText):
-    """USE [DATABASE|SCHEMA|NAMESPACE] name. `catalog` for `USE paimon.db`; `USE paimon` too
-    (the parser can't tell a catalog from a database: it gives database "paimon")."""
+    """USE [DATABASE|SCHEMA|NAMESPACE] name. `USE paimon.db` has the catalog "paimon"; `USE paimon`
+    has the database "paimon", because the parser can't distinguish a catalog from a database."""
 
     database: str
     catalog: str | None = None
@@ -335,10 +336,10 @@ class TruncateTable(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class Refused(StatementText):
-    """A statement that is recognised but not offered: DELETE, MERGE, CALL, …
+    """A statement that is recognised but not offered: DELETE, MERGE, CREATE TABLE … LIKE, …
 
-    `kind` is what the user wrote ("DELETE", "ALTER TABLE … CREATE TAG"); `name` the table, where
-    one could be read.
+    `kind` is the form that the user wrote ("DELETE", "CREATE TABLE … LIKE"); `name` is its table,
+    None if none could be read.
     """
 
     kind: str
@@ -347,10 +348,9 @@ class Refused(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class PassThrough(StatementText):
-    """Anything else: Spark runs the text as it is, unless one of `names` is a Paimon table.
+    """Any other statement: Spark runs the text as it is, unless one of `names` is a Paimon table.
 
-    `names` are all identifiers in the text that could name a table, with their position; when
-    the statement has a query that could be located, `names` covers it too.
+    `names` are all names in the text that could be a table's, with their positions.
     """
 
     names: tuple[tuple[TableName, int], ...] = ()

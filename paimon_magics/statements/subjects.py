@@ -1,4 +1,4 @@
-"""What a statement is about: the table that it writes, changes, makes or tells of; its query."""
+"""The table that a statement writes, changes, creates or describes, and its query."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ __all__ = ["Subject", "subject_of"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """`table` is None for queries and for what is about no table. `query` is the query inside the
-    statement. `only_tells`: the statement tells of its table and changes nothing."""
+    """A statement's table and query.
+
+    `table` is None for queries and for statements without a table. `only_tells` says that the
+    statement only describes its table.
+    """
 
     table: TableName | None = None
     query: QueryText | None = None
@@ -46,12 +49,12 @@ class Subject:
 
     @property
     def sources(self) -> tuple[TableName, ...]:
-        """The names that its query reads."""
+        """The tables that the query reads."""
         return () if self.query is None else tuple(r.name for r in self.query.references)
 
 
 def subject_of(statement: Statement) -> Subject:
-    """What the statement is about; of EXPLAIN nothing, since it runs no statement."""
+    """Return the statement's subject; it is empty for EXPLAIN, which runs no statement."""
     match statement:
         case Query(query=query) | CreateTemporaryView(query=query):
             return Subject(query=query)

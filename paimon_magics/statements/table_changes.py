@@ -1,4 +1,4 @@
-"""What ALTER TABLE asks of a table, as values, and that statement."""
+"""ALTER TABLE and its changes, as values."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """`path` names the column, with its parents for a nested one: ("address", "zip").
+    """`path` is the column's name, after its parents' for a nested column: ("address", "zip").
 
-    `after` is a column name, `first` is true for FIRST.
+    `after` is the name of the column before it; `first` is true for FIRST.
     """
 
     path: tuple[str, ...]
@@ -60,7 +60,7 @@ class RetypeColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetColumnNullability:
-    """`nullable` false is ALTER COLUMN … SET NOT NULL, true is DROP NOT NULL."""
+    """ALTER COLUMN … SET NOT NULL (`nullable` is false) or DROP NOT NULL (true)."""
 
     path: tuple[str, ...]
     nullable: bool
@@ -74,7 +74,7 @@ class SetColumnComment:
 
 @dataclass(frozen=True, slots=True)
 class SetColumnDefault:
-    """`default` is SQL text; None is DROP DEFAULT."""
+    """`default` is SQL text, None for DROP DEFAULT."""
 
     path: tuple[str, ...]
     default: str | None
@@ -105,7 +105,7 @@ class RenameTable:
 
 @dataclass(frozen=True, slots=True)
 class DropPartitions:
-    """One or more specs, each a tuple of items that all have values."""
+    """One or more partition specs; all items of a spec have values."""
 
     specs: tuple[tuple[PartitionItem, ...], ...]
     if_exists: bool = False

@@ -1,7 +1,7 @@
-"""What a statement asks of a table's tags, branches and history, as values, and those statements.
+"""Changes of a table's tags, branches and history, as values, and the statements that ask for them.
 
-`ALTER TABLE … TAG` is read into changes; `planning.commits.procedures` makes them of CALL. Snapshot
-ids and names are as written: whether they exist is found out where the change is made.
+The parser makes changes from `ALTER TABLE … TAG`, `planning.commits.procedures` from CALL. Snapshot
+ids and names are as written: whether they exist is checked when the change is made.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CreateTag:
-    """Name a snapshot, the latest one without `snapshot_id`.
+    """Create a tag of a snapshot: `snapshot_id`, or the latest.
 
-    `time_retained` is a duration in Paimon's writing (`3 d`), None for a tag that stays until it is
-    deleted. Where the tag exists, `or_replace` moves it and `if_not_exists` leaves it.
+    `time_retained` is a duration as Paimon writes it (`3 d`), None for a tag that stays until it is
+    deleted. If the tag exists, `or_replace` moves it and `if_not_exists` leaves it.
     """
 
     tag: str
@@ -51,7 +51,7 @@ class CreateTag:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceTag:
-    """Let an existing tag name another snapshot; the rest as for CreateTag."""
+    """Move an existing tag to another snapshot; the fields are as in CreateTag."""
 
     tag: str
     snapshot_id: int | None = None
@@ -60,7 +60,10 @@ class ReplaceTag:
 
 @dataclass(frozen=True, slots=True)
 class CreateTagFromTimestamp:
-    """Name the first snapshot, or tagged one, that is not earlier than `time_ms` (since 1970)."""
+    """Tag the first snapshot at or after `time_ms` (milliseconds since 1970).
+
+    Expired snapshots that a tag keeps count, too.
+    """
 
     tag: str
     time_ms: int
@@ -69,14 +72,14 @@ class CreateTagFromTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTags:
-    """Delete tags; those that are not there are passed over, as Paimon does."""
+    """Delete tags; tags that do not exist are ignored, as in Paimon."""
 
     tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RenameTag:
-    """`new_name` must be free."""
+    """`new_name` must not exist yet."""
 
     tag: str
     new_name: str
@@ -84,7 +87,7 @@ class RenameTag:
 
 @dataclass(frozen=True, slots=True)
 class CreateBranch:
-    """A branch from a tag, or with the table's newest schema and no snapshots."""
+    """Create a branch from a tag; without one, with the latest schema and no snapshots."""
 
     branch: str
     tag: str | None = None
@@ -93,14 +96,14 @@ class CreateBranch:
 
 @dataclass(frozen=True, slots=True)
 class DeleteBranches:
-    """With their snapshots and tags; all must be there."""
+    """Delete branches with their snapshots and tags; all must exist."""
 
     branches: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RenameBranch:
-    """`new_name` must be free."""
+    """`new_name` must not exist yet."""
 
     branch: str
     new_name: str
@@ -108,41 +111,41 @@ class RenameBranch:
 
 @dataclass(frozen=True, slots=True)
 class FastForward:
-    """Take the main branch forward to where `branch` is."""
+    """Fast-forward the main branch to the state of `branch`."""
 
     branch: str
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackToSnapshot:
-    """Make an earlier snapshot the latest again; one that has expired comes back from a tag."""
+    """Make an earlier snapshot the latest again; an expired one is restored from a tag."""
 
     snapshot_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackToTag:
-    """To the snapshot that a tag names; the tag stays."""
+    """Roll back to the snapshot of a tag; the tag stays."""
 
     tag: str
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackToTimestamp:
-    """To the last snapshot that is not later than `time_ms` (since 1970)."""
+    """Roll back to the last snapshot at or before `time_ms` (milliseconds since 1970)."""
 
     time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class RollBackToWatermark:
-    """To the last snapshot whose watermark is not greater."""
+    """Roll back to the last snapshot whose watermark is not above `watermark`."""
 
     watermark: int
 
 
 TagChange = CreateTag | ReplaceTag | DeleteTags | RenameTag
-"""What ALTER TABLE can say."""
+"""The changes that ALTER TABLE can ask for."""
 
 VersionChange = (
     TagChange
@@ -177,14 +180,14 @@ class ShowTags(StatementText):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value that the caller gives by this name, written `:name`."""
+    """A bind parameter, written `:name`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of CALL, by its place or by `name => value`."""
+    """An argument of CALL: `name => value`, or by position (`name` is None)."""
 
     name: str | None
     value: str | int | float | bool | Parameter | None
@@ -193,7 +196,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Call(StatementText):
-    """CALL of a procedure; `procedure` is its name's parts, as `("sys", "create_tag")`."""
+    """CALL of a procedure; `procedure` has the parts of its name: `("sys", "create_tag")`."""
 
     procedure: tuple[str, ...]
     procedure_position: int

@@ -1,1 +1,1 @@
-"""Clauses that many statements share: names of tables, properties, partitions."""
+"""Clauses that several statements share: table names, properties, partitions."""

@@ -1,6 +1,6 @@
-"""Names of tables in a statement: parts between dots, back-quotes, `$` and system tables.
+"""Table names in a statement: parts between dots, back-quotes, `$` and system tables.
 
-The object name (the last part) is split as Paimon's `Identifier.splitObjectName` does it:
+The object name (the last part) is split as Paimon's `Identifier.splitObjectName` does:
 `table`, `table$branch_b`, `table$system`, `table$branch_b$system`.
 """
 
@@ -31,37 +31,40 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 
 
 def quoted(name: str) -> str:
-    """`name` between back-quotes."""
+    """`name` in back-quotes."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def spelled(name: str) -> str:
-    """`name` as a part of a name in SQL: between back-quotes where it needs them."""
+    """`name` as a part of a name in SQL, in back-quotes if it needs them."""
     return name if _PLAIN.fullmatch(name) else quoted(name)
 
 
 def table_text(name: TableName, system_table: str | None = None) -> str:
-    """The name in SQL, or that of its system table: `shop.orders$files`; parts of other characters
-    stand in back-quotes. Give the database: a lone name with a dot in it would be taken for two."""
+    """The table's name in SQL, or its system table's: `shop.orders$files`.
+
+    Parts with other characters are in back-quotes. Give the database: a name that has a dot and no
+    database would be read as two parts.
+    """
     named = name if system_table is None else replace(name, system_table=system_table)
     parts = (named.database, named.object_name)
     return ".".join(spelled(part) for part in parts if part is not None)
 
 
 def text_literal(text: str) -> str:
-    """`text` as a literal of Spark's SQL, between single quotes."""
+    """`text` as a literal of Spark SQL, in single quotes."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def table_name(cursor: Cursor, what: str = "a table's name") -> tuple[TableName, int]:
-    """Reads a table's name; returns it and its position."""
+    """Read a table's name; return it and its position."""
     position = cursor.position
     tokens = name_parts(cursor, what)
     return _named(cursor, tokens, position), position
 
 
 def name_parts(cursor: Cursor, what: str) -> tuple[Token, ...]:
-    """Reads the identifiers of a name with dots between them."""
+    """Read the parts of a name, which have dots between them."""
     parts = [cursor.peek()]
     if cursor.at("IDENTIFIER", "("):
         raise RefusedHere("IDENTIFIER(…) as a name")
@@ -76,12 +79,12 @@ def name_parts(cursor: Cursor, what: str) -> tuple[Token, ...]:
 
 
 def try_table_name(tokens: Sequence[Token]) -> TableName | None:
-    """The table that these name parts denote, or None for a name that no Paimon table can have."""
+    """Return the table that these tokens name, None for a name that no Paimon table can have."""
     return table_name_of([t.name for t in tokens])
 
 
 def table_name_of(parts: Sequence[str]) -> TableName | None:
-    """The table that these parts (without quotes) denote, or None if no Paimon table can."""
+    """Return the table that these unquoted parts name, None if no Paimon table can be named so."""
     if len(parts) == 1 and "$" in parts[0] and "." in parts[0]:
         parts = parts[0].split(".")  # `db.orders$files` in one pair of back-quotes
     if not 1 <= len(parts) <= 3:

@@ -1,4 +1,4 @@
-"""Lists of keys and values: TBLPROPERTIES, OPTIONS, a relation's WITH; and PARTITION clauses."""
+"""Lists of keys and values (TBLPROPERTIES, OPTIONS, a relation's WITH), and PARTITION clauses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ONE_OF_THEM = "Leave one of them out."
 
 
 def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    """Reads `(key = value, …)`; keys are strings or names with dots, values any literal."""
+    """Read `(key = value, …)`; keys are strings or dotted names, values are literals."""
     properties: list[tuple[str, str]] = []
     cursor.expect("(")
     while not cursor.at(")"):
@@ -29,7 +29,7 @@ def read_properties(cursor: Cursor) -> tuple[tuple[str, str], ...]:
 
 
 def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
-    """Reads `(key, …)`."""
+    """Read `(key, …)`."""
     cursor.expect("(")
     keys = [read_property_key(cursor)]
     while cursor.accept(","):
@@ -39,7 +39,7 @@ def read_property_keys(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_property_key(cursor: Cursor) -> str:
-    """Reads one key: a string, or words with dots or hyphens between them (`write-only`)."""
+    """Read one key: a string, or words with dots or hyphens between them (`write-only`)."""
     if cursor.peek().kind == "string":
         return cursor.next().value  # not `string`: in `'k' 'v'` the second one is the value
     key = cursor.identifier("a key in quotes")
@@ -54,7 +54,7 @@ def read_property_key(cursor: Cursor) -> str:
 
 
 def read_partition(cursor: Cursor, *, values_needed: bool = False) -> tuple[PartitionItem, ...]:
-    """Reads `(column [= value], …)`. With `values_needed`, an item without value is an error."""
+    """Read `(column [= value], …)`. With `values_needed`, an item without a value is an error."""
     items: list[PartitionItem] = []
     cursor.expect("(")
     while True:

@@ -1,1 +1,1 @@
-"""What may come at a place in an unfinished cell."""
+"""Completion: what may follow at a place in an unfinished cell."""

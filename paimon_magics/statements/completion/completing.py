@@ -1,8 +1,8 @@
-"""What may come at a place in an unfinished cell: kinds of words and of names, not the names.
+"""What may follow at a place in an unfinished cell: keywords, and kinds of names.
 
-`expected_at` reads the text up to the cursor, and what follows it for the FROM clause that is
-there already. It never refuses: where it can't make anything of a text, it expects nothing. Names
-are looked up by whoever has a catalog.
+`expected_at` reads the text before the cursor, and the text after it for a FROM clause that is
+there already. It never raises: where it can't understand the text, it expects nothing. Its caller,
+which has a catalog, looks up the names.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _COMPARED = word_set("= == <> != < <= > >= <=>")
 
 
 def expected_at(text: str, cursor: int) -> Expected:
-    """What may come at the offset `cursor` of a cell's statements."""
+    """Return what may follow at the offset `cursor` of a cell's text."""
     before, tokens, quote = tokens_before(text[:cursor])
     if tokens is None or (not quote and text[:cursor].endswith("`")):
         return Expected(cursor, "")
@@ -97,7 +97,7 @@ def expected_at(text: str, cursor: int) -> Expected:
 
 
 def _is_quotable(want: Want, quote: str) -> bool:
-    """Whether it may stand in that quote: names of columns only in back-quotes."""
+    """Whether it may be written in this quote: column names only in back-quotes."""
     if isinstance(want, Columns | Fields):
         return quote == "`"
     return not isinstance(want, Keywords | Functions)
@@ -108,7 +108,7 @@ def _quoted(want: Want) -> Want:
 
 
 class _Place:
-    """The statement around the cursor, as a tree of brackets, and the cursor's place in it."""
+    """The statement around the cursor as a tree of brackets, and the cursor's place in it."""
 
     def __init__(
         self, tokens: tuple[Token, ...], qualifiers: tuple[str, ...], in_string: bool
@@ -141,7 +141,7 @@ class _Place:
                 return found
         return self._in_query()
 
-    # ---- brackets that mean something by what stands before them ----
+    # ---- brackets whose meaning depends on the words before them ----
 
     def _in_brackets(self) -> tuple[Want, ...] | None:
         items, index = self.levels[-2]
@@ -210,11 +210,11 @@ class _Place:
         return (Versions(table),) if table is not None and self.last == "," else ()
 
     def _called_table(self) -> TableName | None:
-        """The table that a CALL is about: its first text."""
+        """The table of a CALL or a table function: its first string."""
         first = next((t for t in self.before if kind_of(t) == "string"), None)
         return table_name_of(first.value.split(".")) if isinstance(first, Token) else None
 
-    # ---- statements that are no queries ----
+    # ---- statements other than queries ----
 
     def _in_statement(self) -> tuple[Want, ...] | None:
         said = self.said
@@ -260,7 +260,7 @@ class _Place:
         return (Keywords(words.following(["ALTER", "TABLE", *self._behind_name()])),)
 
     def _behind_name(self) -> list[str]:
-        """The words of ALTER TABLE behind the table's name."""
+        """The words of ALTER TABLE after the table's name."""
         said = self.said[2:]
         while len(said) > 1 and said[1] == ".":
             said = said[2:]
@@ -278,7 +278,7 @@ class _Place:
         return self.said[:2] == ["SHOW", "COLUMNS"] and self.last in ("IN", "FROM")
 
     def _target(self) -> TableName | None:
-        """The table that a statement is about, where its name is written."""
+        """The statement's table, if its name is written already."""
         top, index = self.levels[0]
         items = list(top[:index])
         start = 0
@@ -339,7 +339,7 @@ class _Place:
         return [Columns(tuple(scope), with_aliases=True), Functions()]
 
     def _qualified(self, scope: Sequence[Seen]) -> Want:
-        """What stands behind the dots: columns of a relation, or fields of a struct."""
+        """What may follow the dots: columns of a relation, or fields of a struct."""
         for place in reversed(range(len(self.qualifiers))):
             wanted = self.qualifiers[place].lower()
             named = tuple(seen for seen in scope if seen.alias.lower() == wanted)
@@ -349,7 +349,7 @@ class _Place:
         return Fields(tuple(scope), self.qualifiers)
 
     def _scope(self) -> tuple[Seen, ...]:
-        """The relations of the cursor's level, then those around it."""
+        """The relations of the cursor's level, then those of the levels around it."""
         common: list[Seen] = []
         found: list[Seen] = []
         for depth, (items, index) in enumerate(self.levels):
@@ -362,7 +362,7 @@ class _Place:
         return tuple(dict.fromkeys(found))
 
     def _compared(self) -> str | None:
-        """The column that the cursor's value is compared with."""
+        """The column that the value at the cursor is compared with."""
         items = list(self.before)
         if items and word_of(items[-1]) in ("BETWEEN", "LIKE"):
             items[-1:] = [Token("symbol", "=", 0, 0, "=")]
@@ -373,7 +373,7 @@ class _Place:
         return column.name if isinstance(column, Token) and is_name else None
 
     def _travelled(self) -> TableName | None:
-        """The table that stands before VERSION or TIMESTAMP AS OF."""
+        """The table before VERSION AS OF or TIMESTAMP AS OF."""
         scope = self._scope()
         names = [seen.name for seen in scope if seen.name is not None]
         written: list[str] = []

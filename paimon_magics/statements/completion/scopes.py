@@ -1,8 +1,7 @@
-"""The relations that a place in an unfinished query sees, and the columns that they bring.
+"""The relations in scope at a place in an unfinished query, and their columns.
 
-Works on tokens alone and never refuses: brackets that are not closed yet, clauses that lack half of
-themselves and words that nobody knows are the usual state of a text that is being written. What it
-can't make out it leaves out.
+Works on tokens alone and never raises: open brackets, half-written clauses and unknown words are
+normal in a text that is being written. What it does not understand is left out.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NO_ALIAS = CLAUSE_WORDS | word_set("VERSION TIMESTAMP SYSTEM_VERSION SYSTEM_TIM
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What stands between two brackets; `opening` is the index of the first of them, -1 for the
+    """The content of a pair of brackets; `opening` is the index of the opening one, -1 for the
     whole statement."""
 
     items: tuple[Item, ...]
@@ -36,8 +35,8 @@ Item = Token | Group
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A relation in scope. `name` is the table's, None for a subquery or common table expression,
-    which has `columns` of its own and those of the relations in `stars`."""
+    """A relation in scope. `name` is the table's; it is None for a subquery or common table
+    expression, whose columns are `columns` and all columns of the relations in `stars`."""
 
     alias: str
     name: TableName | None = None
@@ -46,8 +45,8 @@ class Seen:
 
 
 def grouped(tokens: Sequence[Token]) -> Group:
-    """The tokens as a tree of brackets: what is not closed is closed at the end, and a bracket that
-    closes nothing is left out."""
+    """Return the tokens as a tree of brackets. Open brackets are closed at the end, and a closing
+    bracket without a counterpart is left out."""
     stack: list[tuple[int, str, list[Item]]] = [(-1, "", [])]
     for index, token in enumerate(tokens):
         if token.kind == "symbol" and token.text in OPENING:
@@ -65,7 +64,7 @@ def grouped(tokens: Sequence[Token]) -> Group:
 
 
 def segment_at(items: Sequence[Item], index: int) -> tuple[Item, ...]:
-    """The term of a set operation (`… UNION …`) that the item at `index` is in."""
+    """The operand of a set operation (`… UNION …`) that contains the item at `index`."""
     starts = [i + 1 for i, item in enumerate(items) if _is(item, _SET_WORDS)]
     first = max((start for start in starts if start <= index), default=0)
     last = min((start - 1 for start in starts if start > index), default=len(items))
@@ -73,8 +72,8 @@ def segment_at(items: Sequence[Item], index: int) -> tuple[Item, ...]:
 
 
 def relations_of(items: Sequence[Item], outer: Sequence[Seen] = ()) -> tuple[Seen, ...]:
-    """The relations of FROM, JOIN, INSERT INTO and their like at one level of brackets, in the
-    order written. `outer` are common table expressions that can be named, too."""
+    """The relations of FROM, JOIN, INSERT INTO and similar clauses at one level of brackets, in the
+    order written. `outer` are common table expressions of the levels around it."""
     common = {seen.alias.lower(): seen for seen in outer}
     common |= {seen.alias.lower(): seen for seen in common_tables(items)}
     found: list[Seen] = []
@@ -98,7 +97,7 @@ def relations_of(items: Sequence[Item], outer: Sequence[Seen] = ()) -> tuple[See
 
 
 def common_tables(items: Sequence[Item]) -> tuple[Seen, ...]:
-    """The common table expressions of a WITH at the beginning of these items."""
+    """The common table expressions of the first WITH among these items."""
     found: list[Seen] = []
     index = next((i + 1 for i, item in enumerate(items) if _is(item, {"WITH"})), None)
     if index is None:
@@ -130,7 +129,7 @@ def common_tables(items: Sequence[Item]) -> tuple[Seen, ...]:
 def _relation(
     items: Sequence[Item], index: int, common: dict[str, Seen]
 ) -> tuple[Seen | None, int]:
-    """The relation that begins at `index`, and where what follows it begins."""
+    """The relation that begins at `index`, and the index behind it."""
     if index >= len(items):
         return None, index
     item = items[index]
@@ -155,7 +154,7 @@ def _relation(
     if index < len(items) and _is(items[index], {"VERSION", "TIMESTAMP", "FOR"}):
         while index < len(items) and not _is(items[index], {"OF"}):
             index += 1
-        index += 2  # OF and what it names
+        index += 2  # OF and its operand
     index, alias = _alias(items, index)
     if len(parts) == 1 and parts[0].lower() in common:
         seen = common[parts[0].lower()]
@@ -174,7 +173,7 @@ def _alias(items: Sequence[Item], index: int) -> tuple[int, str]:
 
 
 def _derived(group: Item, alias: str, common: dict[str, Seen]) -> Seen:
-    """What a subquery brings: the names of its SELECT list."""
+    """A subquery as a relation, with the names of its SELECT list."""
     assert isinstance(group, Group)
     items = segment_at(group.items, 0)
     start = next((i + 1 for i, item in enumerate(items) if _is(item, {"SELECT"})), len(items))
@@ -193,7 +192,7 @@ def _derived(group: Item, alias: str, common: dict[str, Seen]) -> Seen:
 
 
 def _expressions(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """The members of a SELECT list, which begins with the first item."""
+    """The expressions of a SELECT list, which begins with the first item."""
     current: list[Item] = []
     for item in items:
         if _is(item, _ENDS_LIST):

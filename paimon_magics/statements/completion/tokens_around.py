@@ -1,4 +1,4 @@
-"""The tokens before and behind the cursor, and the tree of brackets that they make."""
+"""The tokens before and after the cursor, and the tree of brackets that they form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ CURSOR = "cursor"
 
 
 def tokens_before(text: str) -> tuple[str, tuple[Token, ...] | None, str]:
-    """What is written up to an open quote, its tokens, and that quote; None inside a comment."""
+    """Return the text before an open quote (all text if none is open), its tokens, and the quote.
+
+    The tokens are None inside a comment.
+    """
     try:
         tokens = tokenize(text)
     except StatementSyntaxError as error:
@@ -50,9 +53,9 @@ def tokens_before(text: str) -> tuple[str, tuple[Token, ...] | None, str]:
 
 
 def tokens_after(text: str, quote: str) -> tuple[Token, ...]:
-    """The tokens of the statement's rest behind the word or text that the cursor is in."""
+    """Return the rest of the statement's tokens, after the word or string that the cursor is in."""
     if quote:
-        # Where the line's other quotes are pairs, the one that is open has none of its own yet.
+        # If the other quotes of the line are in pairs, the open quote is not closed yet.
         is_closed = text.partition("\n")[0].count(quote) % 2 == 1
         text = text.partition(quote)[2] if is_closed else text
     else:
@@ -66,13 +69,13 @@ def tokens_after(text: str, quote: str) -> tuple[Token, ...]:
 
 
 def of_statement(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """The tokens behind the last semicolon."""
+    """The tokens after the last semicolon."""
     start = max((i + 1 for i, token in enumerate(tokens) if token.text == ";"), default=0)
     return tokens[start:]
 
 
 def path_to_cursor(group: Group) -> list[tuple[tuple[Item, ...], int]]:
-    """The levels from the statement to the cursor's brackets: items, and the place in them."""
+    """The levels of brackets from the statement down to the cursor: items, and an index in them."""
     for index, item in enumerate(group.items):
         if isinstance(item, Group):
             inner = path_to_cursor(item)
@@ -84,7 +87,7 @@ def path_to_cursor(group: Group) -> list[tuple[tuple[Item, ...], int]]:
 
 
 def defined_columns(items: Sequence[Item]) -> tuple[str, ...]:
-    """The columns that a CREATE TABLE names in its first brackets."""
+    """The column names in the first brackets of a CREATE TABLE."""
     definition = next((one for one in items if isinstance(one, Group)), Group(()))
     found, is_name = [], True
     for item in definition.items:
@@ -95,12 +98,12 @@ def defined_columns(items: Sequence[Item]) -> tuple[str, ...]:
 
 
 def clause_of(said: Sequence[str]) -> str:
-    """The clause that the words are in: the last word of one."""
+    """The clause at the end of the words: the last word that begins a clause, "" without one."""
     return next((word for word in reversed(said) if word in words.CLAUSES), "")
 
 
 def ends_operand(items: Sequence[Item]) -> bool:
-    """Whether an operand is complete there, so that no other can follow."""
+    """Whether the items end with a complete operand, so that no other operand can follow."""
     last = items[-1] if items else None
     if isinstance(last, Group):
         return True
@@ -110,15 +113,15 @@ def ends_operand(items: Sequence[Item]) -> bool:
 
 
 def words_of(items: Sequence[Item]) -> list[str]:
-    """Words and symbols in upper case; `()` for brackets, `''` for texts, the name for quoted."""
+    """Words and symbols in upper case, `()` for brackets, `''` for strings, and quoted names."""
     return ["()" if isinstance(i, Group) else (i.upper or i.name or "''") for i in items]
 
 
 def word_of(item: Item) -> str:
-    """A word in upper case; empty for brackets."""
+    """A token in upper case; "" for brackets, strings, numbers and quoted names."""
     return item.upper if isinstance(item, Token) else ""
 
 
 def kind_of(item: Item) -> str:
-    """The kind of a token; empty for brackets."""
+    """The kind of a token; "" for brackets."""
     return item.kind if isinstance(item, Token) else ""

@@ -1,4 +1,4 @@
-"""What may come at a place of a cell, as values."""
+"""What may follow at a place in a cell, as values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Databases:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Tables of a database, None for the one in use; `common` are names in the query itself."""
+    """Tables of a database, None for the current one; `common` are the query's own CTEs."""
 
     database: str | None
     common: tuple[str, ...] = ()
@@ -55,12 +55,12 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class SystemTables:
-    """What stands behind the `$` of a table's name."""
+    """Names of system tables, which follow the `$` of a table's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of these relations, and their aliases `with_aliases`."""
+    """Columns of these relations and, with `with_aliases`, the relations' aliases."""
 
     relations: tuple[Seen, ...]
     with_aliases: bool = False
@@ -68,7 +68,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of a struct: a column of one of the relations, and fields within it, by name."""
+    """Fields of the struct at `path`, which begins with a column of one of the relations."""
 
     relations: tuple[Seen, ...]
     path: tuple[str, ...]
@@ -76,7 +76,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Functions of Spark's that are written often."""
+    """Functions of Spark that are used often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class PartitionColumns:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partitions of a table by their names, as `day=2026-11-20/region=eu`."""
+    """The names of a table's partitions, such as `day=2026-11-20/region=eu`."""
 
     table: TableName
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionValues:
-    """Values that a column has in the partitions of the relations that have it as one."""
+    """Values of a partition column in the relations that are partitioned by it."""
 
     relations: tuple[Seen, ...]
     column: str
@@ -103,7 +103,7 @@ class PartitionValues:
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Tags of a table, and its snapshots with `snapshots`."""
+    """Tags of a table and, with `snapshots`, its snapshots."""
 
     table: TableName
     snapshots: bool = True
@@ -111,14 +111,14 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times at which a table had another state, and what gives a time; None for no known table."""
+    """Commit times of a table, and expressions that give a time; None without a known table."""
 
     table: TableName | None
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Keys of options: those of tables, or of reads."""
+    """Keys of table options or, with `of_reads`, of read options."""
 
     of_reads: bool = False
 
@@ -132,12 +132,12 @@ class OptionValues:
 
 @dataclass(frozen=True, slots=True)
 class BindNames:
-    """Names behind the `:` of a bind parameter."""
+    """Names of bind parameters, which follow a `:`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Procedures:
-    """What CALL can call; without `sys.` where that is written already."""
+    """Procedures for CALL. With `is_qualified`, `sys.` is written already."""
 
     is_qualified: bool
 
@@ -172,8 +172,8 @@ Want = (
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What may replace the text from `start` to the cursor, `typed`. `quote` is the quote that is
-    open there, else empty."""
+    """What may replace `typed`, the text from `start` to the cursor. `quote` is the quote that is
+    open at the cursor, "" without one."""
 
     start: int
     typed: str

@@ -1,7 +1,7 @@
-"""The words that may come where: what completion offers of SQL's own.
+"""The SQL words that completion offers, by place.
 
-Of the statements that are offered, and of Spark's queries; the words of a clause are those that are
-written often, not all that Spark's grammar knows.
+They are those of the offered statements and of Spark's queries. A clause has the words that are
+used often, not all that Spark's grammar allows.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ TIME_FUNCTIONS = (
     "current_date()",
     "timestamp_millis(",
 )
-"""What gives a time that a table is read as of."""
+"""Expressions for the time of TIMESTAMP AS OF."""
 
 STATEMENTS = (
     "SELECT", "WITH", "INSERT INTO", "INSERT OVERWRITE", "CREATE TABLE", "CREATE DATABASE",
     "CREATE OR REPLACE TEMPORARY VIEW", "ALTER TABLE", "DROP TABLE", "DROP DATABASE",
     "TRUNCATE TABLE", "DESCRIBE", "SHOW", "USE", "CALL", "EXPLAIN", "SET", "VALUES", "FROM",
 )  # fmt: skip
-"""What a statement begins with."""
+"""The beginnings of statements."""
 
 TYPES = (
     "BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "BOOLEAN", "DOUBLE", "FLOAT",
     "DECIMAL(10, 2)", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "BINARY", "VARCHAR(255)", "CHAR(10)",
     "ARRAY<STRING>", "MAP<STRING, STRING>", "STRUCT<a: INT>", "NOT NULL", "COMMENT", "DEFAULT",
 )  # fmt: skip
-"""What follows a column's name in a definition."""
+"""What may follow a column's name in a column definition."""
 
 FUNCTIONS = (
     "abs", "approx_count_distinct", "array", "array_contains", "avg", "bool_and", "bool_or", "ceil",
@@ -61,21 +61,21 @@ FUNCTIONS = (
     "transform", "trim", "trunc", "try_cast", "try_divide", "unix_timestamp", "upper", "uuid",
     "variance", "weekofyear", "year",
 )  # fmt: skip
-"""Functions of Spark's that are written often."""
+"""Functions of Spark that are used often."""
 
 TABLE_FUNCTIONS = word_set(
     "PAIMON_INCREMENTAL_QUERY PAIMON_INCREMENTAL_BETWEEN_TIMESTAMP PAIMON_INCREMENTAL_TO_AUTO_TAG"
 )
-"""Paimon's functions that give a table, whose first argument names it."""
+"""Paimon's table functions, whose first argument is a table's name."""
 
 CLAUSES = word_set("SELECT FROM WHERE ON USING GROUP ORDER SORT HAVING LIMIT VALUES JOIN QUALIFY")
-"""Words that say which clause of a query one is in."""
+"""Words that begin a clause of a query."""
 
 BEFORE_OPERANDS = word_set(
     "SELECT DISTINCT ALL WHERE ON AND OR NOT BY HAVING WHEN THEN ELSE CASE IN BETWEEN LIKE RLIKE "
     "IS EXISTS USING QUALIFY SET VALUES"
 )
-"""Words that an operand follows."""
+"""Words that are followed by an operand."""
 
 _QUERY_ENDS = ("GROUP BY", "ORDER BY", "HAVING", "LIMIT", "UNION ALL", "EXCEPT", "INTERSECT")
 _OPERATORS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS NULL", "IS NOT NULL", "EXISTS")
@@ -106,7 +106,7 @@ AFTER_TABLE = {
         "PARTITIONED BY (", "TBLPROPERTIES (", "COMMENT", "USING paimon", "LOCATION", "AS SELECT",
     ),
 }  # fmt: skip
-"""What follows the table's name in a statement with that first word."""
+"""What may follow the table's name, by the statement's first word."""
 
 _FOLLOWING: dict[tuple[str, ...], tuple[str, ...]] = {
     ("INSERT",): ("INTO", "OVERWRITE"),
@@ -151,7 +151,7 @@ _FOLLOWING: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 def following(said: Sequence[str]) -> tuple[str, ...]:
-    """What follows these words of a statement that is no query; `*` stands for any word."""
+    """Return what may follow these words of a statement other than a query."""
     for form, found in _FOLLOWING.items():
         if len(form) == len(said) and all(a in ("*", b) for a, b in zip(form, said, strict=True)):
             return found
@@ -159,7 +159,7 @@ def following(said: Sequence[str]) -> tuple[str, ...]:
 
 
 def in_clause(clause: str, last: str) -> tuple[str, ...]:
-    """The words that go on with a clause of a query behind the word `last`."""
+    """Return the words that may follow the word `last` in a clause of a query."""
     if last in ("GROUP", "ORDER", "SORT", "PARTITION", "CLUSTER", "DISTRIBUTE"):
         return ("BY",)
     if last in BEFORE_OPERANDS:

@@ -1,1 +1,1 @@
-"""What other databases write, and what is written here. Data, and lookups."""
+"""SQL of other databases, and what to write instead here. Data, and lookups."""

@@ -1,4 +1,4 @@
-"""Functions of other databases, and what does the same in Spark. Data, and one lookup."""
+"""Functions of other databases, and their equivalents in Spark. Data, and one lookup."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ _WRITE: dict[str, str] = {
 
 
 def foreign_function_hint(name: str) -> str:
-    """What to write in place of another database's function; empty where none has that name."""
+    """Return what to write instead of another database's function; "" for an unknown name."""
     write = _WRITE.get(name.lower())
     return f"Write {write}." if write else ""

@@ -1,4 +1,4 @@
-"""Types of other databases, and what they are called here. Data, and one lookup."""
+"""Types of other databases, and their equivalents here. Data, and one lookup."""
 
 from __future__ import annotations
 
@@ -119,6 +119,6 @@ _WRITE: dict[str, str] = {
 
 
 def foreign_type_hint(name: str) -> str:
-    """What to write in place of another database's type; empty where none has that name."""
+    """Return what to write instead of another database's type; "" for an unknown name."""
     write = _WRITE.get(name.upper())
     return f"Write {write}." if write else ""

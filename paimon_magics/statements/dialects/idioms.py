@@ -1,15 +1,15 @@
-"""What people write who come from another database or tool, and what is written here.
+"""Idioms of other databases and tools, and what to write instead here.
 
-`IDIOMS` is a table of token patterns, none of which Spark's SQL has. It is asked where a statement
-can't be read, never before. In a pattern an upper-case word or a symbol is itself, `a|b` one of
-several, and
+`IDIOMS` is a table of token patterns, none of which is valid in Spark SQL. It is searched only after
+a statement could not be read. In a pattern, an upper-case word or a symbol matches itself, `a|b`
+matches one of several, and
 
     <name>    a name, and no keyword  <word>    a name or keyword  <string>  a text in quotes
     <number>  a number                <any>     any token          <end>     the statement's end
     ^         the statement's first token comes next
     !         the token where reading stopped comes next
 
-In a message and a hint `{0}`, `{1}`, … are the texts of the pattern's tokens, in order.
+In messages and hints, `{0}`, `{1}`, … are the texts of the matched tokens, in order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COMMITS = "Each statement is committed by itself, whole or not at all: leave `{
 
 @dataclass(frozen=True, slots=True)
 class Idiom:
-    """A pattern, what is said of it (empty: what was said already), and the next step."""
+    """A pattern, the error's message ("" keeps the parser's message), and the hint."""
 
     pattern: str
     message: str
@@ -56,7 +56,7 @@ class Idiom:
 
 
 IDIOMS: tuple[Idiom, ...] = (
-    # ---- no SQL at all
+    # ---- not SQL at all
     Idiom("^ IMPORT <name>", "This is Python, not SQL.", _PYTHON),
     Idiom("^ FROM <name> IMPORT", "This is Python, not SQL.", _PYTHON),
     Idiom("^ PRINT|DISPLAY|LEN|TYPE (", "This is Python, not SQL.", _PYTHON),
@@ -178,8 +178,10 @@ IDIOMS: tuple[Idiom, ...] = (
 
 
 def idiom_at(tokens: tuple[Token, ...], stopped: int) -> tuple[Idiom, int, tuple[str, ...]] | None:
-    """The first idiom of the table in a statement that could not be read at the token `stopped`:
-    with the index of its first token, and the texts of its tokens; None where there is none."""
+    """Find the first idiom in a statement that could not be read at the token `stopped`.
+
+    Return it with the index of its first token and the texts of its tokens, or None.
+    """
     for idiom in IDIOMS:
         parts = idiom.pattern.split(" ")
         at_start, at_stop = parts[0] == "^", parts[0] == "!" and len(parts) > 1

@@ -1,5 +1,5 @@
-"""What a person may have meant where a statement can't be read: the words of another database, a
-variable that nothing fills in, a `;` or a word left out, a character of a word processor."""
+"""Guesses what a person meant by a statement that can't be read: an idiom of another database, a
+variable that is not replaced, a missing `;` or word, a character from a word processor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHARACTERS: dict[str, tuple[str, str]] = {
     "#": ("no comment in SQL", "Comments begin with `--`, or stand in `/* … */`."),
 }
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad"
-# Words that begin a statement, and go on with none.
+# Words that begin a statement, without those that often continue one.
 _BEGINNINGS = STATEMENT_WORDS - word_set("WITH VALUES TABLE FROM MAP REDUCE SET LIST ADD COMMENT")
 _QUERIES = word_set("SELECT WITH FROM VALUES TABLE INSERT EXPLAIN")
 _BEFORE_QUERY = word_set("INSERT WITH EXPLAIN CREATE REPLACE MERGE")
@@ -57,7 +57,7 @@ _HELP = {
 
 @dataclass(frozen=True, slots=True)
 class _Meant:
-    """What is said instead of "can't be read", and the token that it is about."""
+    """The message and hint in place of "can't be read", and the index of the token concerned."""
 
     message: str
     hint: str
@@ -67,8 +67,10 @@ class _Meant:
 def misread(
     statement: str, position: int, message: str = "", hint: str = ""
 ) -> StatementSyntaxError:
-    """The error for a statement that can't be read at a place; `message` and `hint` are what is
-    known of it, and are said where nothing better is found."""
+    """Return the error for a statement that can't be read at a position.
+
+    `message` and `hint` are the parser's; they are used if no better explanation is found.
+    """
     try:
         tokens = tokenize(statement)
     except StatementSyntaxError:
@@ -128,7 +130,7 @@ def _idiom(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
     names = [t.text for t in tokens[index : index + len(texts)] if t.kind in IDENTIFIER_KINDS]
     name = names[-1] if names else "x"
     if idiom.pattern.startswith("^") and stopped < len(tokens):
-        index = stopped  # of a whole statement, the place that does not fit
+        index = stopped  # the pattern is of a whole statement: point at what does not fit
     return _Meant(idiom.message.format(*texts), idiom.hint.format(*texts, name=name), index)
 
 
@@ -140,7 +142,7 @@ def _comment(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
 
 
 def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) -> _Meant | None:
-    """A statement that begins on a line of its own, behind another one."""
+    """A second statement that begins on a line of its own, without a semicolon before it."""
     for index in range(min(stopped, len(tokens) - 1), 0, -1):
         token = tokens[index]
         line = statement[: token.start].rpartition("\n")
@@ -157,7 +159,7 @@ def _without_semicolon(tokens: tuple[Token, ...], stopped: int, statement: str) 
 
 
 def _left_out(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
-    """A word that belongs to one that is there."""
+    """A missing word that another word needs: BY, or END."""
     for index, token in enumerate(tokens[: stopped + 1]):
         if token.upper not in ("ORDER", "GROUP") or index + 1 == len(tokens):
             continue
@@ -181,7 +183,7 @@ def _comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
 
 
 def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
-    """Spark takes a misspelt word for an alias, and stumbles over what comes behind it."""
+    """A misspelt keyword, which Spark reads as an alias, so that it fails at the next word."""
     if not 0 < stopped <= len(tokens):
         return None
     token = tokens[stopped - 1]
@@ -197,7 +199,7 @@ def _misspelt(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
 
 
 def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
-    """Three names in a row, among what a query selects: Spark takes the second for an alias."""
+    """Three names in a row in a SELECT list, where Spark reads the second as an alias."""
     names = tokens[max(stopped - 2, 0) : stopped + 1]
     before = {token.upper for token in tokens[:stopped]}
     if len(names) < 3 or "SELECT" not in before or "FROM" in before:
@@ -209,7 +211,7 @@ def _no_comma(tokens: tuple[Token, ...], stopped: int, _: str) -> _Meant | None:
 
 
 def _about(tokens: tuple[Token, ...]) -> str:
-    """Where forms are shown, for a statement of which nothing better can be said."""
+    """The hint for a statement without a better explanation: where its syntax is shown."""
     first = tokens[0].upper if tokens else ""
     if first in ("SELECT", "WITH"):
         return "Look at what stands there, and just before it."

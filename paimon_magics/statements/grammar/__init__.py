@@ -1,1 +1,1 @@
-"""Tokens → statements."""
+"""Parsers that read tokens into statements."""

@@ -1,4 +1,4 @@
-"""ALTER TABLE → its changes, in the order written."""
+"""Reads ALTER TABLE into its changes, in the order written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ACTIONS = ("TYPE", "COMMENT", "FIRST", "AFTER", "SET", "DROP")
 
 
 def read_alter_table(cursor: Cursor, offset: int) -> AlterTable | AlterTags:
-    """Reads what follows ALTER TABLE."""
+    """Read what follows ALTER TABLE."""
     name, position = table_name(cursor)
     if at_tag_change(cursor):
         return read_alter_tags(cursor, offset, name, position)
@@ -178,7 +178,7 @@ def _alter_column(cursor: Cursor) -> tuple[TableChange, ...]:
 
 
 def _hive_change(cursor: Cursor, path: tuple[str, ...]) -> tuple[TableChange, ...]:
-    """Reads `new_name type …` behind `CHANGE COLUMN old_name`: every part of it is a change."""
+    """Read `new_name type …` after `CHANGE COLUMN old_name`; each part is a change of its own."""
     new_name = cursor.identifier("TYPE, COMMENT, FIRST, AFTER, SET, DROP or a new name and type")
     details = read_details(cursor, "ALTER TABLE", positioned=True)
     changes: list[TableChange] = []

@@ -1,8 +1,8 @@
-"""CALL and the tag clauses of ALTER TABLE and SHOW → values. Syntax of Paimon's
+"""Reads CALL and the tag clauses of ALTER TABLE and SHOW, by the syntax of Paimon's
 `PaimonSqlExtensions.g4`.
 
-A value among CALL's arguments is a literal or a parameter (`:name`); which procedure there is, and
-what its arguments must be, is for `planning.commits.procedures`.
+An argument of CALL is a literal or a parameter (`:name`). `planning.commits.procedures` checks the
+procedure's name and arguments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 NAMESPACE = "sys"
-"""Where Paimon's procedures are."""
+"""The namespace of Paimon's procedures."""
 
 _UNITS = {"DAYS": "d", "DAY": "d", "HOURS": "h", "HOUR": "h", "MINUTES": "min", "MINUTE": "min"}
 _BEGINNINGS = (
@@ -48,26 +48,26 @@ _BEGINNINGS = (
 
 
 def at_tag_change(cursor: Cursor) -> bool:
-    """Whether a clause about tags comes next, behind ALTER TABLE and the table's name."""
+    """Whether a clause about tags comes next, after ALTER TABLE and the table's name."""
     return any(cursor.at(*words) for words in _BEGINNINGS)
 
 
 def read_alter_tags(cursor: Cursor, offset: int, name: TableName, position: int) -> AlterTags:
-    """Reads a clause about tags."""
+    """Read a clause about tags."""
     change = _tag_change(cursor)
     cursor.expect_end()
     return AlterTags(cursor.text, offset, name, position, change)
 
 
 def read_show_tags(cursor: Cursor, offset: int) -> ShowTags:
-    """Reads what follows SHOW TAGS."""
+    """Read what follows SHOW TAGS."""
     name, position = table_name(cursor)
     cursor.expect_end()
     return ShowTags(cursor.text, offset, name, position)
 
 
 def read_call(cursor: Cursor, offset: int) -> Call | PassThrough:
-    """Reads what follows CALL; procedures of another namespace than `sys` are other catalogs'."""
+    """Read what follows CALL. A procedure outside the namespace `sys` is passed to Spark."""
     position = cursor.position
     names = tuple(token.name for token in name_parts(cursor, "a procedure's name"))
     if len(names) > 1 and names[-2].lower() != NAMESPACE:

@@ -23,7 +23,7 @@ _DEFAULT_ENDS = (",", "NOT", "COMMENT", "GENERATED", "PRIMARY", "FIRST", "AFTER"
 
 @dataclass(slots=True)
 class ColumnDetails:
-    """What stands behind a column's name: its type and the clauses in any order."""
+    """What follows a column's name: its type, and clauses in any order."""
 
     type: DataType
     comment: str | None = None
@@ -34,7 +34,7 @@ class ColumnDetails:
 
 
 def read_definition(cursor: Cursor) -> tuple[ColumnDefinition, bool]:
-    """Reads `name type …`; tells too whether PRIMARY KEY stood behind it."""
+    """Read `name type …`; return the column, and whether it is declared PRIMARY KEY."""
     position = cursor.position
     name = cursor.identifier("a column's name")
     details = read_details(cursor, "CREATE TABLE")
@@ -43,7 +43,7 @@ def read_definition(cursor: Cursor) -> tuple[ColumnDefinition, bool]:
 
 
 def read_details(cursor: Cursor, statement: str, *, positioned: bool = False) -> ColumnDetails:
-    """Reads a type and NOT NULL, DEFAULT, COMMENT and, if `positioned`, FIRST or AFTER."""
+    """Read a type and NOT NULL, DEFAULT, COMMENT and, if `positioned`, FIRST or AFTER."""
     cursor.accept(":")
     details = ColumnDetails(read_type(cursor))
     while True:
@@ -66,7 +66,7 @@ def read_details(cursor: Cursor, statement: str, *, positioned: bool = False) ->
 
 
 def read_position(cursor: Cursor) -> tuple[bool, str | None]:
-    """Reads FIRST or AFTER column: (is first, column before it)."""
+    """Read FIRST or AFTER column; return (is first, column before it)."""
     if cursor.accept("FIRST"):
         return True, None
     cursor.expect("AFTER")
@@ -74,7 +74,7 @@ def read_position(cursor: Cursor) -> tuple[bool, str | None]:
 
 
 def read_path(cursor: Cursor) -> tuple[str, ...]:
-    """Reads a column's name with the names of the structs around it."""
+    """Read a column's path: its name, then names of fields of structs."""
     path = [cursor.identifier("a column's name")]
     while cursor.accept("."):
         path.append(cursor.identifier("a field's name"))
@@ -82,7 +82,7 @@ def read_path(cursor: Cursor) -> tuple[str, ...]:
 
 
 def read_primary_key(cursor: Cursor) -> tuple[str, ...]:
-    """Reads `PRIMARY KEY (a, b) [NOT ENFORCED] [RELY | NORELY]`."""
+    """Read `PRIMARY KEY (a, b) [NOT ENFORCED] [RELY | NORELY]`."""
     cursor.expect("PRIMARY", "KEY", "(")
     columns = [cursor.identifier("a column's name")]
     while cursor.accept(","):

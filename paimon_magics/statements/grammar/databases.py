@@ -1,4 +1,4 @@
-"""CREATE, DROP, USE, DESCRIBE and SHOW of databases, and SHOW TABLES → Statement values."""
+"""Reads CREATE, DROP, USE, DESCRIBE and SHOW of databases, and SHOW TABLES."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OtherCatalogError(Exception):
 
 
 def read_create_database(cursor: Cursor, offset: int) -> CreateDatabase:
-    """Reads what follows CREATE DATABASE."""
+    """Read what follows CREATE DATABASE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = _database(cursor)
     comment = location = None
@@ -54,7 +54,7 @@ def read_create_database(cursor: Cursor, offset: int) -> CreateDatabase:
 
 
 def read_drop_database(cursor: Cursor, offset: int) -> DropDatabase:
-    """Reads what follows DROP DATABASE."""
+    """Read what follows DROP DATABASE."""
     if_exists = cursor.accept("IF", "EXISTS")
     name = _database(cursor)
     cascade = cursor.accept_any("CASCADE", "RESTRICT") == "CASCADE"
@@ -63,7 +63,7 @@ def read_drop_database(cursor: Cursor, offset: int) -> DropDatabase:
 
 
 def read_describe_database(cursor: Cursor, offset: int) -> DescribeDatabase:
-    """Reads what follows DESCRIBE DATABASE."""
+    """Read what follows DESCRIBE DATABASE."""
     extended = cursor.accept("EXTENDED")
     name = _database(cursor)
     cursor.expect_end()
@@ -71,7 +71,7 @@ def read_describe_database(cursor: Cursor, offset: int) -> DescribeDatabase:
 
 
 def read_use(cursor: Cursor, offset: int) -> UseDatabase:
-    """Reads what follows USE."""
+    """Read what follows USE."""
     if cursor.at_any(*DATABASE_WORDS) and cursor.peek(1).kind in IDENTIFIER_KINDS:
         cursor.next()
     name = _first_part(cursor)
@@ -83,7 +83,7 @@ def read_use(cursor: Cursor, offset: int) -> UseDatabase:
 
 
 def read_show_databases(cursor: Cursor, offset: int) -> ShowDatabases:
-    """Reads what follows SHOW DATABASES."""
+    """Read what follows SHOW DATABASES."""
     if cursor.accept_any("FROM", "IN") and cursor.identifier("a catalog's name") != _CATALOG:
         raise OtherCatalogError
     pattern = _pattern(cursor)
@@ -92,7 +92,7 @@ def read_show_databases(cursor: Cursor, offset: int) -> ShowDatabases:
 
 
 def read_show_tables(cursor: Cursor, offset: int) -> ShowTables:
-    """Reads what follows SHOW TABLES."""
+    """Read what follows SHOW TABLES."""
     database = _database(cursor) if cursor.accept_any("FROM", "IN") else None
     pattern = _pattern(cursor)
     cursor.expect_end()
@@ -106,7 +106,7 @@ def _pattern(cursor: Cursor) -> str | None:
 
 
 def _database(cursor: Cursor) -> str:
-    """Reads a database's name, with Paimon's catalog in front or not."""
+    """Read a database's name, with or without Paimon's catalog before it."""
     name = _first_part(cursor)
     if cursor.accept("."):
         if name.lower() != _CATALOG:

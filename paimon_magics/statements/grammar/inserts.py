@@ -1,7 +1,7 @@
-"""INSERT → its target, columns, partition and source.
+"""Reads INSERT: its target, columns, partition and source.
 
-Spark's forms (`insertInto` in `SqlBaseParser.g4`), with the column list before or behind the
-PARTITION clause, and WITH before INSERT or in the source.
+The syntax is Spark's (`insertInto` in `SqlBaseParser.g4`). The column list may be before or after
+the PARTITION clause, and WITH before INSERT or in the source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["read_insert"]
 
 
 def read_insert(cursor: Cursor, offset: int, *, with_index: int | None = None) -> Insert:
-    """Reads what follows INSERT. `with_index` is the token of a WITH in front of INSERT."""
+    """Read what follows INSERT. `with_index` is the index of a WITH token before INSERT."""
     insert_index = cursor.index - 1
     overwrite = cursor.accept_any("INTO", "OVERWRITE")
     if not overwrite:
@@ -84,7 +84,7 @@ def _source(
 
 
 def _defaults(cursor: Cursor, first: int) -> tuple[TextRange, ...]:
-    """Where DEFAULT is the whole of a value, from token `first` on."""
+    """The ranges of DEFAULT where it is a whole value, from token `first` on."""
     tokens = cursor.tokens[first : cursor.index]
     return tuple(
         TextRange(token.start, token.end)
@@ -100,7 +100,7 @@ def _closing(cursor: Cursor) -> int:
 
 
 def _at_columns(cursor: Cursor) -> bool:
-    """Whether a column list comes next, not a query in brackets."""
+    """Whether a column list comes next, rather than a query in brackets."""
     if not cursor.at("("):
         return False
     first, second = cursor.peek(1), cursor.peek(2)

@@ -1,9 +1,9 @@
-"""A cell's text → its statements as values.
+"""Parses a cell's text into statements.
 
-The first words decide which parser reads a statement. Queries are understood with sqlglot (see
-`queries`), everything that names Paimon's tables by small parsers over Spark's tokens. A form that
-is recognised and not offered is a `Refused`; what Spark may know and we don't is a `PassThrough`;
-StatementSyntaxError is raised only for what can't be Spark SQL.
+The first words decide which parser reads a statement. sqlglot reads queries (see `queries`); small
+parsers over Spark's tokens read all other statements on Paimon's tables. A form that is recognised
+but not offered becomes a `Refused`, and a statement that only Spark may know a `PassThrough`.
+StatementSyntaxError is raised only for text that can't be Spark SQL.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ Reader = Callable[[Cursor, int], Statement]
 
 @lru_cache(maxsize=_CELLS_KEPT)
 def parse_cell(text: str) -> tuple[Statement, ...]:
-    """The statements of a cell, in order. Raises as `parse_statement` and `split_cell` do."""
+    """Parse the statements of a cell. Raises the errors of `parse_statement` and `split_cell`."""
     return tuple(
-        # Places in a cell that begins with its statement are places in the statement.
+        # Tokens have positions in the cell: right for a statement that begins the cell.
         _parsed(piece, offset, tokenize(piece) if offset else tokens)
         for piece, offset, tokens in split_tokens(text)
     )
 
 
 def parse_statement(text: str, offset: int = 0) -> Statement:
-    """One statement, without the semicolon; `offset` is where it begins in its cell.
+    """Parse one statement, without the semicolon; `offset` is where it begins in its cell.
 
-    Raises StatementSyntaxError with its place, InvalidTableError for a type that Paimon lacks.
+    Raises StatementSyntaxError with a position, InvalidTableError for a type that Paimon lacks.
     """
     return _parsed(text, offset, tokenize(text))
 
@@ -129,7 +129,7 @@ def _query(cursor: Cursor, offset: int) -> Query:
 
 
 def _with(cursor: Cursor, offset: int) -> Statement:
-    """WITH … and then a query, or an INSERT, UPDATE, DELETE or MERGE outside its brackets."""
+    """Read WITH … and the query, or the INSERT, UPDATE, DELETE or MERGE, that follows it."""
     index = cursor.index
     while index < cursor.stop:
         token = cursor.tokens[index]
@@ -194,13 +194,13 @@ def _create_table(
             cursor, offset, or_replace=or_replace, must_exist=must_exist
         )
     except (InvalidTableError, RefusedHere):
-        if _uses_other_format(cursor, start):  # Spark's table, Spark's rules
+        if _uses_other_format(cursor, start):  # not a Paimon table: Spark decides
             return pass_through(cursor, offset)
         raise
 
 
 def _uses_other_format(cursor: Cursor, start: int) -> bool:
-    """Whether a USING clause outside brackets names another format than Paimon."""
+    """Whether a USING clause outside brackets names a format other than Paimon."""
     index = start
     while index + 1 < cursor.stop:
         token = cursor.tokens[index]
@@ -283,7 +283,7 @@ def _describe(cursor: Cursor, offset: int) -> Statement:
 def _known_second_word(
     cursor: Cursor, offset: int, known: tuple[str, ...], others: tuple[str, ...]
 ) -> PassThrough:
-    """Passes the statement to Spark unless its second word can't be one of Spark's."""
+    """Pass the statement to Spark, unless Spark has no statement with that second word."""
     token = cursor.peek()
     if token.kind == "end":
         cursor.fail("the rest of the statement")
@@ -296,7 +296,7 @@ def _known_second_word(
 
 
 def _named_table(text: str) -> TableName | None:
-    """The table of a refused statement: the first name behind a word that a name follows."""
+    """The table of a refused statement: the first name after a word such as FROM or TABLE."""
     tokens = tokenize(text)
     for index, token in enumerate(tokens[:-1]):
         if token.upper not in _BEFORE_REFUSED:

@@ -1,6 +1,6 @@
-"""DELETE, UPDATE and MERGE as their parts' own texts: enough to say what does the same today.
+"""Splits DELETE, UPDATE and MERGE into the texts of their parts, to suggest an alternative.
 
-Nothing here is run. A form that is not read gives None.
+These statements are not run. A form that can't be read gives None.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE `target` [AS `alias`] SET `assignments` [WHERE `condition`]; an assignment is the
-    column's name and the text of its value."""
+    """UPDATE `target` [AS `alias`] SET `assignments` [WHERE `condition`].
+
+    An assignment is a column's name and the text of its value.
+    """
 
     target: str
     alias: str
@@ -39,7 +41,7 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Merge:
     """MERGE INTO `target` [AS `alias`] USING `source` [AS `source_alias`] ON `condition`;
-    `is_upsert` where it updates and inserts whole rows (`UPDATE SET *`, `INSERT *`)."""
+    `is_upsert` says that it updates and inserts whole rows (`UPDATE SET *`, `INSERT *`)."""
 
     target: str
     alias: str
@@ -53,7 +55,7 @@ RowChange = Delete | Update | Merge
 
 
 def read_row_change(text: str) -> RowChange | None:
-    """The parts of a statement that deletes, updates or merges rows."""
+    """Return the parts of a DELETE, UPDATE or MERGE statement, None for any other text."""
     try:
         cursor = Cursor(text, tokenize(text))
         if cursor.accept("DELETE", "FROM"):
@@ -103,7 +105,7 @@ def _merge(cursor: Cursor) -> Merge:
 
 
 def _aliases(cursor: Cursor) -> tuple[str, ...]:
-    """The word behind the source that can only be its alias: a name that follows a name or `)`."""
+    """The source's alias without AS, if there is one: a name that follows a name or `)`."""
     index = cursor.index
     while index + 1 < cursor.stop:
         index = cursor.brackets.get(index, index)

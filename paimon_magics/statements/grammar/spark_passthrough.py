@@ -1,4 +1,4 @@
-"""Statements that Spark runs as they are, and what in them could name a table."""
+"""Statements that Spark runs as they are, and the names in them that could be tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paimon_magics.statements.statement import PassThrough, TableName
 __all__ = ["names_in", "pass_through"]
 
 _NAME_NO_TABLE = word_set("SET RESET ADD LIST DFS DECLARE BEGIN CLEAR")
-"""First words of statements that take settings, files or variables, never tables."""
+"""First words of statements on settings, files or variables, which never name tables."""
 
 _NO_NAMES = (
     CLAUSE_WORDS
@@ -32,7 +32,7 @@ _NO_NAMES = (
 
 
 def pass_through(cursor: Cursor, offset: int) -> PassThrough:
-    """The whole statement of the cursor, with every name in it that could be a table's."""
+    """Return the cursor's whole statement, with every name in it that could be a table's."""
     tokens = cursor.tokens
     if not tokens or tokens[0].upper in _NAME_NO_TABLE:
         return PassThrough(cursor.text, offset)
@@ -40,8 +40,8 @@ def pass_through(cursor: Cursor, offset: int) -> PassThrough:
 
 
 def names_in(text: str) -> tuple[TableName, ...]:
-    """Every name that could be a table's in a text of which nothing else is made, such as a script
-    (BEGIN … END); none of one that isn't even words."""
+    """Return every name that could be a table's in a text that is not parsed otherwise, such as a
+    script (BEGIN … END); () for a text that can't be split into tokens."""
     try:
         return tuple(name for name, _ in _names(tokenize(text)))
     except StatementSyntaxError:
@@ -49,7 +49,7 @@ def names_in(text: str) -> tuple[TableName, ...]:
 
 
 def _names(tokens: tuple[Token, ...]) -> tuple[tuple[TableName, int], ...]:
-    """The names behind the first word, and their places."""
+    """The names after the first word, and their positions."""
     names: list[tuple[TableName, int]] = []
     index = 1
     while index < len(tokens):
@@ -69,7 +69,7 @@ def _names(tokens: tuple[Token, ...]) -> tuple[tuple[TableName, int], ...]:
 
 
 def _chain(tokens: tuple[Token, ...], index: int) -> list[Token]:
-    """The parts of the name with dots that begins at `index`."""
+    """The parts of the dotted name that begins at `index`."""
     chain: list[Token] = []
     while index < len(tokens) and tokens[index].kind in IDENTIFIER_KINDS:
         chain.append(tokens[index])

@@ -1,4 +1,4 @@
-"""CREATE, REPLACE, DROP, TRUNCATE, SHOW and DESCRIBE of tables → Statement values."""
+"""Reads CREATE, REPLACE, DROP, TRUNCATE, SHOW and DESCRIBE of tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _REFUSED_CLAUSES = ("CLUSTERED", "CLUSTER", "SKEWED", "STORED", "ROW", "DEFAULT"
 
 
 class _Definition:
-    """What has been read of a CREATE TABLE so far."""
+    """The parts of a CREATE TABLE that have been read so far."""
 
     def __init__(self) -> None:
         self.columns: list[ColumnDefinition] = []
@@ -58,7 +58,7 @@ class _Definition:
 def read_create_table(
     cursor: Cursor, offset: int, *, or_replace: bool, must_exist: bool = False
 ) -> CreateTable:
-    """Reads what follows CREATE [OR REPLACE] TABLE, or REPLACE TABLE."""
+    """Read what follows CREATE [OR REPLACE] TABLE, or REPLACE TABLE."""
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     if if_not_exists and or_replace:
         cursor.fail("a table's name", hint="OR REPLACE and IF NOT EXISTS exclude each other.")
@@ -97,7 +97,7 @@ def read_create_table(
 
 
 def read_drop_table(cursor: Cursor, offset: int) -> DropTable:
-    """Reads what follows DROP TABLE. Paimon's tables have no trash: PURGE says nothing more."""
+    """Read what follows DROP TABLE. PURGE has no effect: Paimon has no trash for tables."""
     if_exists = cursor.accept("IF", "EXISTS")
     name, _ = table_name(cursor)
     cursor.accept("PURGE")
@@ -106,7 +106,7 @@ def read_drop_table(cursor: Cursor, offset: int) -> DropTable:
 
 
 def read_truncate(cursor: Cursor, offset: int) -> TruncateTable:
-    """Reads what follows TRUNCATE."""
+    """Read what follows TRUNCATE."""
     cursor.expect("TABLE")
     name, _ = table_name(cursor)
     partition = read_partition(cursor, values_needed=True) if cursor.accept("PARTITION") else None
@@ -115,7 +115,7 @@ def read_truncate(cursor: Cursor, offset: int) -> TruncateTable:
 
 
 def read_show_partitions(cursor: Cursor, offset: int) -> ShowPartitions:
-    """Reads what follows SHOW PARTITIONS."""
+    """Read what follows SHOW PARTITIONS."""
     name, _ = table_name(cursor)
     partition = read_partition(cursor, values_needed=True) if cursor.accept("PARTITION") else None
     cursor.expect_end()
@@ -123,7 +123,7 @@ def read_show_partitions(cursor: Cursor, offset: int) -> ShowPartitions:
 
 
 def read_show_create_table(cursor: Cursor, offset: int) -> ShowCreateTable:
-    """Reads what follows SHOW CREATE TABLE."""
+    """Read what follows SHOW CREATE TABLE."""
     name, _ = table_name(cursor)
     if cursor.at("AS", "SERDE"):
         raise RefusedHere("SHOW CREATE TABLE … AS SERDE")
@@ -132,7 +132,7 @@ def read_show_create_table(cursor: Cursor, offset: int) -> ShowCreateTable:
 
 
 def read_show_options(cursor: Cursor, offset: int) -> ShowOptions:
-    """Reads what follows SHOW TBLPROPERTIES."""
+    """Read what follows SHOW TBLPROPERTIES."""
     name, _ = table_name(cursor)
     key = None
     if cursor.accept("("):
@@ -143,7 +143,7 @@ def read_show_options(cursor: Cursor, offset: int) -> ShowOptions:
 
 
 def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
-    """Reads what follows SHOW COLUMNS. `FROM t IN db` is `FROM db.t`."""
+    """Read what follows SHOW COLUMNS. `FROM t IN db` means `FROM db.t`."""
     if not cursor.accept_any("FROM", "IN"):
         cursor.fail("FROM or IN")
     name, _ = table_name(cursor)
@@ -162,7 +162,7 @@ def read_show_columns(cursor: Cursor, offset: int) -> ShowColumns:
 
 
 def read_describe_table(cursor: Cursor, offset: int) -> Describe:
-    """Reads what follows DESCRIBE [TABLE]."""
+    """Read what follows DESCRIBE [TABLE]."""
     extended = bool(cursor.accept_any("EXTENDED", "FORMATTED"))
     name, _ = table_name(cursor)
     if cursor.at("PARTITION", "("):
@@ -201,7 +201,7 @@ def _read_constraint(cursor: Cursor, table: _Definition) -> bool:
             "FOREIGN",
         ):
             cursor.next()
-        else:  # a column of that name
+        else:  # a column named `constraint`
             cursor.index = index
             return False
     if cursor.at("PRIMARY", "KEY", "("):
@@ -219,7 +219,7 @@ def _set_primary_key(cursor: Cursor, table: _Definition, columns: tuple[str, ...
 
 
 def _read_clause(cursor: Cursor, table: _Definition) -> bool:
-    """Reads one clause behind the columns; false where none begins."""
+    """Read one clause after the columns; return false if none begins here."""
     position = cursor.position
     if cursor.accept("USING"):
         _once(cursor, position, "USING", table.using)

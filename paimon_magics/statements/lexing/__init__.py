@@ -1,1 +1,1 @@
-"""Text → tokens, and steps through them."""
+"""Splits text into tokens, and steps through them."""

@@ -1,6 +1,6 @@
-"""A place in a statement's tokens, and the few steps that every token-level parser makes.
+"""A position in a statement's tokens, and the steps that all token-level parsers make.
 
-A Cursor never goes backwards on its own; parsers that must try something remember `index`.
+A Cursor never goes backwards by itself; parsers that try something save and restore `index`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Cursor", "RefusedHere"]
 
 
 class RefusedHere(Exception):
-    """Raised inside the parsers where a recognised form is not offered; becomes a `Refused`.
+    """Raised inside the parsers for a recognised form that is not offered; becomes a `Refused`.
 
     `kind` is what the user wrote, as in "CREATE TABLE … LIKE". Never leaves `parsing`.
     """
@@ -44,13 +44,13 @@ class Cursor:
         self._end = Token("end", "", place, place, "")
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token `ahead` of the next one, or an `end` token behind the last."""
+        """Return the token `ahead` tokens after the next one; an `end` token after the last."""
         index = self.index + ahead
         return self.tokens[index] if index < self.stop else self._end
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no token is left."""
         return self.index >= self.stop
 
     @property
@@ -64,7 +64,7 @@ class Cursor:
         return self.tokens[self.index - 1].end if self.index else 0
 
     def next(self) -> Token:
-        """Steps over the next token and returns it."""
+        """Step over the next token and return it."""
         token = self.peek()
         self.index += 1
         return token
@@ -78,14 +78,14 @@ class Cursor:
         return self.peek().upper in words
 
     def accept(self, *words: str) -> bool:
-        """Steps over these words or symbols if they come next."""
+        """Step over these words or symbols if they come next; return whether they did."""
         if not self.at(*words):
             return False
         self.index += len(words)
         return True
 
     def accept_any(self, *words: str) -> str:
-        """Steps over one of these and returns it, else returns ""."""
+        """Step over one of these words and return it; return "" if none comes next."""
         upper = self.peek().upper
         if upper and upper in words:
             self.index += 1
@@ -93,18 +93,18 @@ class Cursor:
         return ""
 
     def expect(self, *words: str) -> None:
-        """Steps over these words; raises StatementSyntaxError where another one comes."""
+        """Step over these words; raise StatementSyntaxError if they don't come next."""
         for word in words:
             if not self.accept(word):
                 self.fail(f"`{word}`")
 
     def expect_end(self) -> None:
-        """Raises StatementSyntaxError if anything is left."""
+        """Raise StatementSyntaxError if a token is left."""
         if not self.at_end:
             self.fail("the end of the statement")
 
     def identifier(self, what: str) -> str:
-        """The name that comes next, unquoted."""
+        """Step over the name that comes next and return it, unquoted."""
         token = self.peek()
         if token.kind not in IDENTIFIER_KINDS:
             self.fail(what)
@@ -112,7 +112,10 @@ class Cursor:
         return token.name
 
     def string(self, what: str) -> str:
-        """The value of the string that comes next; adjacent strings are one, as in Spark."""
+        """Step over the string that comes next and return its value.
+
+        Adjacent strings are one string, as in Spark.
+        """
         if self.peek().kind != "string":
             self.fail(what)
         value = self.next().value
@@ -121,15 +124,18 @@ class Cursor:
         return value
 
     def closing(self) -> int:
-        """Index of the bracket that closes the opening bracket that comes next."""
+        """The index of the bracket that closes the next token, an opening bracket."""
         return self.brackets[self.index]
 
     def skip_brackets(self) -> None:
-        """Steps behind the bracket that closes the opening bracket that comes next."""
+        """Step over the opening bracket that comes next, its content and its closing bracket."""
         self.index = self.closing() + 1
 
     def text_until(self, *words: str, what: str) -> str:
-        """The text up to the next of these words or symbols outside brackets, or to the end."""
+        """Step to the next of these words outside brackets, or to the end; return the text passed.
+
+        Raises StatementSyntaxError if there is no text.
+        """
         start = self.index
         while not self.at_end and self.peek().upper not in words:
             if self.index in self.brackets:
@@ -143,7 +149,7 @@ class Cursor:
         return self.text[self.tokens[start].start : self.last_end]
 
     def fail(self, wanted: str, *, hint: str = "") -> NoReturn:
-        """Raises StatementSyntaxError at the next token."""
+        """Raise StatementSyntaxError at the next token."""
         token = self.peek()
         found = "the statement ends" if token.kind == "end" else f"found `{token.text}`"
         raise StatementSyntaxError(
@@ -151,5 +157,5 @@ class Cursor:
         )
 
     def fail_at(self, position: int, message: str, hint: str) -> NoReturn:
-        """Raises StatementSyntaxError with this message at `position`."""
+        """Raise StatementSyntaxError with this message at `position`."""
         raise StatementSyntaxError(message, hint=hint, statement=self.text, position=position)

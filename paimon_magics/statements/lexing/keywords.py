@@ -1,7 +1,7 @@
-"""The words of Spark SQL that the parsers here go by.
+"""The words of Spark SQL that the parsers use.
 
-Spark reserves hardly any word; these sets say where a word ends something (a relation, a list of
-changes) or begins a statement. Source: `SqlBaseParser.g4`.
+Spark reserves hardly any word. These sets say which words end something (a relation, a list of
+changes) or begin a statement. Source: `SqlBaseParser.g4`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The set of the words of `text`, which blanks separate."""
+    """The set of the words in `text`, separated by blanks."""
     return frozenset(text.split())
 
 
@@ -30,7 +30,7 @@ STATEMENT_WORDS = QUERY_WORDS | word_set(
     "REFRESH ADD LIST DECLARE EXECUTE BEGIN COMMENT LOAD EXPORT IMPORT GRANT REVOKE LOCK "
     "UNLOCK START COMMIT ROLLBACK DFS VACUUM RESTORE UNDROP OPEN FETCH CLOSE PREPARE"
 )
-"""Words that begin a statement, ours or one that Spark may know."""
+"""Words that begin a statement that is parsed here or that Spark may know."""
 
 CLAUSE_WORDS = word_set(
     "ON USING WHERE GROUP HAVING ORDER SORT CLUSTER DISTRIBUTE LIMIT OFFSET WINDOW "
@@ -38,13 +38,13 @@ CLAUSE_WORDS = word_set(
     "NATURAL SEMI ANTI LATERAL PIVOT UNPIVOT TABLESAMPLE SELECT INSERT WITH WHEN SET "
     "VALUES FROM AS AND OR NOT WATERMARK MATCH_RECOGNIZE ASOF"
 )
-"""Words that can't be a table's name or an alias: they go on with the query."""
+"""Words that can't be a table's name or alias: they continue the query."""
 
 NOT_A_PATH = CLAUSE_WORDS | word_set(
     "BY BETWEEN IN IS LIKE ILIKE RLIKE REGEXP CASE THEN ELSE END DISTINCT ALL ANY SOME "
     "EXISTS INTERVAL DATE TIMESTAMP OF PERCENT DIV ESCAPE FILTER OVER TO INTO"
 )
-"""Words after which `:name` is a bind parameter even when no blank stands between."""
+"""Words after which `:name` is a bind parameter even without a blank between them."""
 
 NAME_BEFORE = word_set("FROM JOIN INTO TABLE VIEW")
-"""Words after which a table's name stands."""
+"""Words that are followed by a table's name."""

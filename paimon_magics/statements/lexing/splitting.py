@@ -1,8 +1,8 @@
-"""A cell → the texts of its statements, and where each begins.
+"""Splits a cell into its statements.
 
-A statement ends at a semicolon outside quotes and comments (the lexer of `tokens` decides what
-those are). Empty and comment-only pieces are dropped; comments inside or next to a statement stay
-in its text, only surrounding whitespace is trimmed.
+A statement ends at a semicolon outside quotes and comments (as the lexer in `tokens` reads them).
+Empty and comment-only pieces are dropped. Comments inside or next to a statement stay in its text;
+only whitespace around it is trimmed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ __all__ = ["split_cell", "split_tokens"]
 
 
 def split_cell(text: str) -> tuple[tuple[str, int], ...]:
-    """(statement text, offset of its first character in the cell) in the order written.
+    """Return (statement text, offset of its first character in the cell), in the order written.
 
-    Raises StatementSyntaxError, placed at the opening character, for a quote or comment that is
-    never closed.
+    Raises StatementSyntaxError for a quote or comment that is never closed, with the position of
+    its first character.
     """
     return tuple((piece, offset) for piece, offset, _ in split_tokens(text))
 
 
 def split_tokens(text: str) -> tuple[tuple[str, int, tuple[Token, ...]], ...]:
-    """As `split_cell`, with each statement's tokens, whose places are in the cell."""
+    """Split as `split_cell` does, and add each statement's tokens, with positions in the cell."""
     tokens = tokenize(text)
     pieces: list[tuple[str, int, tuple[Token, ...]]] = []
     start = first = 0

@@ -1,12 +1,12 @@
-"""The lexical form of Spark SQL: text → tokens with their places.
+"""The lexer of Spark SQL, which splits text into tokens with their positions.
 
-Holds one table-driven lexer that follows Spark's `SqlBaseLexer.g4`: strings in single or double
-quotes with backslash or doubled-quote escapes, raw strings (`r'…'`), dollar-quoted strings,
-back-quoted names, `--` comments and nested `/* */` comments. One thing is Paimon's: a `$` inside
-a word belongs to the word, so that `orders$audit_log` is one name without back-quotes.
+It is table-driven and follows Spark's `SqlBaseLexer.g4`: strings in single or double quotes with
+backslash or doubled-quote escapes, raw strings (`r'…'`), dollar-quoted strings, back-quoted names,
+`--` comments and nested `/* */` comments. One addition is for Paimon: a `$` inside a word belongs
+to the word, so that `orders$audit_log` is one name without back-quotes.
 
-Whitespace and comments are no tokens. Positions count characters (code points) of the text.
-Promises that every other character of the text lies in exactly one token; does not judge syntax.
+Whitespace and comments are not tokens; every other character of the text is in exactly one token.
+Positions count characters (code points) of the text. The lexer does not judge syntax.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})|\\([0-3][0-7]{2})
 class Token:
     """One token. `kind` is word, quoted, string, number or symbol; `text` is as written.
 
-    `upper` is the word in upper case, the symbol itself, and "" for quoted names, strings and
-    numbers, so that comparing it with a keyword never matches a quoted name.
+    `upper` is a word in upper case, or a symbol itself. It is "" for quoted names, strings and
+    numbers, so that a quoted name never equals a keyword.
     """
 
     kind: str
@@ -83,14 +83,14 @@ class Token:
 
     @property
     def name(self) -> str:
-        """The identifier that a word or quoted token denotes."""
+        """The identifier of a word or quoted name, without quotes."""
         if self.kind == "quoted":
             return self.text[1:-1].replace("``", "`")
         return self.text
 
     @property
     def value(self) -> str:
-        """The characters that a string token denotes, as Spark's `unescapeSQLString` reads it."""
+        """The value of a string, unescaped as by Spark's `unescapeSQLString`."""
         text = self.text
         if text[0] == "$":
             tag = text.index("$", 1) + 1
@@ -104,14 +104,17 @@ class Token:
 
 
 def tokenize(text: str) -> tuple[Token, ...]:
-    """The tokens of `text`. Raises StatementSyntaxError at a quote or comment never closed."""
+    """Return the tokens of `text`.
+
+    Raises StatementSyntaxError at a quote or comment that is never closed.
+    """
     tokens: list[Token] = []
     position = 0
     length = len(text)
     match_at = _LEXER.match
     while position < length:
         match = match_at(text, position)
-        assert match is not None  # the last alternative takes any character
+        assert match is not None  # the last alternative matches any character
         kind = match.lastgroup
         end = match.end()
         if kind == "word":
@@ -135,9 +138,9 @@ def tokenize(text: str) -> tuple[Token, ...]:
 
 
 def matching_brackets(text: str, tokens: tuple[Token, ...]) -> dict[int, int]:
-    """Index of each opening `(` or `[` token → index of its closing token.
+    """Map the index of each opening `(` or `[` token to the index of its closing token.
 
-    Raises StatementSyntaxError, placed at the bracket that has no counterpart.
+    Raises StatementSyntaxError at a bracket that has no counterpart.
     """
     pairs: dict[int, int] = {}
     open_indexes: list[int] = []
@@ -167,7 +170,7 @@ def matching_brackets(text: str, tokens: tuple[Token, ...]) -> dict[int, int]:
 
 
 def _continues_name(tokens: list[Token], position: int) -> bool:
-    """Whether a `.` at `position` goes on with a name (`t.1`) instead of beginning a number."""
+    """Whether a `.` at `position` continues a name (`t.1`) rather than beginning a number."""
     if not tokens or tokens[-1].end != position:
         return False
     return tokens[-1].kind in IDENTIFIER_KINDS or tokens[-1].text in CLOSING

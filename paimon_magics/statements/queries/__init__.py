@@ -1,1 +1,1 @@
-"""Queries inside statements: relations, parameters, filters, columns."""
+"""Queries inside statements: their relations, parameters, filters and columns."""

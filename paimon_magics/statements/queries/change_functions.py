@@ -1,9 +1,10 @@
 """Paimon's table functions that read changes, as references with read options.
 
-`paimon_incremental_query('t', 2, 5)`, `paimon_incremental_between_timestamp('t', a, b)`,
-`paimon_incremental_to_auto_tag('t', 'tag')`: Paimon's `PaimonTableValuedFunctions`. The name is a
-string that holds a table's name, in which `$` needs no back-quotes; a window that both ends of the
-functions of Paimon's documentation give in one string (`'2,5'`) is taken, too.
+The functions are those of Paimon's `PaimonTableValuedFunctions`:
+`paimon_incremental_query('t', 2, 5)`, `paimon_incremental_between_timestamp('t', a, b)` and
+`paimon_incremental_to_auto_tag('t', 'tag')`. The first argument is a string with a table's name, in
+which `$` needs no back-quotes. Start and end may also be given in one string (`'2,5'`), as in
+Paimon's documentation.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ CHANGE_FUNCTIONS = {
 
 
 def change_reference(cursor: Cursor) -> TableReference:
-    """Reads the function that comes next and its alias. Raises StatementSyntaxError."""
+    """Read the function that comes next and its alias.
+
+    Raises StatementSyntaxError for wrong arguments.
+    """
     start = cursor.position
     function = cursor.next().name.lower()
     option, bounds = CHANGE_FUNCTIONS[function]

@@ -1,8 +1,8 @@
-"""Conditions of a query on the rows of one table, out of sqlglot's tree.
+"""Conditions of a query on the rows of one table, from sqlglot's tree.
 
-Only what leaves no doubt is taken: a comparison of a column with a literal or bind name, which is
-one of the terms that WHERE joins by AND, in a SELECT whose relations are joined by inner joins
-alone. The query's text applies every condition by itself; these serve to read less.
+Only certain conditions are taken: comparisons of a column with literals or bind names that are
+terms of WHERE joined by AND, in a SELECT that has inner joins only. Spark applies every condition
+again with the query's text; the filters only serve to read less.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _COMPARISONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.GT: (">", "<"),
     exp.GTE: (">=", "<="),
 }
-"""Each comparison's operator, and the one with its sides exchanged."""
+"""Each comparison's operator, and its operator with the sides exchanged."""
 
 
 def filters_of(table: exp.Table) -> tuple[ColumnFilter, ...]:
-    """What every row of the table must meet to be in the result of the SELECT that reads it."""
+    """Return the conditions that a row of the table must meet to count in its SELECT's result."""
     return tuple(one for _, found in _conditions(table) for one in found)
 
 
 def other_conditions_of(table: exp.Table) -> tuple[str, ...]:
-    """Texts, to be shown, of the terms of WHERE that may speak of the table and give no filter."""
+    """Return the texts of WHERE's terms that may concern the table but give no filter."""
     name = table.alias_or_name.lower()
     return tuple(
         f"({term.sql('spark')})" if isinstance(term, exp.Or) else term.sql("spark")
@@ -69,13 +69,13 @@ _ANY_ORDER = (
     *(exp.LogicalAnd, exp.LogicalOr),
     *(exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg),
 )
-"""Aggregate functions that give the same whatever order their values come in."""
+"""Aggregate functions whose result does not depend on the order of their values."""
 _PLAIN_FUNCTIONS = frozenset({"hash", "xxhash64", "bit_xor", "bit_and", "bit_or", "try_sum"})
 
 
 def is_unordered(table: exp.Table) -> bool:
-    """Whether the SELECT that reads the table aggregates its rows, by functions that don't depend
-    on their order. A function that is not known might."""
+    """Whether the SELECT that reads the table aggregates its rows with functions whose result does
+    not depend on their order. Unknown functions may depend on it."""
     select = table.parent_select
     if not isinstance(select, exp.Select) or select.find(exp.Window):
         return False
@@ -89,8 +89,8 @@ def is_unordered(table: exp.Table) -> bool:
 
 
 def _is_joined_inside(table: exp.Table, select: exp.Select) -> bool:
-    """Whether the table is directly in the SELECT's FROM or in an inner join, and no other join is
-    of another kind."""
+    """Whether the table stands directly in FROM or in a join of the SELECT, and all joins are inner
+    joins."""
     if select.args.get("laterals") or table.args.get("pivots") or table.args.get("sample"):
         return False
     joins = select.args.get("joins") or []

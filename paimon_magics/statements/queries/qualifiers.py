@@ -1,8 +1,8 @@
-"""Columns that name their table together with its database: `shop.orders.id`.
+"""Columns that are qualified with their table and its database: `shop.orders.id`.
 
-When a view of another name takes the table's place, those names must go by the relation's alias.
-Spark resolves `shop.orders.id` as database, table, column before it tries a struct's fields; a
-user's own alias `shop` is left alone all the same, because only Spark knows its columns.
+When a view with another name replaces the table, such a qualifier must become the relation's
+alias. Spark resolves `shop.orders.id` as database, table, column before it tries a struct's fields.
+Nevertheless, a user's own alias `shop` is left alone, because only Spark knows its columns.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CATALOG = "paimon"
 def references_of(
     relations: Sequence[Relation], cursor: Cursor, other_names: frozenset[str]
 ) -> tuple[TableReference, ...]:
-    """The relations as references, each with the qualifiers that it explains.
+    """Return the relations as references, each with the qualifiers that mean it.
 
-    `other_names` are the lower-case names of the query's relations that are no tables (CTEs and
-    aliased subqueries). A qualifier that two relations of one name explain belongs to the first:
-    both get the same alias.
+    `other_names` are the lower-case names of the query's relations that are not tables (CTEs and
+    aliased subqueries). A qualifier that means two relations of the same name is given to the
+    first: both get the same alias.
     """
     names = [_written(r) for r in relations]
     aliases = {r.alias.lower() for r in relations if r.alias is not None} | other_names
@@ -88,7 +88,7 @@ def _reference(
 
 
 def _stands_behind_table(relation: Relation, cursor: Cursor) -> bool:
-    """Whether this is `TABLE t` or `TABLE (t)`, which take no alias."""
+    """Whether this is `TABLE t` or `TABLE (t)`, which can't have an alias."""
     index = cursor.tokens.index(relation.parts[0])
     before = [t.upper for t in cursor.tokens[max(index - 2, 0) : index]]
     return before[-1:] == ["TABLE"] or before == ["TABLE", "("]
@@ -100,7 +100,7 @@ def _is_shared(
     names: Sequence[tuple[str, ...]],
     aliases: set[str],
 ) -> bool:
-    """Whether another relation goes by this one's last part without being the same table."""
+    """Whether another relation that is not the same table has the name of this one's last part."""
     own = names[index]
     return own[-1] in aliases or any(
         r.alias is None and n[-1] == own[-1] and not _same(n, own)
@@ -109,7 +109,7 @@ def _is_shared(
 
 
 def _same(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Whether one written name is the other with its catalog or database spelled out."""
+    """Whether two written names are equal, but for a catalog or database that one leaves out."""
     length = min(len(left), len(right))
     return (left[-length:] == right[-length:] and length > 1) or left == right
 
@@ -119,7 +119,7 @@ def _written(relation: Relation) -> tuple[str, ...]:
 
 
 def _explained(parts: Sequence[str], name: tuple[str, ...], chain: Sequence[Token]) -> int:
-    """How many leading parts of a chain are the table's name; 0 if it names something else."""
+    """The number of leading parts of a chain that are the table's name; 0 if they are not."""
     for length in range(min(len(parts) - 1, 3), 1, -1):
         lead = tuple(parts[:length])
         if lead == name[-length:]:
@@ -132,7 +132,7 @@ def _explained(parts: Sequence[str], name: tuple[str, ...], chain: Sequence[Toke
 
 
 def _chains(cursor: Cursor, relations: Sequence[TextRange]) -> Iterator[list[Token]]:
-    """Names with dots that are no relation's: at least two parts, the last may be `*`."""
+    """The dotted names outside relations: two or more parts, of which the last may be `*`."""
     starts = {r.start for r in relations}
     tokens = cursor.tokens
     index = cursor.index

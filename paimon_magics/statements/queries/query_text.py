@@ -1,8 +1,8 @@
-"""A query inside a statement → QueryText: its relations, bind parameters and extent.
+"""Reads a query inside a statement into a QueryText: its relations, bind parameters and extent.
 
-Two readings find the relations: sqlglot's tree, and a scan of the tokens where sqlglot can't read
-the query or is known to misread it (TABLE as a query, `|>` pipes). What neither can read is a
-StatementSyntaxError only where the scan is sure; everything else is left for Spark to judge.
+Relations are found in sqlglot's tree, or by a scan of the tokens if sqlglot can't parse the query
+or is known to misread it (TABLE as a query, `|>` pipes). A query that neither can read is a
+StatementSyntaxError only if the scan is sure; otherwise Spark judges it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _SEARCH_FUNCTIONS = frozenset({"vector_search", "hybrid_search", "full_text_search"})
-"""Those of Paimon's `PaimonTableValuedFunctions` that are not offered."""
+"""The functions of Paimon's `PaimonTableValuedFunctions` that are not offered."""
 
 _NAMES_RELATIONS = frozenset({"FROM", "JOIN", "TABLE"})
 _BEHIND_VALUES = word_set(
@@ -53,9 +53,9 @@ def at_query(cursor: Cursor) -> bool:
 
 
 def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText:
-    """Reads the query from the cursor to its stop, which it must fill.
+    """Read the query that extends from the cursor to its stop.
 
-    `cuts` are ranges that stand inside without belonging to it; they are ignored. Raises
+    `cuts` are ranges inside the query that do not belong to it; they are ignored. Raises
     StatementSyntaxError, or RefusedHere for a form that is not offered.
     """
     if cursor.at_end:
@@ -90,7 +90,7 @@ def read_query(cursor: Cursor, *, cuts: tuple[TextRange, ...] = ()) -> QueryText
 
 
 def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[str, ...]:
-    """The names of the `:name` markers from the cursor to its stop, in order of first use.
+    """Return the names of the `:name` markers from the cursor to its stop, in order of first use.
 
     Raises StatementSyntaxError at a `?` marker.
     """
@@ -106,13 +106,16 @@ def bind_parameters(cursor: Cursor, cuts: tuple[TextRange, ...] = ()) -> tuple[s
 
 
 def parameter_ranges(text: str) -> tuple[tuple[TextRange, str], ...]:
-    """Where `:name` markers stand in a statement, and their names."""
+    """The ranges of `:name` markers in a statement, and their names."""
     return tuple(_markers(Cursor(text, tokenize(text))))
 
 
 def merging_places(text: str) -> tuple[int, ...]:
-    """Where a `:name` follows a minus at once. Spark puts values in as text there: a negative one
-    would make a comment of the two, and leave out the rest of the line."""
+    """Return the positions of `:name` markers directly after a minus sign.
+
+    Spark inserts values as text: with a negative value the two signs would begin a comment, and
+    the rest of the line would be lost.
+    """
     if "-:" not in text:
         return ()
     return tuple(
@@ -121,7 +124,7 @@ def merging_places(text: str) -> tuple[int, ...]:
 
 
 def with_markers_apart(text: str) -> str:
-    """The text with a blank at each of those places."""
+    """Return the text with a blank at each of the `merging_places`."""
     for place in reversed(merging_places(text)):
         text = f"{text[:place]} {text[place:]}"
     return text
@@ -149,7 +152,7 @@ def _is_marker(cursor: Cursor, index: int) -> bool:
 
 
 def _in_struct_type(cursor: Cursor, index: int) -> bool:
-    """Whether the token before `index` is a field's name in STRUCT<…>."""
+    """Whether the token before `index` is the name of a field in STRUCT<…>."""
     before = cursor.tokens[index - 2] if index >= 2 else None
     if before is None or before.text not in ("<", ","):
         return False
@@ -179,7 +182,7 @@ def _is_values(cursor: Cursor) -> bool:
 
 
 def _changes(cursor: Cursor) -> tuple[TableReference, ...]:
-    """What the table functions for changes read."""
+    """The tables that the query reads with functions for changes."""
     return tuple(
         change_reference(_at(cursor, index))
         for index in range(cursor.index, cursor.stop - 1)
@@ -202,11 +205,14 @@ def _refuse_functions(cursor: Cursor) -> None:
 
 
 def _relations(cursor: Cursor, end: int) -> dict[int, TreeRelation]:
-    """Token indexes of the relations, by the tree where sqlglot can be trusted, else by scan; and
-    what the tree says of their rows."""
+    """Map the token index of each relation to what sqlglot's tree says about its rows.
+
+    The relations are found by a scan if the tree can't be trusted; nothing is known of their rows
+    then.
+    """
     tokens = cursor.tokens[cursor.index : cursor.stop]
     if not any(t.upper in _NAMES_RELATIONS for t in tokens):
-        return {}  # a long VALUES list is not worth a tree
+        return {}  # no tree for a long list of VALUES
     if not any(t.upper in ("TABLE", "|>") for t in tokens):
         start = tokens[0].start
         relations = tree_relations(_masked(cursor, start, end))
@@ -222,7 +228,7 @@ def _relations(cursor: Cursor, end: int) -> dict[int, TreeRelation]:
 
 
 def _masked(cursor: Cursor, start: int, end: int) -> str:
-    """The query for sqlglot: clauses that it may not know blanked, `$` in names replaced."""
+    """The query's text for sqlglot, with clauses that it may not know and `$` in names masked."""
     blanks: list[TextRange] = []
     dollars: list[TextRange] = []
     probe = _at(cursor, cursor.index)
@@ -248,7 +254,7 @@ def _masked(cursor: Cursor, start: int, end: int) -> str:
 
 
 def _other_names(cursor: Cursor) -> frozenset[str]:
-    """Lower-case names that follow a bracket or stand before `AS (`: subqueries and CTEs."""
+    """The lower-case names of subqueries and CTEs: after a bracket, or before `AS (`."""
     names = set()
     for index in range(cursor.index + 1, cursor.stop):
         token = cursor.tokens[index]
@@ -275,7 +281,7 @@ def _at(cursor: Cursor, index: int) -> Cursor:
 
 
 def _without(cursor: Cursor, cuts: tuple[TextRange, ...]) -> Cursor:
-    """A cursor over the same text whose tokens leave out the cuts."""
+    """A cursor over the same text, without the tokens in the cuts."""
     if not cuts:
         return _at(cursor, cursor.index)
     kept = tuple(

@@ -1,6 +1,6 @@
 """One relation in a query: its name, time travel, options, sample and alias, read from tokens.
 
-Spark's order behind a table's name is: time travel, `WITH (options)`, TABLESAMPLE, alias
+Spark's order after a table's name is: time travel, `WITH (options)`, TABLESAMPLE, alias
 (`relationPrimary` in `SqlBaseParser.g4`).
 """
 
@@ -36,7 +36,7 @@ _OPERATORS = frozenset({"+", "-", "*", "/", "||"})
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A named relation. `parts` are its name's tokens, `alias` is None where the user gave none."""
+    """A named relation. `parts` are its name's tokens, `alias` is None if the user gave none."""
 
     parts: tuple[Token, ...]
     range: TextRange
@@ -50,7 +50,7 @@ class Relation:
 
 
 def read_relation(cursor: Cursor) -> Relation:
-    """Reads a name and what belongs to it, and leaves the cursor behind the alias."""
+    """Read a name and its clauses, up to and including the alias."""
     parts = name_parts(cursor, "a table's name")
     time_travel = _time_travel(cursor) if at_time_travel(cursor) else None
     options: tuple[tuple[str, str], ...] = ()
@@ -92,7 +92,7 @@ def at_options(cursor: Cursor) -> bool:
 
 
 def skip_time_travel(cursor: Cursor) -> None:
-    """Steps over the time-travel clause that comes next."""
+    """Step over the time-travel clause that comes next."""
     _time_travel(cursor)
 
 
@@ -148,7 +148,7 @@ def _operand(cursor: Cursor, wanted: str) -> None:
 
 
 def read_alias(cursor: Cursor) -> str | None:
-    """The alias that comes next, without the word AS; None without one."""
+    """Read the alias that comes next, with or without AS; return None if there is none."""
     if cursor.accept("AS"):
         return cursor.identifier("an alias")
     token = cursor.peek()

@@ -1,7 +1,7 @@
-"""Ranges of the user's text replaced by others, with a way back for positions.
+"""Replaces ranges of the user's text, and maps positions back to it.
 
-SQL is never made anew from a tree: what Spark runs is the user's own text, with a table's name
-replaced by a view's, and columns that spell out the database cut to the relation's alias.
+SQL is never generated from a tree: Spark runs the user's own text, in which a view's name replaces
+a table's, and the relation's alias replaces qualifiers of columns that name the database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Replacement = tuple[TextRange, str]
 
 @dataclass(frozen=True, slots=True)
 class RewrittenText:
-    """A text made of pieces of the user's text and of replacements.
+    """A text that consists of pieces of the user's text and of replacements.
 
     `_pieces` are (start in this text, start in the user's text, is a replacement), in order.
     """
@@ -29,9 +29,9 @@ class RewrittenText:
     _pieces: tuple[tuple[int, int, bool], ...]
 
     def original_position(self, position: int) -> int:
-        """Where in the user's text this position of the rewritten text comes from.
+        """Return the position in the user's text for a position in the rewritten text.
 
-        A position inside a replacement is where the replaced range begins.
+        A position inside a replacement gives the beginning of the replaced range.
         """
         index = bisect_right(self._pieces, position, key=lambda piece: piece[0]) - 1
         start, original, is_replacement = self._pieces[max(index, 0)]
@@ -39,11 +39,11 @@ class RewrittenText:
 
 
 def rewrite(text: str, range: TextRange, replacements: Sequence[Replacement]) -> RewrittenText:
-    """The characters of `range`, with each replacement's own range replaced by its text.
+    """Return the text in `range` with the replacements applied.
 
-    Replacements may come in any order; they must lie in `range` and not overlap (an empty range
-    inserts, at one place in the order given). Raises ValueError otherwise: it is a mistake of the
-    caller, never of the user.
+    Replacements may come in any order; they must lie in `range` and not overlap. An empty range
+    inserts; insertions at one place keep their order. Raises ValueError otherwise, which is an
+    error of the caller, never of the user.
     """
     result: list[str] = []
     pieces: list[tuple[int, int, bool]] = []
@@ -69,7 +69,7 @@ def rewrite(text: str, range: TextRange, replacements: Sequence[Replacement]) ->
 
 
 def replacements_for(reference: TableReference, view_name: str) -> tuple[Replacement, ...]:
-    """What makes a query read the view (named without quotes) in place of this table."""
+    """Return the replacements by which a query reads the view (named without quotes) instead."""
     view = quoted(view_name)
     alias = quoted(reference.alias)
     replacements: list[Replacement] = []
@@ -85,6 +85,9 @@ def replacements_for(reference: TableReference, view_name: str) -> tuple[Replace
 
 
 def cuts_of(query: QueryText) -> tuple[Replacement, ...]:
-    """What makes a query's text stand alone: ranges that do not belong to it go, and DEFAULT, which
-    Spark reads in an INSERT only, becomes NULL, in whose place Paimon puts a column's default."""
+    """Return the replacements that make a query's text a query of its own.
+
+    Ranges that do not belong to it are removed. DEFAULT, which Spark only reads in an INSERT,
+    becomes NULL, which Paimon replaces by the column's default.
+    """
     return (*((cut, "") for cut in query.cuts), *((word, "NULL") for word in query.defaults))

@@ -1,8 +1,8 @@
-"""Where relations stand in a query, found from its tokens alone.
+"""Finds the relations of a query from its tokens alone.
 
-The reading of queries that sqlglot can't parse: it needs no knowledge of expressions, only of the
-places where Spark's grammar has a relation (behind FROM, JOIN, TABLE and a comma of a FROM list),
-of brackets, and of WITH. It refuses only what can't be Spark SQL at those places.
+It serves queries that sqlglot can't parse. It knows nothing of expressions, only the places where
+Spark's grammar has a relation (after FROM, JOIN, TABLE and a comma of a FROM list), brackets, and
+WITH. It refuses only what can't be Spark SQL at those places.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ENDS_FROM = word_set(
 
 
 def scan_relations(cursor: Cursor) -> tuple[int, ...]:
-    """Token indexes where a table's name begins, CTE names left out, in the order written.
+    """Return the token indexes where table names begin, without CTEs, in the order written.
 
-    Raises StatementSyntaxError where something else than a relation stands at its place.
+    Raises StatementSyntaxError if something other than a relation stands in a relation's place.
     """
     found: list[int] = []
     _Scan(found).level(cursor, frozenset(), is_query=True)
@@ -37,7 +37,7 @@ class _Scan:
         self.found = found
 
     def level(self, cursor: Cursor, visible: frozenset[str], *, is_query: bool = False) -> None:
-        """Reads one bracket's content (or the whole query) up to the cursor's stop."""
+        """Read the content of one bracket (or the whole query) up to the cursor's stop."""
         if cursor.at("WITH") and not cursor.at("WITH", "("):
             visible = self.common_tables(cursor, visible)
             is_query = True
@@ -71,12 +71,12 @@ class _Scan:
                 cursor.next()
 
     def inside(self, cursor: Cursor, visible: frozenset[str]) -> None:
-        """Reads the content of the bracket that comes next and steps behind it."""
+        """Read the bracket that comes next, and step over it."""
         inner = _bracket(cursor)
         self.level(inner, visible, is_query=inner.at_any(*QUERY_WORDS))
 
     def common_tables(self, cursor: Cursor, visible: frozenset[str]) -> frozenset[str]:
-        """Reads WITH and its tables; returns all names that the query behind it sees."""
+        """Read WITH and its tables; return all names that are visible to the query after it."""
         cursor.next()
         recursive = cursor.accept("RECURSIVE")
         while True:
@@ -94,7 +94,7 @@ class _Scan:
                 return visible
 
     def table_word(self, cursor: Cursor, visible: frozenset[str]) -> None:
-        """Reads TABLE t and TABLE(t), which name a relation, unless it is a column's name."""
+        """Read TABLE t or TABLE(t), which name a relation, unless TABLE is a column's name."""
         begins = _begins_term(cursor)
         cursor.next()
         token = cursor.peek()
@@ -125,7 +125,7 @@ class _Scan:
             self.named(cursor, visible)
 
     def relation_list(self, cursor: Cursor, visible: frozenset[str]) -> None:
-        """Reads a bracket's content that begins with a relation: `(a JOIN b ON …)`."""
+        """Read the content of a bracket that begins with a relation: `(a JOIN b ON …)`."""
         self.relation(cursor, visible)
         self.level(cursor, visible)
 
@@ -141,7 +141,7 @@ class _Scan:
             self.found.append(start)
 
     def values(self, cursor: Cursor, visible: frozenset[str]) -> None:
-        """Reads VALUES rows, whose commas separate no relations."""
+        """Read VALUES rows, whose commas do not separate relations."""
         cursor.next()
         while True:
             if cursor.at("("):
@@ -158,7 +158,7 @@ class _Scan:
 
 
 def _bracket(cursor: Cursor) -> Cursor:
-    """A cursor over the content of the bracket that comes next; steps the given one behind it."""
+    """Return a cursor over the content of the bracket that comes next, and step over it."""
     closing = cursor.closing()
     inner = Cursor(cursor.text, cursor.tokens, cursor.brackets, cursor.index + 1, closing)
     cursor.index = closing + 1
@@ -166,7 +166,7 @@ def _bracket(cursor: Cursor) -> Cursor:
 
 
 def _begins_term(cursor: Cursor) -> bool:
-    """Whether the next word begins a query or a term of a set operation."""
+    """Whether the next word begins a query or an operand of a set operation."""
     if cursor.index == 0:
         return True
     previous = cursor.tokens[cursor.index - 1]
@@ -174,7 +174,7 @@ def _begins_term(cursor: Cursor) -> bool:
 
 
 def _is_distinct_from(cursor: Cursor) -> bool:
-    """Whether the FROM just read is that of IS [NOT] DISTINCT FROM."""
+    """Whether the FROM just read belongs to IS [NOT] DISTINCT FROM."""
     tokens, index = cursor.tokens, cursor.index
     return (
         index >= 3

@@ -1,9 +1,9 @@
-"""Where relations stand in a query, found from sqlglot's tree of it.
+"""Finds the relations of a query in sqlglot's tree.
 
-sqlglot (Spark dialect) reads a text of the same length, in which what it does not know is
-masked: a `$` in a name becomes a letter, time travel and a relation's options become blanks. So
-its positions are those of the user's text. Only *where* a relation's name begins is taken from
-the tree, and which names a CTE shadows; everything else is read from the user's own text.
+sqlglot (Spark dialect) reads a masked text of the same length: a `$` in a name becomes a letter,
+and clauses that it does not know (time travel, a relation's options) become blanks. So its
+positions are those of the user's text. The tree says where relations' names begin, which names are
+CTEs, and which conditions rows must meet; everything else is read from the user's own text.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from paimon_magics.statements.statement import ColumnFilter, TextRange
 __all__ = ["MASK", "TreeRelation", "masked", "tree_relations"]
 
 MASK = "\N{LATIN LETTER RETROFLEX CLICK}"
-"""Stands for `$` in the text that sqlglot reads; a letter that no one uses in a name."""
+"""Replaces `$` in the text that sqlglot reads; a letter that nobody uses in a name."""
 
 _DIALECT = sqlglot.Dialect.get_or_raise("spark")
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRelation:
-    """A table's name that begins at `start`, and what its rows are used for; see TableReference."""
+    """A table's name that begins at `start`, and how its rows are used; see TableReference."""
 
     start: int
     filters: tuple[ColumnFilter, ...] = ()
@@ -37,7 +37,7 @@ class TreeRelation:
 
 
 def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
-    """The tables in `masked`, CTE names left out, by where their names begin.
+    """Return the tables in `masked`, without CTEs, in the order of their positions.
 
     None if sqlglot can't read the text as one query.
     """
@@ -56,7 +56,7 @@ def tree_relations(masked: str) -> tuple[TreeRelation, ...] | None:
 
 
 class _NoPositionError(Exception):
-    """A table of the tree that does not stand in the text: sqlglot rewrote something."""
+    """A table of the tree has no position in the text, because sqlglot rewrote something."""
 
 
 def _visit(node: exp.Expr, visible: frozenset[str], found: list[TreeRelation]) -> None:
@@ -88,7 +88,7 @@ def _start(table: exp.Table) -> int:
 
 
 def masked(text: str, blanks: Iterable[TextRange], dollars: Iterable[TextRange]) -> str:
-    """`text` with the ranges `blanks` blanked and `$` in the ranges `dollars` replaced."""
+    """Return `text` with blanks in the ranges `blanks` and `$` replaced in `dollars`."""
     characters = list(text)
     for blank in blanks:
         characters[blank.start : blank.end] = " " * (blank.end - blank.start)

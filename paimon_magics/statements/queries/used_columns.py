@@ -1,6 +1,7 @@
-"""Which columns a query can be about: the names that stand in it.
+"""Finds the names of columns that a query may use.
 
-A superset, from tokens alone: a column that no name in the query's text can mean is not read.
+They are a superset, from tokens alone: a column whose name does not occur in the query's text need
+not be read.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from paimon_magics.statements.statement import QueryText
 
 __all__ = ["used_names"]
 
-# What stands for columns without naming them.
+# Words that use columns without naming them.
 _NAMELESS = frozenset({"NATURAL", "PIVOT", "UNPIVOT", "TABLE", "IDENTIFIER", "COLUMNS"})
 _BEFORE_A_STAR = frozenset({"SELECT", "DISTINCT", "ALL", ",", ".", "("})
 
 
 def used_names(statement: str, query: QueryText) -> frozenset[str] | None:
-    """All names in the query, in lower case; None where it may be about any column."""
+    """Return all names in the query, in lower case; None if it may use any column."""
     tokens = [
         token for token in tokenize(statement) if query.range.start <= token.start < query.range.end
     ]
     if tokens and tokens[0].upper == "FROM":
-        return None  # a query that begins so gives all columns
+        return None  # such a query returns all columns
     names = set()
     for index, token in enumerate(tokens):
         if token.kind in IDENTIFIER_KINDS:
@@ -34,7 +35,7 @@ def used_names(statement: str, query: QueryText) -> frozenset[str] | None:
 
 
 def _is_all(tokens: list[Token], index: int) -> bool:
-    """Whether a `*` means columns: `SELECT *`, `t.*`; not `a * b`, and not `count(*)`."""
+    """Whether a `*` means all columns: `SELECT *`, `t.*`; not `a * b`, and not `count(*)`."""
     before = tokens[index - 1] if index else None
     if before is None or before.upper not in _BEFORE_A_STAR:
         return False

@@ -1,1 +1,1 @@
-"""Data types and their texts."""
+"""Reads and writes data types as text."""

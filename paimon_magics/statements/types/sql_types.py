@@ -1,4 +1,4 @@
-"""Spark SQL's type syntax, read from a statement's tokens into Paimon's data types.
+"""Reads Spark SQL's types from a statement's tokens into Paimon's data types.
 
 The mapping is that of Paimon's `SparkTypeUtils` (Spark's TIMESTAMP is Paimon's TIMESTAMP_LTZ(6),
 TIMESTAMP_NTZ is TIMESTAMP(6)), plus Paimon's own names where Spark has none: TIMESTAMP_NTZ(p),
@@ -59,7 +59,7 @@ _REFUSED = {
     "GEOMETRY": "Store it as BINARY (WKB).",
     "GEOGRAPHY": "Store it as BINARY (WKB).",
 }
-# The next type that holds all values of an unsigned one.
+# The smallest type that holds all values of an unsigned type.
 _WIDER = {
     "TINYINT": "SMALLINT",
     "SMALLINT": "INT",
@@ -84,7 +84,7 @@ _KNOWN = (
 
 
 def read_type(cursor: Cursor) -> DataType:
-    """Reads one type, without a NOT NULL behind it. Raises as `type_text.from_sql` does."""
+    """Read one type, without a NOT NULL after it. Raises the errors of `type_text.from_sql`."""
     token = cursor.peek()
     if token.kind != "word":
         cursor.fail("a type")
@@ -131,7 +131,7 @@ def _read(cursor: Cursor, token: Token) -> DataType:
 
 
 def _refuse_foreign_ending(cursor: Cursor, token: Token, data_type: DataType) -> None:
-    """Refuse what other databases write behind a type: a length, a sign, brackets, a zone."""
+    """Refuse what other databases write after a type: a length, a sign, brackets, a zone."""
     name = token.upper
     written = name
     if isinstance(data_type, AtomicType) and data_type.parameters and cursor.last_end > token.end:

@@ -1,9 +1,9 @@
-"""Data types and their texts: Paimon's schema form, and Spark SQL.
+"""Converts data types to and from text: Paimon's schema form, and Spark SQL.
 
-Schema form is what a `schema-N` file holds: a string for a type without children, a JSON object
-for ARRAY, MAP and ROW (Paimon's `DataTypeJsonParser`). Fields of a ROW are written without `id`:
-ids belong to a table's schema, whoever writes one assigns them. The mapping to Spark SQL is that
-of Paimon's `SparkTypeUtils`.
+Schema form is that of a `schema-N` file: a string for a type without children, a JSON object for
+ARRAY, MAP and ROW (Paimon's `DataTypeJsonParser`). Fields of a ROW are written without `id`: ids
+belong to a table's schema, and the code that writes a schema assigns them. The mapping to Spark SQL
+is that of Paimon's `SparkTypeUtils`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _SPARK = {
 
 
 def to_paimon(data_type: DataType) -> str | dict[str, Any]:
-    """The type in schema form, with NOT NULL where it is not nullable."""
+    """Return the type in schema form, with NOT NULL if it is not nullable."""
     suffix = "" if data_type.nullable else _NOT_NULL
     match data_type:
         case AtomicType(name="TIMESTAMP_LTZ", parameters=(precision,)):
@@ -84,10 +84,10 @@ def to_paimon(data_type: DataType) -> str | dict[str, Any]:
 
 
 def from_paimon(value: str | Mapping[str, Any]) -> DataType:
-    """The type that a schema form denotes.
+    """Return the type with this schema form.
 
-    Raises UnsupportedStatementError for Paimon's MULTISET, VECTOR, GEOMETRY and GEOGRAPHY,
-    InvalidTableError for anything that is no type of Paimon's.
+    Raises UnsupportedStatementError for Paimon's types that are not offered (such as MULTISET and
+    VECTOR), InvalidTableError for anything that is not a type of Paimon.
     """
     if isinstance(value, str):
         return _atomic(value)
@@ -108,7 +108,7 @@ def from_paimon(value: str | Mapping[str, Any]) -> DataType:
 
 
 def to_spark_sql(data_type: DataType) -> str:
-    """The type as Spark SQL writes it, for a cast or a description; its own NOT NULL left out."""
+    """Return the type in Spark SQL, for a cast or a description, without its own NOT NULL."""
     match data_type:
         case AtomicType(name=name) if name in _SPARK:
             return _SPARK[name]
@@ -125,10 +125,10 @@ def to_spark_sql(data_type: DataType) -> str:
 
 
 def from_sql(text: str) -> DataType:
-    """The type that this SQL text denotes, with NOT NULL where the text ends so.
+    """Return the type that SQL text gives; the text may end with NOT NULL.
 
     Raises InvalidTableError for a type that Paimon's tables can't have, StatementSyntaxError for
-    a text that is no type at all.
+    text that is not a type at all.
     """
     cursor = Cursor(text, tokenize(text))
     data_type = read_type(cursor)
