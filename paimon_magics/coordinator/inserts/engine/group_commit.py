@@ -233,7 +233,7 @@ class GroupCommit:
 
     def buffered(self, table_info: TableInfo) -> Buffered:
         """The acknowledged records that are not in the table, and the snapshot that they follow.
-        Nothing is loaded while both are read. Raises CommitConflictError where that takes too long.
+        Nothing is loaded while both are read. Raises CommitConflictError as `Places.of_look` does.
         """
         if self.queue_of(table_info) is None:
             return Buffered(latest_snapshot_id(self._catalog.load(table_info.name)), 0, 0)

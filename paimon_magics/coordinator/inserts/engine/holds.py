@@ -139,7 +139,8 @@ class Places:
     def of_look(self, table_info: TableInfo) -> Iterator[int]:
         """Have nothing loaded during the `with` block; yields the last record that is visible.
 
-        Raises CommitConflictError when the batch being loaded does not end in time.
+        Raises CommitConflictError when the batch being loaded does not end in time, or the table is
+        closed.
         """
         id, lsn = self._take(table_info, drains=False, wait_seconds=_LOOK_SECONDS)
         try:
