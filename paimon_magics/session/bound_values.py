@@ -1,4 +1,4 @@
-"""A statement with the values of its bind names in place: to be shown, and to be run by itself."""
+"""A statement with its bind values as literals: to show it, and to run it on its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SHOWN_MAX = 80
 
 
 def with_values(text: str, values: Mapping[str, object]) -> str:
-    """The statement with literals in place of its `:name`s; those whose value has no literal (a
-    Spark column, an array of numpy's) stay."""
+    """Return the statement with literals in place of its `:name`s. A name whose value has no
+    literal (a Spark column, a numpy array) stays."""
     parts, end = [], 0
     for place, name in parameter_ranges(text):
         found = literal(values.get(name, ...))
@@ -29,7 +29,7 @@ def with_values(text: str, values: Mapping[str, object]) -> str:
 
 
 def bindings_text(values: Mapping[str, object]) -> str:
-    """The values in a line: `:day = '2026-11-20', :n = 3`; "" where there are none."""
+    """The values in one line: `:day = '2026-11-20', :n = 3`; "" without values."""
     return ", ".join(
         f":{name} = {shortened(literal(value) or repr(value), _SHOWN_MAX)}"
         for name, value in values.items()
@@ -37,7 +37,8 @@ def bindings_text(values: Mapping[str, object]) -> str:
 
 
 def literal(value: object) -> str | None:
-    """The literal of Spark's SQL that is what Spark makes of a bound value; None without one."""
+    """Return the SQL literal that equals what Spark makes of a bound value; None if there is
+    none."""
     match value:
         case None:
             return "NULL"
@@ -54,7 +55,7 @@ def literal(value: object) -> str | None:
         case bytes() | bytearray():
             return f"X'{value.hex()}'"
         case datetime.datetime():
-            # Without a zone it is of this process's, which need not be Spark's.
+            # Without a zone it is in this process's zone, which may differ from Spark's.
             moment = value if value.tzinfo is not None else value.astimezone(datetime.UTC)
             return f"TIMESTAMP'{moment.isoformat(sep=' ')}'"
         case datetime.date():

@@ -1,4 +1,4 @@
-"""Where a session works: the catalog of its warehouse, and what commits to it."""
+"""Where a session works: the catalog of its warehouse, and the coordinator that commits to it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["ConnectTarget", "committer_of", "found_target"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectTarget:
-    """A catalog that is open, and its `store` as it was found. `remote` is the coordinator at an
-    address, where one was named, and `coordinator` what commits, in the words of `connect`."""
+    """An open catalog and the report on its `store`. `coordinator` says where commits are made, as
+    the argument of `connect`; `remote` is the coordinator at an address, None if none was named."""
 
     catalog: Catalog
     store: StoreReport
@@ -40,7 +40,7 @@ class ConnectTarget:
 
 
 def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
-    """The place that `words` and the environment name; nothing is started for it.
+    """Return the place that `words` and the environment name. Starts nothing.
 
     Raises SetupError when they contradict each other, or when the warehouse can't be used.
     """
@@ -62,12 +62,13 @@ def found_target(words: PlaceWords, settings: Settings) -> ConnectTarget:
 
 
 def committer_of(place: ConnectTarget, settings: Settings) -> CoordinatorClient:
-    """What commits there; a coordinator that has to be started begins in the background."""
+    """Return the client that commits there. A coordinator that must be started begins to start in
+    the background."""
     return place.remote or local_committer(place.coordinator, place.catalog, settings)
 
 
 def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> StoreReport:
-    """The store, with what differs in how a coordinator's administrator lets it be reached."""
+    """Return the store's report, with a note on where the coordinator's access to it differs."""
     differs = [
         f"{name} {theirs[name]} (here {ours})"
         for name, ours in store.facts
@@ -80,7 +81,8 @@ def _compared(store: StoreReport, address: str, theirs: Mapping[str, str]) -> St
 
 
 def _opened(options: dict[str, str]) -> tuple[Catalog, StoreReport]:
-    """The catalog, and its store, which is tried first: what it can't do is told best there."""
+    """Open the catalog and probe its store. An S3 store is probed first, since the probe's errors
+    are the clearest."""
     is_of_ours = options.get("metastore", "filesystem") in ("filesystem", "jdbc")
     if is_of_ours and urlsplit(options.get("warehouse", "")).scheme in S3_SCHEMES:
         conceal_options(options)

@@ -1,4 +1,4 @@
-"""What the steps of a statement share: Spark, the catalog, the committer, the current database."""
+"""The state that all steps of a statement share: Spark, catalog, committer, current database."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _READS_MAX = 8  # each may list a hundred thousand files
 
 @dataclass
 class Connection:
-    """One open connection. `database` is the one of unqualified names; USE changes it.
+    """One open connection. `database` is that of unqualified names; USE changes it.
 
-    `store` is the warehouse's as it was found, `coordinator` what commits, in the words of
-    `connect`. `slots` is how many tasks can run at
-    once. `view_frames` are the frames of the temporary views that statements made: while they are
-    there, what they read does not expire. `reads` and `folders` are plans and manifests that the
-    next query may need again, `inserted` the tables that small inserts went to, each with the time
-    of this process at which it was looked at. `opened` are the stores that Spark was tried on.
+    `store` is the report on the warehouse's store from when it was opened, `coordinator` where
+    commits are made, as the argument of `connect`. `slots` is the number of tasks that can run at
+    once. `view_frames` are the frames of temporary views that statements made; while they exist,
+    the snapshots that they read do not expire. `reads` and `folders` keep plans and manifests for
+    the next query. `inserted` keeps the tables that small inserts went to, each with the process
+    time at which it was loaded. `opened` are the stores that Spark was tried on.
     """
 
     spark: SparkSession
@@ -67,8 +67,8 @@ class Connection:
 
     @contextmanager
     def naming(self, frames: Mapping[str, object] | None) -> Iterator[list[str]]:
-        """The statement of the body, which is one of this thread, may name `frames` and reads each
-        of its tables once; gives what it tells of its names."""
+        """Run the body as one statement of this thread: it may name `frames`, and loads each of its
+        tables once. Gives the list of notes on what its names came to mean."""
         at_hand = self._at_hand
         before = at_hand.frames, at_hand.told, at_hand.tables
         at_hand.frames, at_hand.told, at_hand.tables = frames, [], OpenTables(self.catalog)
@@ -80,38 +80,38 @@ class Connection:
 
     @property
     def tables(self) -> OpenTables:
-        """The tables of this thread's statement, each read once; outside a statement, none is
+        """The tables of this thread's statement, each loaded once. Outside a statement none is
         kept."""
         return self._at_hand.tables or OpenTables(self.catalog)
 
     @property
     def frames(self) -> Mapping[str, object] | None:
-        """Python's variables, of which a query of this thread may name frames."""
+        """The Python variables whose frames a query of this thread may name."""
         return self._at_hand.frames
 
     @property
     def told(self) -> list[str]:
-        """What a reader of this thread's statement should know of what names came to mean."""
+        """Notes for the user on what the names in this thread's statement came to mean."""
         return self._at_hand.told
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Errors of the body tell moments in the session's zone."""
+        """Run the body; errors raised in it show moments in the session's zone."""
         try:
             yield
         except PaimonMagicsError as error:
-            with suppress(Exception):  # of a Spark that has ended: they stay as they are
+            with suppress(Exception):  # Spark may have ended: then moments stay in UTC
                 tell_moments(error, self.zone)
             raise
 
     def tell(self, note: str) -> None:
-        """Let the Outcome of the statement at hand say so, once."""
+        """Add a note to the Outcome of the current statement, once."""
         if note not in self.told:
             self.told.append(note)
 
     @property
     def zone(self) -> str:
-        """The session's time zone at this moment, as Arrow and Python call it."""
+        """The session's current time zone, by Arrow's and Python's name."""
         return session_zone(self.spark)
 
     def keep_read(self, key: Hashable, read: DataRead) -> None:
@@ -122,7 +122,7 @@ class Connection:
             self.reads.popitem(last=False)
 
     def manifests(self, location: str, make: Callable[[], ManifestCache]) -> ManifestCache:
-        """The manifests of the table that lies there, as far as they were read."""
+        """The manifest cache of the table at `location`, made by `make` if there is none."""
         found = self.folders.get(location)
         if found is None:
             found = self.folders[location] = make()
@@ -132,7 +132,8 @@ class Connection:
         return found
 
     def full_name(self, name: TableName) -> TableName:
-        """`name` with its database, without the catalog; the catalog must be ours."""
+        """Return `name` with its database, without the catalog. Raises UnknownNameError for another
+        catalog than ours."""
         if name.catalog is not None and name.catalog != self.settings.catalog_name:
             raise UnknownNameError(
                 f"`{name}` is in catalog `{name.catalog}`, which is not Paimon's.",
@@ -141,7 +142,7 @@ class Connection:
         return replace(name, catalog=None, database=name.database or self.database)
 
     def load(self, name: TableName, statement: str, position: int) -> Table:
-        """The table of that name; errors point at `position` in `statement`."""
+        """Load the table of that name; errors point at `position` in `statement`."""
         try:
             return self.tables.load(self.full_name(name))
         except PaimonMagicsError as error:
@@ -149,7 +150,7 @@ class Connection:
 
 
 class _AtHand(threading.local):
-    """What belongs to the statement that a thread runs: several may run at a time."""
+    """The state of the statement that a thread runs; several threads may run one at a time."""
 
     def __init__(self) -> None:
         self.frames: Mapping[str, object] | None = None
@@ -158,7 +159,7 @@ class _AtHand(threading.local):
 
 
 def located(error: PaimonMagicsError, statement: str, position: int) -> PaimonMagicsError:
-    """The same error, pointing at a place, unless it has one already."""
+    """Return the error, with the position added if it has none."""
     if error.position is None:
         error.statement, error.position = statement, position
     return error

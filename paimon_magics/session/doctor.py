@@ -1,9 +1,9 @@
-"""`doctor`: all that somebody asks who is told that something does not work, in one text to copy.
+"""`doctor`: everything that is asked for when something does not work, in one text to copy.
 
-Versions, Java, Spark, the warehouse and its store (tried now), the coordinator's process, where the
-logs and the state are, settings and environment; and what to do about what is not in order. Nothing
-is started for it, and no secret is in it. It works without a connection, and after one that failed;
-`doctor_of_place` looks at a place that nobody is connected to.
+It has versions, Java, Spark, the warehouse and its store (probed now), the coordinator's process,
+the places of logs and state, settings and environment, and advice on what is not in order. It
+starts nothing and shows no secret. It works without a connection and after a failed connect;
+`doctor_of_place` checks a place without connecting to it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Facts = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that is not in order, and what to do about it."""
+    """A problem, and what to do about it."""
 
     problem: str
     remedy: str
@@ -63,8 +63,7 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was found, in sections of names and values, and what is to be done; as text, a page to
-    copy."""
+    """Findings in sections of names and values, and advice. `str` gives a page to copy."""
 
     sections: tuple[tuple[str, Facts], ...]
     advice: tuple[Advice, ...] = ()
@@ -88,7 +87,7 @@ class Diagnosis:
     __repr__ = __str__
 
     def document(self) -> dict[str, object]:
-        """The same as values of JSON, secrets left out as in the text."""
+        """The same as a JSON document; secrets are masked as in the text."""
         return {
             "sections": [
                 {
@@ -106,7 +105,7 @@ class Diagnosis:
 
 @dataclass(slots=True)
 class _Findings:
-    """A diagnosis that grows."""
+    """A diagnosis while it is collected."""
 
     sections: list[tuple[str, Facts]] = field(default_factory=list)
     advice: list[Advice] = field(default_factory=list)
@@ -118,7 +117,7 @@ class _Findings:
         self.advice.append(Advice(problem, remedy))
 
     def refused(self, error: PaimonMagicsError) -> str:
-        """Take an error's hint as advice; its message."""
+        """Add an error as advice, with its hint as the remedy. Returns its message."""
         self.advise(error.message, error.hint)
         return error.message
 
@@ -129,7 +128,7 @@ class _Findings:
 
 @short_errors
 def doctor(session: Session | None = None) -> Diagnosis:
-    """Look at everything that a session rests on; `session` is the open one where none is given."""
+    """Check everything that a session depends on. `session` defaults to the open one."""
     session = session or active_session()
     found = _Findings()
     found.add("Versions", _versions(found))
@@ -145,8 +144,8 @@ def doctor(session: Session | None = None) -> Diagnosis:
 
 
 def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diagnosis:
-    """Look at everything that a session would rest on that connects to the place of `words`, else
-    to the one that the environment names. Neither Spark nor a coordinator is started."""
+    """Check everything that a session on the place of `words` would depend on; without a place, on
+    the one that the environment names. Starts neither Spark nor a coordinator."""
     settings = settings or Settings()
     found = _Findings()
     found.add("Versions", _versions(found))
@@ -169,7 +168,7 @@ def doctor_of_place(words: PlaceWords, settings: Settings | None = None) -> Diag
 
 
 def _check_coordinator_answers(words: PlaceWords) -> None:
-    """Raise SetupError for the address of a coordinator at which none answers."""
+    """Raise SetupError if the coordinator is named by an address and does not answer there."""
     named = words.warehouse is not None or words.catalog is not None
     chosen = chosen_coordinator(words.coordinator, os.environ, warehouse_is_named=named)
     if is_address(chosen):
@@ -185,7 +184,7 @@ def _versions(found: _Findings) -> Facts:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-            if name != "paimon-magics":  # a checkout need not be installed
+            if name != "paimon-magics":  # a checkout works without being installed
                 found.advise(
                     f"{name} is not installed for this Python.",
                     f"Run {sys.executable} -m pip install paimon-magics, or choose the Python, or "
@@ -261,7 +260,7 @@ def _status_of(session: Session) -> Status:
 
 
 def _coordinator_of(place: ConnectTarget, settings: Settings, found: _Findings) -> Facts:
-    """What commits at a place that nobody is connected to."""
+    """The facts on the coordinator of a place, without a session."""
     facts: list[tuple[str, str]] = [("what commits", place.coordinator)]
     client = place.remote
     if place.coordinator == EMBEDDED:
@@ -282,7 +281,7 @@ def _coordinator_of(place: ConnectTarget, settings: Settings, found: _Findings) 
 
 
 def _own_process(options: Mapping[str, str]) -> tuple[list[tuple[str, str]], bool]:
-    """Where the user's own coordinator for a warehouse keeps its state, and whether it runs."""
+    """Facts on the user's own coordinator for a warehouse, and whether it runs."""
     path, running = state_at(options, os.environ)
     process = "none runs; the first statement that writes starts it"
     facts = [
@@ -294,7 +293,7 @@ def _own_process(options: Mapping[str, str]) -> tuple[list[tuple[str, str]], boo
 
 
 def _asked(status_now: Callable[[], Status], found: _Findings) -> list[tuple[str, str]]:
-    """What a coordinator answers about itself."""
+    """Facts from the status that a coordinator reports."""
     try:
         status = status_now()
     except PaimonMagicsError as error:
@@ -340,6 +339,6 @@ def _environment(environment: Mapping[str, str]) -> Facts:
 
 
 def _shown(name: str, value: str) -> str:
-    # Options of a catalog in one variable are as secret as any of them.
+    # This variable holds all options of a catalog, the secret ones included.
     is_secret = is_secret_name(name) or name == "PAIMON_CATALOG_OPTIONS"
     return MASK if is_secret else masked(name, value)

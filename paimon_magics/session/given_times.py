@@ -1,7 +1,8 @@
-"""Times that a caller of Python gives, as the session means them.
+"""Times that a Python caller gives, converted for the session's time zone.
 
-A `datetime` without a zone is the wall clock of the session's zone, as a text without one is in
-SQL; one with a zone is an instant, whose wall clock there a TIMESTAMP_NTZ takes.
+A `datetime` without a zone is a wall clock time in the session's zone, like a text without one in
+SQL. A `datetime` with a zone is an instant; a TIMESTAMP_NTZ takes its wall clock time in the
+session's zone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def instant(value: datetime.datetime, zone: str) -> datetime.datetime:
 
 
 def value_in_zone(value: Any, data_type: pa.DataType, zone: str) -> Any:
-    """A value for a column of that type: what `datetime`s in it mean in a session of `zone`."""
+    """Return the value for a column of that type, its `datetime`s converted for `zone`."""
     types = pa.types
     match value:
         case datetime.datetime() if types.is_timestamp(data_type):
@@ -55,8 +56,8 @@ def value_in_zone(value: Any, data_type: pa.DataType, zone: str) -> Any:
 
 
 def columns_in_zone(rows: pa.Table, schema: pa.Schema, zone: str) -> pa.Table:
-    """The rows of a caller with their times as the columns of `schema` take them: instants where
-    those are instants, wall clocks of `zone` where those have no zone."""
+    """Return the rows with times as the columns of `schema` take them: instants for TIMESTAMP, wall
+    clock times of `zone` for TIMESTAMP_NTZ."""
     for place, field in enumerate(rows.schema):
         known = schema.get_field_index(field.name)
         if known < 0 or not pa.types.is_timestamp(field.type):
@@ -75,7 +76,7 @@ def _moved(column: pa.ChunkedArray, wanted: pa.TimestampType, zone: str) -> pa.C
             return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
         return pc.assume_timezone(column, zone)
     except (pa.ArrowException, ValueError):
-        # An offset, of which Arrow knows no rules; or a time that comes twice, or never.
+        # Arrow knows no rules for offsets, and refuses times that DST repeats or skips.
         values = [
             value_in_zone(value, pa.timestamp("us", wanted.tz), zone)
             for value in column.cast(pa.timestamp("us", column.type.tz)).to_pylist()

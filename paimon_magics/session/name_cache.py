@@ -1,8 +1,8 @@
-"""What is known of a catalog's names, for completing them: never asked while somebody types.
+"""The name cache: a catalog's names for completion, which never waits for the warehouse.
 
-Everything is answered from memory, at once, with what was read last or with nothing. What is
-missing or old is read by one thread in the background, through a catalog of its own, for the next
-question. A statement of this process that changes something makes all of it old.
+Every question is answered from memory at once, with what was read last or with nothing. A
+background thread with its own catalog reads what is missing or old, for the next question. A
+statement of this process that is not a query makes all entries old.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KnownSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KnownTag:
-    """A tag, and the snapshot that it stands for, as of KnownSnapshot."""
+    """A tag, the id of its snapshot, and when that was made: milliseconds since 1970 UTC."""
 
     name: str
     snapshot_id: int
@@ -94,7 +94,7 @@ class KnownNames:
         )
 
     def table(self, name: TableName) -> KnownTable | None:
-        """A table's columns; None while they are not known. `name` has its database."""
+        """A table's columns; None while they are unknown. `name` includes its database."""
         key = ("table", replace(name, catalog=None))
         found: KnownTable | None = self._get(key, lambda c: _table(c, name))
         return found
@@ -108,7 +108,7 @@ class KnownNames:
         return self._get(("tags", _plain(name)), lambda c: _tags(c, name)) or ()
 
     def tag_times(self, name: TableName) -> tuple[KnownTag, ...]:
-        """What the latest tags of a table stand for, the newest snapshot first."""
+        """The latest tags of a table with their snapshots, the newest snapshot first."""
         return self._get(("tag times", _plain(name)), lambda c: _tag_times(c, name)) or ()
 
     def snapshots(self, name: TableName) -> tuple[KnownSnapshot, ...]:
@@ -116,13 +116,14 @@ class KnownNames:
         return self._get(("snapshots", _plain(name)), lambda c: _snapshots(c, name)) or ()
 
     def forget(self) -> None:
-        """Take everything for old: it is answered with until it has been read anew."""
+        """Mark all entries as old. They still answer until they have been read again."""
         with self._lock:
             for kept in self._kept.values():
                 kept.read_at = float("-inf")
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all that was asked has been read, at most so long; whether it has."""
+        """Wait at most so many seconds until all pending reads are done. Returns whether they
+        are."""
         return self._idle.wait(seconds)
 
     def _get(self, key: Hashable, read: Callable[[Catalog], Any]) -> Any:
@@ -148,7 +149,7 @@ class KnownNames:
         catalog: Catalog | None = None
         while True:
             kept, read = self._asked.get()
-            # A change that comes while it is read makes it old again.
+            # Set before the read, so that a `forget` meanwhile makes it old again.
             begun = time.monotonic()
             with self._lock:
                 kept.read_at = begun
@@ -160,7 +161,7 @@ class KnownNames:
                     catalog = Catalog.open(self._options)
                 value = read(catalog)
             except Exception:
-                value = None  # no such table, or no way to it: nothing to offer
+                value = None  # no such table, or it can't be reached: nothing to offer
             with self._lock:
                 kept.value = value
                 kept.is_asked = False
@@ -215,7 +216,7 @@ def _partition_text(value: object, type: DataType) -> str:
     from paimon_magics.tables.manifests.partitions import partition_value_text
 
     text = partition_value_text(value, type)
-    # An instant says that it is in UTC: the session's zone is not known here.
+    # An instant is marked as UTC: the session's zone is unknown here.
     return f"{text}Z" if key_kind(type) is KeyKind.INSTANT else text
 
 

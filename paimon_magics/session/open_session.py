@@ -1,4 +1,4 @@
-"""What a session is open on: its warehouse, Spark, settings, and the end of it."""
+"""The open side of a session: its warehouse, Spark and settings, and how it is closed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["OpenSession"]
 
 @short_errors
 class OpenSession:
-    """An open connection to one warehouse, until it is closed."""
+    """A connection to one warehouse, which stays open until `close`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -39,8 +39,8 @@ class OpenSession:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session that jobs run in. Its own calls read Paimon's tables while this session
-        is open, and refuse to change them: see docs/coming-from-pyspark.md."""
+        """The Spark session that jobs run in. While this session is open, PySpark's own calls on it
+        read Paimon's tables and refuse to change them: see docs/coming-from-pyspark.md."""
         return self._connection.spark
 
     @property
@@ -60,17 +60,17 @@ class OpenSession:
 
     @property
     def coordinator(self) -> str:
-        """What commits: "embedded", "in-process", or the address that `connect` was given."""
+        """Where commits are made: "embedded", "in-process", or the address given to `connect`."""
         return self._connection.coordinator
 
     @property
     def store(self) -> StoreReport:
-        """The warehouse's store as it was found when the session was opened."""
+        """The report on the warehouse's store, from when the session was opened."""
         return self._connection.store
 
     @property
     def known_names(self) -> KnownNames:
-        """Names of the catalog as they were read last, for completing them."""
+        """The name cache: the catalog's names as they were last read, for completion."""
         if self._known_names is None:
             self._known_names = KnownNames(self.catalog_options)
         return self._known_names
@@ -86,7 +86,8 @@ class OpenSession:
         return self._connection.database
 
     def close(self, *, stop_spark: bool = False) -> None:
-        """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
+        """End the session. Spark keeps running for frames that still need it, unless
+        `stop_spark`."""
         self._connection.closed = True
         self._connection.views.close()
         self._connection.view_frames.clear()
@@ -112,7 +113,8 @@ class OpenSession:
             )
 
     def _check_spark(self, error: Exception) -> None:
-        """Raise SetupError in place of an error that came because Spark's JVM is gone."""
+        """Raise SetupError from `error` if Spark's JVM is gone; errors of ours other than JobError
+        are left alone."""
         is_ours = isinstance(error, PaimonMagicsError) and not isinstance(error, JobError)
         if not is_ours and not is_alive(self.spark):
             raise SetupError(

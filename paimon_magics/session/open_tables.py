@@ -1,6 +1,6 @@
-"""The tables that a statement names: each is read from the catalog once, and then passed on.
+"""The tables that a statement names: each is loaded from the catalog once.
 
-So all steps of a statement see one schema. Planning again (`renew`) reads the newest.
+So all steps of a statement see one schema. `renew` loads the newest, for planning again.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ __all__ = ["OpenTables"]
 
 
 class OpenTables:
-    """The tables of one statement, by their full names. Belongs to the statement's thread."""
+    """The tables of one statement, by full name. For the statement's thread only."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._tables: dict[TableName, Table] = {}
 
     def load(self, name: TableName) -> Table:
-        """The table; raises what `Catalog.load` raises.
+        """Return the table. Raises what `Catalog.load` raises.
 
-        A table that is not there is looked for again the next time: the statement may create it.
+        A missing table is looked up again the next time: the statement may create it.
         """
         table = self._tables.get(name)
         if table is None:
@@ -31,7 +31,7 @@ class OpenTables:
         return table
 
     def exists(self, name: TableName) -> bool:
-        """Whether the catalog has the table, be it one that can't be read here."""
+        """Whether the catalog has the table, including one that can't be read here."""
         if name in self._tables:
             return True
         if name.database is None or not self._catalog.database_exists(name.database):
@@ -45,5 +45,5 @@ class OpenTables:
         return table is not None
 
     def renew(self) -> None:
-        """Read each table again when it is asked for next."""
+        """Load each table again on its next use."""
         self._tables.clear()

@@ -1,11 +1,11 @@
-"""Opening the session of this process: Spark starts while all else is made ready beside it.
+"""Opening the session of this process: Spark starts while everything else is prepared beside it.
 
-One process has one open session at a time, so that a notebook can't write into a warehouse that
-another cell means. For the same reason cells have no session after a connect that failed, until
-somebody connects again: they were written for the place that could not be reached.
+A process has one open session at a time, so that a cell can't write into another warehouse than the
+one it was written for. For the same reason cells have no session after a failed connect until the
+user connects again: they were written for the place that could not be reached.
 
-What a session rests on takes a second or two to be imported, and a JVM takes several to start, in
-which this process waits. So this module itself loads no more than Spark's start needs.
+The session's imports take a second or two, and a JVM takes several to start, while this process
+waits. So this module imports only what starting Spark needs; the rest is imported meanwhile.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
     "usable_session",
 ]
 
-# How to say that the default is meant.
+# How to ask for the default warehouse explicitly.
 _LOCAL = (
     f"for the folder `{DEFAULT_WAREHOUSE}` say so: %paimon connect warehouse={DEFAULT_WAREHOUSE}"
 )
 
-# Settings that hold from then on, for an open session too.
+# Settings that `connect` may change in an open session.
 _AT_ONCE = ("full_tracebacks",)
 
 _lock = threading.Lock()
@@ -54,8 +54,8 @@ _failed: FailedConnect | None = None
 
 @dataclass(frozen=True, slots=True)
 class FailedConnect:
-    """A connect that failed: where it was to lead (`place`, "" where it did not say so), the error
-    in one line, and what would help."""
+    """A failed connect: its target (`place`, "" if none was named), the error in one line, and what
+    would help."""
 
     place: str
     error: str
@@ -72,25 +72,25 @@ def connect(
     spark: SparkSession | None = None,
     **settings: object,
 ) -> Session:
-    """Open a session, or return the open one: where no place is named, or the same one.
+    """Open a session, or return the open one if no place is named or it is the same place.
 
-    - `warehouse`: a folder or URI. With nothing given: that of the coordinator whose address is in
+    - `warehouse`: a folder or URI. Default: that of the coordinator whose address is in
       PAIMON_COORDINATOR, else the folder that PAIMON_WAREHOUSE names, else
       `paimon-warehouse` in the current folder.
     - `catalog`: Paimon's catalog options (`metastore`, `uri`, `s3.endpoint`, …); the warehouse may
       be among them.
-    - `coordinator`: what commits. "embedded" is a process that all notebooks of this user share,
-      started by the first; "in-process" commits in this process; the address of one, as
-      `http://127.0.0.1:8123`, commits there, on the warehouse that it owns. With nothing given it
-      is what PAIMON_COORDINATOR says, else "embedded" ("in-process" behind a REST catalog, which
-      decides between writers by itself). `token` is that of an address, else
-      PAIMON_COORDINATOR_TOKEN. What else the warehouse's store needs is for `catalog`.
+    - `coordinator`: where commits are made. "embedded" is a process that all notebooks of this user
+      share, started by the first; "in-process" is this process; an address such as
+      `http://127.0.0.1:8123` is a coordinator, with the warehouse that it owns. Default: what
+      PAIMON_COORDINATOR says, else "embedded" ("in-process" for a REST catalog, which decides
+      between writers itself). `token` is the coordinator's at an address; default:
+      PAIMON_COORDINATOR_TOKEN. Credentials of the warehouse's store belong into `catalog`.
     - `spark`: a SparkSession to use; else the active one, else a new one on the setting `master`.
     - `settings`: fields of `Settings`.
 
     Raises SetupError when the warehouse or Spark can't be used, or when a session on another
     warehouse is open. Then cells are refused until another call succeeds; an open session stays
-    open, and `connect()` with nothing said goes back to it.
+    open, and `connect()` without arguments returns to it.
     """
     words = PlaceWords(warehouse, catalog, coordinator, token)
     with _lock:
@@ -109,12 +109,12 @@ def session_of_cells(
     coordinator: str | None,
     settings: Mapping[str, object],
 ) -> tuple[Session, bool]:
-    """The session that a cell runs in, and whether it was opened for it: then where it is
-    configured, or the environment says.
+    """Return the session that a cell runs in, and whether it was opened for this cell. A new one is
+    opened on the configured place, else on the one that the environment names.
 
-    Raises SetupError after a connect that failed, and instead of opening another place than the one
-    that was connected to before. A failure here is no `FailedConnect`: the next cell asks for the
-    same place.
+    Raises SetupError after a failed connect, and if the new session would be on another place than
+    the connection before it. A failure here is not kept as `FailedConnect`: the next cell asks for
+    the same place.
     """
     words = PlaceWords(warehouse, catalog, coordinator)
     with _lock:
@@ -126,22 +126,22 @@ def session_of_cells(
 
 
 def active_session() -> Session | None:
-    """The open session of this process, if there is one."""
+    """The open session of this process; None if there is none."""
     return _active if _active is not None and not _active.closed else None
 
 
 def usable_session() -> Session | None:
-    """The open session, as far as cells may use it: None after a connect that failed."""
+    """The open session that cells may use; None after a failed connect."""
     return active_session() if _failed is None else None
 
 
 def failed_connect() -> FailedConnect | None:
-    """The last connect, if it failed."""
+    """The last connect if it failed, else None."""
     return _failed
 
 
 def connect_failed(error: BaseException, place: str = "") -> None:
-    """Keep that a connect failed, so that no cell runs where it was not meant to."""
+    """Record that a connect failed, so that no cell runs in a place that it was not written for."""
     global _failed
     if isinstance(error, PaimonMagicsError):
         _failed = FailedConnect(place, error.message, error.hint)
@@ -150,9 +150,9 @@ def connect_failed(error: BaseException, place: str = "") -> None:
 
 
 def check_usable(configured: PlaceWords | None = None) -> None:
-    """Raise SetupError where the last connect failed, or where the connection that was made to a
-    named place is closed and neither `configured` nor the environment names one: what runs next was
-    hardly written for another place."""
+    """Raise SetupError if the last connect failed, or if a connection to a named place was closed
+    and neither `configured` nor the environment names a place: what runs next was hardly written
+    for the default one."""
     back = active_session()
     if _failed is not None:
         where = f" to {_failed.place}" if _failed.place else ""
@@ -180,7 +180,7 @@ def _way_on(back: Session | None) -> str:
 def _connected(
     words: PlaceWords, settings: Mapping[str, object], spark: SparkSession | None
 ) -> Session:
-    """The session that is asked for: the open one, or a new one."""
+    """Return the requested session: the open one, or a new one."""
     global _active, _active_words, _failed
     wanted = Settings().with_changes(settings)
     if "full_tracebacks" in settings:
@@ -201,7 +201,7 @@ def _connected(
 
 
 def _is_named(words: PlaceWords) -> bool:
-    """Whether words or environment say where."""
+    """Whether the caller or the environment names a place."""
     is_there = os.environ.get("PAIMON_WAREHOUSE") or "://" in os.environ.get(
         "PAIMON_COORDINATOR", ""
     )
@@ -209,19 +209,20 @@ def _is_named(words: PlaceWords) -> bool:
 
 
 def _is_more_than_a_folder(words: PlaceWords) -> bool:
-    """Whether the place is a store, a catalog with options or a coordinator's."""
+    """Whether the place is an object store, a catalog with options or a coordinator."""
     of_environment = os.environ.get("PAIMON_COORDINATOR", "")
     named = (words.shown, words.coordinator or "", of_environment)
     return bool(words.catalog) or any("://" in name for name in named)
 
 
 def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -> Session:
-    """A new session on `spark`, or on one that starts while the rest is loaded and looked at."""
+    """Open a session on `spark`, or on a Spark that starts while the rest is imported and
+    checked."""
     was_there = spark is not None or is_started()
     with ThreadPoolExecutor(1, "paimon-magics-opening") as aside:
         ready = aside.submit(_ready, words, settings)
         if not was_there and _is_more_than_a_folder(words):
-            # More can be wrong than with a folder: told before a JVM is started for it.
+            # More can be wrong than with a folder, so it is checked before a JVM starts.
             ready.result()
         found = adopt(spark) if spark is not None else start(settings)
         try:
@@ -233,7 +234,7 @@ def _opened(words: PlaceWords, settings: Settings, spark: SparkSession | None) -
 
 
 def _ready(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Session]:
-    """What makes the session, once there is a Spark to make it on."""
+    """Prepare all but Spark; return the function that makes the session on a Spark session."""
     from paimon_magics.session.connect_target import committer_of, found_target
     from paimon_magics.session.connection import Connection
     from paimon_magics.session.session import Session
@@ -262,7 +263,7 @@ def _ready(words: PlaceWords, settings: Settings) -> Callable[[SparkSession], Se
 def _check_same(
     opened: Session, words: PlaceWords, wanted: Settings, given: Mapping[str, object]
 ) -> None:
-    """Raise SetupError unless `opened` is the session that is asked for."""
+    """Raise SetupError unless `opened` is the requested session."""
     if words.names_a_place:
         _check_same_place(opened, words, wanted)
     for name in given:

@@ -1,6 +1,6 @@
-"""What one statement came to: rows to look at, a commit, or a change of definitions.
+"""The outcome of one statement: rows, a commit, or a change of definitions.
 
-An Outcome's text is deterministic: no times, no file names, nothing that differs from run to run
+An Outcome's text is deterministic: it has no times or file names, nothing that differs between runs
 on equal data.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome"]
 
-# What other libraries call it.
+# Method names of other libraries, with ours.
 _OTHER_WORDS = {
     **dict.fromkeys(("toPandas", "to_df", "df", "pandas", "fetch_df", "fetchdf"), "to_pandas()"),
     **dict.fromkeys(("toArrow", "arrow", "fetch_arrow_table"), "to_arrow()"),
@@ -53,16 +53,16 @@ _OTHER_WORDS = {
 class Outcome:
     """The outcome of a statement.
 
-    - `statement`: the user's text; `kind`: what it was ("SELECT", "INSERT", "CREATE TABLE", …).
+    - `statement`: the user's text; `kind`: its kind ("SELECT", "INSERT", "CREATE TABLE", …).
     - `dataframe`: the lazy Spark DataFrame of a statement that returns rows, else None.
     - `table`: the table that was written or changed, as `database.name`.
-    - `snapshot_id`, `commit_kind`: the commit's; None where the statement made none.
+    - `snapshot_id`, `commit_kind`: those of the commit; None if the statement committed nothing.
     - `rows_written`, `files_written`, `bytes_written`: what a write put into files.
     - `seconds`: how long the statement took; for rows, until they could be fetched.
-    - `query`: the SQL that gives the rows, where it is not the statement; "" where none does.
-    - `in_query`: the columns that `sql` gives, where it does not give all that are shown.
-    - `zone`: the session's time zone when the statement ran, in which instants are shown.
-    - `message`: what is shown in place of rows; `notes`: what else a reader should know, below.
+    - `query`: the SQL that gives the rows, if it is not the statement; "" if there is none.
+    - `in_query`: the columns that `sql` gives, if it does not give all that are shown.
+    - `zone`: the session's time zone when the statement ran; instants are shown in it.
+    - `message`: the text shown in place of rows; `notes`: further remarks, shown below.
     """
 
     statement: str
@@ -98,42 +98,42 @@ class Outcome:
         query: str | None = None,
         in_query: tuple[str, ...] | None = None,
     ) -> Outcome:
-        """An outcome whose rows are here already; showing them runs no job."""
+        """Return an outcome of rows that are in memory already; showing them runs no job."""
         frame = frame_of_rows(spark, rows)
         made = cls(statement, kind, dataframe=frame, query=query, in_query=in_query)
         made.display_rows, made._page = max(rows.num_rows, 1), in_zone(rows, made.zone)
         return made
 
     def release(self) -> None:
-        """Give the rows up that have not been fetched: the snapshots that they would come from may
-        expire then. What is displayed already can be displayed again."""
+        """Give up the rows that have not been fetched, so that their snapshots may expire. What was
+        displayed already can be displayed again."""
         self._is_released = self.dataframe is not None
         self.dataframe = None
 
     @property
     def data(self) -> pyarrow.Table:
-        """All rows, as of every view; the same as `to_arrow`."""
+        """All rows, the same as `to_arrow`; reports have this property too."""
         return self.to_arrow()
 
     @property
     def sql(self) -> str:
-        """The statement that gives these rows when it is run again; "" where none does."""
+        """The SQL that gives these rows again; "" if there is none."""
         text = self.statement if self.query is None else self.query
         return text.strip().rstrip(";")
 
     def to_arrow(self) -> pyarrow.Table:
         """All rows as an Arrow table in this process's memory; instants have the session's zone.
-        Raises JobError and the like."""
+        Raises JobError and other errors of ours."""
         return self.fetched(lambda frame: frame.toArrow())
 
     def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas DataFrame in this process's memory, with the dtypes of
-        `pandas_frames`: nullable ones, by which no value changes."""
+        """All rows as a pandas DataFrame in this process's memory, with the nullable dtypes of
+        `pandas_frames`, which change no value."""
         return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a polars DataFrame in this process's memory. Polars knows zones by name and
-        whole hours; instants of a zone such as `+05:30` are in UTC."""
+        """All rows as a polars DataFrame in this process's memory. Polars knows named zones and
+        offsets of whole hours; instants of a zone such as `+05:30` are in UTC."""
         import polars
 
         rows = self.to_arrow()
@@ -144,7 +144,7 @@ class Outcome:
         return frame
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dictionaries of Python's values; instants are in the session's zone."""
+        """All rows as dictionaries of Python values; instants are in the session's zone."""
         rows = self.to_arrow()
         columns = [python_values(column) for column in rows.columns]
         return [
@@ -159,13 +159,13 @@ class Outcome:
         return self._page
 
     def show_at_most(self, rows: int) -> None:
-        """Show so many rows of a query, once they are fetched; a list that is here stays whole."""
+        """Show at most this many rows of a query; rows that are in memory are all shown."""
         if self._page is None:
             self.display_rows = rows
 
     @property
     def shows_rows(self) -> bool:
-        """Whether rows are shown of it, and not a message."""
+        """Whether it shows rows, not a message."""
         return not self.message and (self.dataframe is not None or self._page is not None)
 
     def __str__(self) -> str:
@@ -184,8 +184,8 @@ class Outcome:
         return render_html(self.page(), self.display_rows) + notes
 
     def fetched(self, fetch: Callable[[DataFrame], Any]) -> Any:
-        """What `fetch` makes of the frame, whose jobs end with it; a VARIANT is a text of JSON in
-        it, and an Arrow table has its instants in the session's zone. Raises errors of ours."""
+        """Return what `fetch` makes of the frame; an interrupt cancels its jobs. A VARIANT becomes
+        JSON text, and instants of an Arrow table get the session's zone. Raises errors of ours."""
         import pyarrow as pa
 
         frame = self._rows()

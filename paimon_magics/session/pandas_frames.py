@@ -1,4 +1,4 @@
-"""Rows as a pandas DataFrame: one rule, by the type of a column and never by its rows.
+"""Rows as a pandas DataFrame: the dtype follows from a column's type, never from its values.
 
 | SQL | pandas |
 | --- | --- |
@@ -27,7 +27,8 @@ __all__ = ["pandas_frame"]
 
 
 def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
-    """The rows, no value of them changed: a column with NULLs has the dtype of one without."""
+    """Return the rows without changing a value; a column has the same dtype with and without
+    NULLs."""
     import pandas as pd
 
     strings = pd.StringDtype("pyarrow")
@@ -48,7 +49,7 @@ def pandas_frame(rows: pa.Table) -> pandas.DataFrame:
         else column.to_pandas(types_mapper=dtypes.get)
         for place, column in enumerate(rows.columns)
     }
-    # By place: names of a query's columns need not be unique.
+    # By position: the column names of a query need not be unique.
     frame = pd.DataFrame(columns, index=pd.RangeIndex(rows.num_rows))
     frame.columns = pd.Index(rows.column_names, dtype=object)
     return frame

@@ -14,7 +14,7 @@ from paimon_magics.session.given_times import instant
 
 __all__ = ["bind"]
 
-# What Spark makes a literal of, besides its own columns and numpy's arrays.
+# Types that Spark makes literals of, besides its own columns and numpy's arrays.
 _BOUND_AS_THEY_ARE = (
     *(bool, int, float, decimal.Decimal, str, bytes, bytearray),
     *(datetime.date, datetime.time, datetime.timedelta, list, type(None)),
@@ -27,11 +27,11 @@ _MISSING = ("NAType", "NaTType")
 def bind(
     names: Sequence[str], values: Mapping[str, object], statement: str, zone: str
 ) -> dict[str, object]:
-    """The values of `names`; a `datetime` without a zone is the wall clock of the session's `zone`
-    (Spark alone would take it for one of this process's).
+    """Return the values of `names` as Spark binds them. A `datetime` without a zone is a wall clock
+    time of the session's `zone` (Spark alone would take the zone of this process).
 
-    Raises UnknownNameError for a missing one, InvalidValueError for what Spark can't bind (a
-    DataFrame, a dict, a function, …).
+    Raises UnknownNameError for a missing value, InvalidValueError for one that Spark can't bind (a
+    DataFrame, a dict, a function, …) or would shift.
     """
     bound: dict[str, object] = {}
     for name in names:
@@ -80,25 +80,25 @@ def _in_zone(value: object, zone: str) -> object:
 
 
 def _is_shifted(value: Any) -> bool:
-    """Whether PySpark would hand the JVM another moment, or none: it goes by Java's old classes,
-    which are Julian before this day, and writes years without their zeros."""
+    """Whether PySpark would hand the JVM another moment or fail: it uses Java's old date classes,
+    which are Julian before 1582-10-15, and writes years without leading zeros."""
     if isinstance(value, datetime.datetime):
         return (value.year, value.month, value.day) < _GREGORIAN_FROM
     if not isinstance(value, datetime.date):
         return False
-    # Other days go by their text, but for those that the change of calendars left out.
+    # Dates are passed as text, which fails only for the days that the change of calendars skipped.
     left_out = (1582, 10, 4) < (value.year, value.month, value.day) < _GREGORIAN_FROM
     return left_out or value.year < _FOUR_DIGITS_FROM
 
 
 def _plain(value: object) -> object:
-    """Python's own value for a number of numpy's, pandas' missing values, and a tuple."""
+    """Convert numpy's scalars, pandas' missing values and tuples to Python's own values."""
     if type(value).__name__ in _MISSING:
         return None
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         number: Any = value
         if type(value).__name__ in ("datetime64", "timedelta64"):
-            # In nanoseconds, numpy's default from pandas, `item` would give a plain number.
+            # For nanoseconds, pandas' default unit, `item` would give a plain number.
             number = number.astype(f"{type(value).__name__}[us]")
         return number.item()
     return list(value) if isinstance(value, tuple) else value

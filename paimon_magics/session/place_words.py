@@ -1,4 +1,4 @@
-"""What a caller of `connect` said about the place."""
+"""The arguments of `connect` that name a place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PlaceWords"]
 
 @dataclass(frozen=True, slots=True)
 class PlaceWords:
-    """What `connect` was told about the place, in its words."""
+    """The arguments of `connect` that name a place, as the caller gave them."""
 
     warehouse: str | os.PathLike[str] | None = None
     catalog: Mapping[str, str] | None = field(default=None, repr=False)
@@ -24,12 +24,12 @@ class PlaceWords:
 
     @property
     def names_a_place(self) -> bool:
-        """Whether it says where, rather than leaving it to the environment."""
+        """Whether they name a place, rather than leave it to the environment."""
         is_at_address = "://" in (self.coordinator or "")
         return self.warehouse is not None or self.catalog is not None or is_at_address
 
     @property
     def shown(self) -> str:
-        """The place for a person, "" where none is named."""
+        """The place as text for messages, "" if none is named."""
         warehouse = self.warehouse or (self.catalog or {}).get("warehouse") or ""
         return os.fspath(warehouse) or self.coordinator or ""

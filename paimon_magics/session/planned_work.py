@@ -1,6 +1,6 @@
-"""How much a statement has to do, from the plans of what it reads and Spark's own estimates.
+"""How much work a statement is, from the plans of its reads and Spark's own estimates.
 
-Asked for when a job takes long enough that somebody is shown how far it is; nothing runs for it.
+Computed when a job takes long enough for a progress display; runs no job.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Reads", "note_reads", "reads_of", "work_of"]
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a frame reads: the names in its query, and the plans of those that are Paimon's."""
+    """What a frame reads: the names in its query, and the plans of the Paimon tables."""
 
     names: tuple[str, ...] = ()
     planned: tuple[PlannedSplits, ...] = ()
@@ -39,21 +39,21 @@ _reads: weakref.WeakKeyDictionary[DataFrame, Reads] = weakref.WeakKeyDictionary(
 
 
 def note_reads(frame: DataFrame, reads: Reads) -> DataFrame:
-    """Remember what a frame reads, for as long as it is there; the same frame."""
+    """Remember what a frame reads for as long as the frame exists. Returns the frame."""
     _reads[frame] = reads
     return frame
 
 
 def reads_of(frame: DataFrame) -> Reads:
-    """What a frame reads, as far as it was noted."""
+    """Return what `note_reads` noted for the frame, or empty Reads."""
     return _reads.get(frame, Reads())
 
 
 def work_of(
     frame: DataFrame, distribution: Callable[[], Distribution | None] | None = None
 ) -> Callable[[], Work]:
-    """What a job on the frame has to do; `distribution` is that of the writers behind it, None for
-    a query."""
+    """Return a function that computes the work of a job on the frame. `distribution` gives that of
+    the writers that follow, None for a query."""
     reads = reads_of(frame)
 
     def work() -> Work:
@@ -65,7 +65,7 @@ def work_of(
             target = "buckets"
         amounts: tuple[int | None, int | None, int | None] = None, None, None
         if spark.has_functions:
-            pass  # how many rows were read says nothing
+            pass  # Python functions follow the reads: rows read are not rows done
         elif reads.planned and len(reads.planned) == len(reads.names):
             amounts = _amounts(reads.planned)
         else:
@@ -91,7 +91,7 @@ def _shuffle(distribution: Distribution | None) -> str:
 
 
 def _amounts(planned: tuple[PlannedSplits, ...]) -> tuple[int, int, int]:
-    """Rows, bytes and files to read: those that are stored, of which some may be merged away."""
+    """Rows, bytes and files to read. Rows are stored rows; merging may leave fewer."""
     rows = size_bytes = files = 0
     for one in planned:
         for raw in one.raw:

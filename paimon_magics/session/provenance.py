@@ -1,4 +1,4 @@
-"""What a session writes into its snapshots about where they come from."""
+"""Provenance: the properties that a session writes into its snapshots on where they come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HASH_CHARACTERS = 16
 
 
 def engine_name(spark_version: str) -> str:
-    """What runs the statements of a session, as snapshots and transactions name it."""
+    """The name of the engine, as snapshots and transactions record it."""
     return f"spark {spark_version}"
 
 

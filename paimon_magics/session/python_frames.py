@@ -1,7 +1,7 @@
-"""Frames that Python holds, told by their types, and made Spark's or Arrow's.
+"""Frames that Python holds: recognised by type, and converted to Spark's or Arrow's.
 
-Frames of this process go to Spark through Arrow, as a whole. Values never lose anything on the way:
-a type without a counterpart in Spark becomes the next wider one, or is refused by its column.
+Frames of this process go to Spark through Arrow, as a whole. No value loses anything on the way: a
+type without a counterpart in Spark becomes the next wider one, or is refused with its column.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _DECIMAL_DIGITS_MAX = 38
 
 
 def frame_kind(value: object) -> str | None:
-    """Whose frame it is: "Spark", "pandas", "polars", "Arrow", "Outcome"; None for no frame.
+    """Return the library of a frame: "Spark", "pandas-on-Spark", "pandas", "polars", "Arrow",
+    "Outcome", or the module of another Arrow producer; None if the value is no frame.
 
-    Loads no library: whoever has a frame has loaded its library.
+    Imports no library: whoever has a frame has imported its library.
     """
     module, name = type(value).__module__.partition(".")[0], type(value).__name__
     if module == "pyspark" and hasattr(value, "mapInArrow"):
@@ -64,12 +65,12 @@ def frame_kind(value: object) -> str | None:
     if module == "paimon_magics" and name == "Outcome":
         return "Outcome" if getattr(value, "dataframe", None) is not None else None
     if hasattr(type(value), "__arrow_c_stream__") and not name.endswith(("Series", "Array")):
-        return module  # DuckDB's relations, and whatever else hands Arrow data over
+        return module  # DuckDB's relations, and other producers of Arrow data
     return None
 
 
 def frame_text(value: object) -> str:
-    """What a frame is, in words: `a pandas frame of 1,234 rows`; those of lazy ones are unknown."""
+    """A frame in words: `a pandas frame of 1,234 rows`; without the rows of a lazy frame."""
     kind = frame_kind(value)
     if kind == "Outcome":
         return "the rows of an Outcome"
@@ -82,7 +83,7 @@ def frame_text(value: object) -> str:
 
 
 def column_names(value: Any) -> Sequence[str]:
-    """The names of a frame's columns, where they are there without asking anybody."""
+    """The column names of a frame, if they are known without a computation; else ()."""
     match frame_kind(value):
         case "pandas" | "polars" if not hasattr(value, "collect"):
             return [str(name) for name in value.columns]
@@ -93,8 +94,8 @@ def column_names(value: Any) -> Sequence[str]:
 
 
 def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
-    """The frame as Spark's; raises InvalidValueError for what is none, or has values or types
-    that Spark has no counterpart for."""
+    """Return the frame as a Spark DataFrame. Raises InvalidValueError for a value that is no frame,
+    for values or types without a counterpart in Spark, and for a frame of another session."""
     match frame_kind(value):
         case "Spark":
             found: DataFrame = value
@@ -115,10 +116,10 @@ def spark_frame(spark: SparkSession, value: Any) -> DataFrame:
 
 
 def arrow_of(value: Any) -> pa.Table:
-    """The rows of a frame that is no Spark's, as an Arrow table of its own types.
+    """Return the rows of a frame, not one of Spark's, as an Arrow table with its own types.
 
-    Raises InvalidValueError for what is no frame, and names the column whose values are of several
-    types.
+    Raises InvalidValueError for a value that is no frame, and for a column whose values are of
+    several types, which it names.
     """
     import pyarrow as pa
 
@@ -130,7 +131,7 @@ def arrow_of(value: Any) -> pa.Table:
         case "polars":
             frame = value.collect() if hasattr(value, "collect") else value
             for name, kind in frame.schema.items():
-                if "Object" in str(kind):  # of which Arrow would get addresses in memory
+                if "Object" in str(kind):  # Arrow would get memory addresses
                     raise _no_type(name, str(kind))
             return frame.to_arrow()
         case "Arrow":
@@ -154,7 +155,7 @@ def _no_type(column: str, kind: str) -> InvalidValueError:
 
 
 def notes_on(value: Any) -> tuple[str, ...]:
-    """What whoever writes a frame should know of it: that its index is not written."""
+    """Notes for the user who writes a frame: that a named index of pandas is not written."""
     if frame_kind(value) != "pandas":
         return ()
     names = [f"`{name}`" for name in value.index.names if name is not None]
@@ -167,7 +168,7 @@ def notes_on(value: Any) -> tuple[str, ...]:
 
 
 def paimon_columns(table: pa.Table) -> tuple[RowField, ...]:
-    """The columns that a Paimon table for these rows has. Raises InvalidValueError."""
+    """Return the columns of a Paimon table for these rows. Raises InvalidValueError."""
     from paimon_magics.tables.schema.types import from_arrow_type
 
     return tuple(
@@ -207,7 +208,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        for position, name in enumerate(names):  # which column it was
+        for position, name in enumerate(names):  # find the column that failed
             column = frame.iloc[:, position]
             if str(column.dtype) == "object":
                 missing = column.isna()
@@ -221,7 +222,7 @@ def _arrow_of_pandas(frame: Any) -> pa.Table:
 
 
 def _array(values: Sequence[Any], name: str) -> pa.Array:
-    """Python's values as an array of the type that all have; raises InvalidValueError."""
+    """Return Python's values as an array of their common type; raises InvalidValueError."""
     import pyarrow as pa
 
     try:
@@ -242,7 +243,8 @@ def _array(values: Sequence[Any], name: str) -> pa.Array:
 
 
 def _for_spark(table: pa.Table) -> pa.Table:
-    """The table in types that Spark takes; times as the number of milliseconds that Paimon's are.
+    """Return the table in types that Spark takes; a time of day becomes Paimon's number of
+    milliseconds.
 
     Raises InvalidValueError for a type without a counterpart in Spark, and for values that would be
     cut.
@@ -276,7 +278,7 @@ def _unit(wanted: Any) -> str:
 
 
 def _plain_type(kind: Any, column: str, *, times_as_numbers: bool) -> Any:
-    """Arrow's type as one of those that Spark has; raises InvalidValueError with the column."""
+    """Return the type that Spark has for Arrow's; raises InvalidValueError with the column."""
     import pyarrow as pa
 
     of = pa.types
@@ -315,7 +317,7 @@ def _plain_type(kind: Any, column: str, *, times_as_numbers: bool) -> Any:
 
 @functools.cache
 def _nearest() -> Mapping[Any, Any]:
-    """For types that Spark does not have the next one that holds all their values."""
+    """For each type that Spark lacks, the next wider one that holds all its values."""
     import pyarrow as pa
 
     return {

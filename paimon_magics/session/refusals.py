@@ -1,4 +1,4 @@
-"""The error for a statement that is recognised and not offered, with what does the same today."""
+"""The error for a statement that is recognised but not offered, with an alternative."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LISTED = "%paimon help lists what is offered."
 
 
 def refused(connection: Connection, statement: Refused) -> UnsupportedStatementError:
-    """The error for `statement`; raises UnknownNameError where its table is not there."""
+    """Return the error for `statement`. Raises UnknownNameError if its table does not exist."""
     name, hint = statement.name, instead_of(statement.kind)
     change = read_row_change(statement.text)
     if change is not None and name is not None:
@@ -36,7 +36,7 @@ def refused(connection: Connection, statement: Refused) -> UnsupportedStatementE
 
 
 def instead_of(kind: str) -> str:
-    """What to do instead of what begins with these words."""
+    """The alternative to a statement of this kind, found by its first words."""
     found = [words for words in INSTEAD if kind.startswith(words)]
     return INSTEAD[max(found, key=len)] if found else _LISTED
 

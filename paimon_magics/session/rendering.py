@@ -1,7 +1,7 @@
 """A page of rows as plain text and as static HTML.
 
-Both are kept in a notebook, so they are bounded: by rows, and by characters for wide rows. What is
-left out is said under the rows.
+A notebook keeps both, so they are bounded by rows and by characters. A line below the rows says
+what was left out.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ _WIDTH_MAX = 60
 _KEPT_ROWS_MAX = 1_000
 _KEPT_CHARACTERS_MAX = 200_000
 _CELL_CHARACTERS = 20
-"""A notebook has this much of one result at most, as text and as HTML each: a cell counts with its
-characters and what stands around them."""
+"""The limits of one result in a notebook, for text and for HTML each: rows, and characters. A cell
+counts with its own characters and `_CELL_CHARACTERS` more for its markup."""
 
 
 def render_text(page: pyarrow.Table, rows_max: int) -> str:
-    """The first `rows_max` rows of `page` in columns, and whether more follow."""
+    """Return the first `rows_max` rows of `page` as text columns, with a line on whether more
+    follow."""
     names = page.column_names
     cells = _rows(page, rows_max)
     right = [is_number(field.type) for field in page.schema]
@@ -58,7 +59,7 @@ def render_text(page: pyarrow.Table, rows_max: int) -> str:
 
 
 def render_html(page: pyarrow.Table, rows_max: int) -> str:
-    """The same as an HTML table without scripts; numbers stand to the right."""
+    """Return the same as an HTML table without scripts; numbers are aligned right."""
     sides = ["right" if is_number(field.type) else "left" for field in page.schema]
     head = _html_cells("th", page.column_names, sides)
     rows = _rows(page, rows_max)
@@ -80,7 +81,7 @@ def _html_cells(tag: str, texts: list[str], sides: list[str]) -> str:
 def shown_value(value: Any) -> str:
     """One value as text: NULL, ISO dates and times, `0x…` for binary, JSON for nested values.
 
-    An instant is the wall clock of its zone, as `clock_text` tells it.
+    An instant is shown as the wall clock of its zone, by `clock_text`.
     """
     match value:
         case None:
@@ -102,7 +103,7 @@ def shown_value(value: Any) -> str:
 
 
 def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
-    """The cells of the first rows: as many as are wanted, and as a notebook keeps."""
+    """The cells of the first `rows_max` rows, or of fewer at the limits of a notebook."""
     shown = page.slice(0, min(rows_max, _KEPT_ROWS_MAX))
     columns = [
         [cut_text(shown_value(value)) for value in shown_values(column)] for column in shown.columns
@@ -118,13 +119,13 @@ def _rows(page: pyarrow.Table, rows_max: int) -> list[list[str]]:
 
 
 def shown_values(column: pyarrow.ChunkedArray) -> list[Any]:
-    """The values as Python's (`columnar.python_values`), which `shown_value` makes texts of."""
+    """The values as Python objects (`columnar.python_values`), as `shown_value` takes them."""
     return python_values(column)
 
 
 def _footer(page: pyarrow.Table, rows_max: int, kept: int | None) -> str:
-    """How many rows there are, how many of them are `kept`, where those are not all that are to be
-    shown, and in which zone instants are shown (Spark's session zone)."""
+    """The line below the rows: how many there are, how many of them are `kept` if the limits cut
+    some off, and the zone of instants (Spark's session zone)."""
     found = page.num_rows
     if kept is not None and kept < min(found, rows_max):
         of_all = f" of {found:,}" if found <= rows_max else f" of more than {rows_max:,}"
@@ -139,7 +140,7 @@ def _footer(page: pyarrow.Table, rows_max: int, kept: int | None) -> str:
 
 
 def zones_text(schema: pyarrow.Schema) -> list[str]:
-    """In which zone the instants of which columns are shown: one text for each zone."""
+    """For each zone, a text that names it and the columns whose instants are shown in it."""
     return [
         f"{', '.join(f'`{name}`' for name in names)} in {zone}"
         for zone, names in zones_of(schema).items()
@@ -159,7 +160,7 @@ def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
 
 
 def is_number(data_type: pyarrow.DataType) -> bool:
-    """Whether values of this type stand to the right."""
+    """Whether the type is numeric; such values are aligned right."""
     import pyarrow as pa
 
     return bool(
@@ -215,7 +216,7 @@ def _jsonable(value: Any) -> Any:
         case list() | tuple():
             return [_jsonable(item) for item in value]
         case float() if not math.isfinite(value):
-            return shown_value(value)  # JSON has no form for it
+            return shown_value(value)  # JSON has no NaN or infinity
         case None | bool() | int() | float() | str():
             return value
         case decimal.Decimal():

@@ -1,6 +1,6 @@
 """A Session on one warehouse: a statement's text in, its Outcome out.
 
-This is the whole path, from `parse_cell` to the commit; notebooks add nothing but their options.
+This is the whole path from `parse_cell` to the commit; notebooks only add their options.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-# What other libraries call it.
+# Method names of other libraries, with ours.
 _OTHER_WORDS = {
     **dict.fromkeys(("sql", "query", "execute", "exec", "read_sql", "run_sql"), "run(text)"),
     **dict.fromkeys(("read", "load", "scan", "read_table", "to_pandas"), "table(name)"),
@@ -78,7 +78,8 @@ _OTHER_WORDS = {
 class Session(OpenSession):
     """Runs statements on one warehouse. Made by `connect`.
 
-    Several threads may use one, each with frames of its own. They share what USE says.
+    Several threads may use one session, each with its own frames. They share the current database,
+    which USE changes.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -102,10 +103,10 @@ class Session(OpenSession):
         `parameters` are the values of bind names (`:day`); Spark binds them, they never become
         part of the text. `frames` are DataFrames (pandas, polars, Arrow, Spark) that queries may
         name, as in `FROM df`, where no table has that name. `limit` cuts the rows of a query.
-        `dry_run` checks and plans everything and runs nothing. With `include_buffer` queries see
-        small inserts that are acknowledged and not loaded yet, in tables read as they are now.
-        `wait` is when an INSERT … VALUES that is a small insert is answered, as in `insert`. The
-        first error stops: statements before it have happened.
+        `dry_run` checks and plans everything and runs nothing. With `include_buffer`, queries of a
+        table's current state also see small inserts that are acknowledged but not loaded yet.
+        `wait` says when an INSERT … VALUES that is a small insert returns, as in `insert`. The
+        first error stops the run; the statements before it have taken effect.
 
         Raises StatementError (change the statement), SetupError (change the environment),
         JobError, CommitConflictError or UnknownOutcomeError: see `paimon_magics.errors`.
@@ -153,7 +154,7 @@ class Session(OpenSession):
         *,
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
-        """How the statements of `text` would run: snapshots, files, how they are read, writers."""
+        """Return how the statements of `text` would run: snapshots, files, reads and writers."""
         self._check_open()
         statements = parse_cell(text)
         if not statements:
@@ -168,7 +169,8 @@ class Session(OpenSession):
         *,
         frames: Mapping[str, object] | None = None,
     ) -> Outcome:
-        """What the statements of `text` would take away: a row for each partition. Writes nothing.
+        """Return what the statements of `text` would take away, a row for each partition. Writes
+        nothing.
 
         For INSERT OVERWRITE, TRUNCATE, DROP PARTITION and DROP TABLE; raises
         UnsupportedStatementError for others.
@@ -187,21 +189,21 @@ class Session(OpenSession):
         *,
         frames: Mapping[str, object] | None = None,
     ) -> None:
-        """What a cell asks before somebody runs it: raises UnconfirmedError where a statement of
-        `text` would take much away, with what would go. Writes nothing."""
+        """Raise UnconfirmedError if a statement of `text` would take away much; the error says what
+        would go. A cell calls this before it runs. Writes nothing."""
         self._check_open()
         if may_take_away(text):
             with self._connection.naming(frames):
                 check_confirmed(self._connection, parse_cell(text), dict(parameters or {}))
 
     def table(self, name: str, *, include_buffer: bool = False, **options: object) -> DataFrame:
-        """A table or system table as a lazy Spark DataFrame: `session.table("shop.orders$files")`.
+        """Return a table or system table as a lazy DataFrame: `session.table("shop.orders$files")`.
 
         `options` are Paimon's read options, such as `**{"incremental-between": "3,7"}`. With
-        `include_buffer` the frame has small inserts, too, that are acknowledged and not loaded yet.
+        `include_buffer` the frame also has small inserts that are acknowledged but not loaded yet.
 
-        Raises UnknownNameError for a name or option that is not there, InvalidValueError for
-        options that contradict each other.
+        Raises UnknownNameError for an unknown name or option, InvalidValueError for options that
+        contradict each other.
         """
         self._check_open()
         connection = self._connection
@@ -219,15 +221,15 @@ class Session(OpenSession):
         poll_ms: int = 1000,
         wait: bool = True,
     ) -> Iterator[SnapshotChanges]:
-        """The changes of each snapshot of a table, its `$audit_log` or `$binlog`, one by one.
+        """Iterate over the changes of a table, its `$audit_log` or `$binlog`, snapshot by snapshot.
 
-        Begins at `from_snapshot`, else where the consumer `consumer_id` was, else with the next
-        snapshot. A consumer keeps what it still needs from expiring; its place moves on when the
-        next changes are asked for. With `wait` the iterator looks for new snapshots every `poll_ms`
-        milliseconds and does not end.
+        Begins at `from_snapshot`, else where the consumer `consumer_id` stopped, else with the next
+        snapshot. A consumer keeps the snapshots that it still needs from expiring; it advances when
+        the caller asks for the next changes. With `wait` the iterator looks for new snapshots every
+        `poll_ms` milliseconds and does not end.
 
-        Raises InvalidValueError for what has no changes, UnknownNameError for a snapshot that has
-        expired.
+        Raises InvalidValueError for a system table without changes, UnknownNameError for a snapshot
+        that has expired.
         """
         self._check_open()
         return follow(
@@ -252,13 +254,12 @@ class Session(OpenSession):
     ) -> Outcome:
         """Write a Spark, pandas or polars DataFrame, Arrow data, or a list of dictionaries.
 
-        Columns match by name; those that are left out get their default or NULL. `mode` is
-        `append` (as without one), `overwrite` (all of the table) or `dynamic` (the partitions that
-        receive rows).
+        Columns match by name; missing columns get their default or NULL. `mode` is `append` (the
+        default), `overwrite` (the whole table) or `dynamic` (the partitions that receive rows).
 
-        With `create` a table that is not there is made, with the frame's columns, `primary_key` and
-        `partition_by` (columns' names) and Paimon's `options`. One that is there is written in the
-        `mode` that is given; without a mode it is an error.
+        With `create` a missing table is created with the frame's columns, `primary_key` and
+        `partition_by` (column names) and Paimon's `options`. A table that exists is written in the
+        given `mode`; without a mode that is an error.
 
         Raises what an INSERT raises, and StatementError for a table that exists already.
         """
@@ -284,13 +285,13 @@ class Session(OpenSession):
     ) -> Outcome:
         """Insert a few rows: a list of tuples or dictionaries, Arrow data, pandas or polars frames.
 
-        On a table with the option `auto_batch_load`, through a coordinator, they are acknowledged
-        when they are durable and loaded with others soon; with `wait="visible"`, when they can be
-        read. Without `wait` the table's `group_commit_mode` says. `label` makes it safe to call
-        this again with the same rows. Other tables are written at once, as by `write`. May be
-        called from several threads.
+        On a table with the option `auto_batch_load`, through a coordinator, rows are acknowledged
+        when they are durable and soon loaded together with others; with `wait="visible"` they are
+        acknowledged when they can be read. Without `wait` the table's `group_commit_mode` decides.
+        `label` makes it safe to repeat the call with the same rows. Other tables are written at
+        once, as by `write`. May be called from several threads.
 
-        Raises InvalidValueError for rows that don't fit or a label that was used for others.
+        Raises InvalidValueError for rows that don't fit or a label that was used for other rows.
         """
         self._check_open()
         started = time.monotonic()
@@ -304,8 +305,8 @@ class Session(OpenSession):
     async def insert_async(
         self, name: str, rows: object, *, label: str | None = None, wait: Wait | None = None
     ) -> Outcome:
-        """The same for an event loop: many of them may be under way, and go together. Inserts of
-        one table are acknowledged in the order in which they were called."""
+        """`insert` for an event loop: many inserts may be pending, and are grouped. Inserts into
+        one table are acknowledged in the order of the calls."""
         self._check_open()
         full = self._connection.full_name(named(name))
         with self._connection.telling():
@@ -316,9 +317,9 @@ class Session(OpenSession):
             return await asyncio.to_thread(given.outcome)
 
     def flush(self, name: str) -> Outcome:
-        """Make visible all small inserts of a table that were acknowledged, and wait for it.
+        """Make all acknowledged small inserts of a table visible, and wait until they are.
 
-        Raises SetupError where there is no coordinator, or when it takes longer than 5 minutes.
+        Raises SetupError if there is no coordinator, or if it takes longer than 5 minutes.
         """
         self._check_open()
         started = time.monotonic()
@@ -328,7 +329,7 @@ class Session(OpenSession):
         return outcome
 
     def history(self, name: str) -> Outcome:
-        """A table's snapshots, newest first, with who made them: user, notebook, statement."""
+        """Return a table's snapshots, newest first, with user, notebook and statement."""
         self._check_open()
         full = self._connection.full_name(named(name))
         rows = history(self._connection.catalog.load(full))
@@ -336,28 +337,28 @@ class Session(OpenSession):
         return Outcome.of_rows(self.spark, query, "HISTORY", rows, in_query=HISTORY_IN_SQL)
 
     def layout(self, name: str) -> Layout:
-        """How a table lies in partitions and buckets: rows, bytes and files of each, small files,
-        skew. Read from manifests, without a Spark job. Raises UnknownNameError."""
+        """Return the layout of a table: rows, bytes and files of each partition and bucket, small
+        files, skew. Read from manifests, without a Spark job. Raises UnknownNameError."""
         self._check_open()
         full = self._connection.full_name(named(name))
         return layout_of(self._connection.catalog, full, name, self._connection.zone)
 
     def health(self, name: str | None = None) -> Health:
-        """Whether the layout of a table, or of all tables of a database (`shop.*`, or that of
-        unqualified names), is as its options ask for, in words. Raises UnknownNameError."""
+        """Check the layout of a table, or of all tables of a database (`shop.*`; without a name,
+        the current database), against the tables' options. Raises UnknownNameError."""
         self._check_open()
         names = tables_of(self._connection.catalog, name, self.database)
         return Health(tuple(self.layout(one) for one in names))
 
     @property
     def reports(self) -> Reporting:
-        """Things to look at: a table's snapshots, what tells two of them apart, its files."""
+        """Reports: a table's snapshots, the difference of two, its files, and more."""
         self._check_open()
         return Reporting(self._connection)
 
     def doctor(self) -> Diagnosis:
-        """Versions, Spark, the store (tried now), the coordinator's process, logs, settings: a text
-        to copy, without secrets."""
+        """Return versions, Spark, the store (probed now), the coordinator's process, logs and
+        settings as a text to copy, without secrets."""
         from paimon_magics.session.doctor import doctor
 
         return doctor(self)
@@ -366,13 +367,14 @@ class Session(OpenSession):
     def administration(self) -> Administration:
         """The coordinator that commits: its status, its transactions, pause, resume and drain.
 
-        Raises SetupError where the session commits in its own process.
+        Its methods raise SetupError if the session commits in its own process.
         """
         self._check_open()
         return Administration(self._connection)
 
     def close(self, *, stop_spark: bool = False) -> None:
-        """End the session; Spark goes on, unless told otherwise, for frames that still need it."""
+        """End the session. Spark keeps running for frames that still need it, unless
+        `stop_spark`."""
         answer_no_longer(self._spark_calls)
         super().close(stop_spark=stop_spark)
 

@@ -16,7 +16,7 @@ _NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
 
 
 def named(name: str) -> TableName:
-    """The name in a text as `shop.orders`; raises UnsupportedStatementError for none."""
+    """Parse a name such as `shop.orders`. Raises UnsupportedStatementError if it is none."""
     if _STATEMENT.match(name):
         raise UnsupportedStatementError(
             "A statement stands where a table's name is taken.", hint="session.run(text) runs it."
@@ -31,8 +31,7 @@ def named(name: str) -> TableName:
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a dotted name, in which a part may stand in back-quotes; none where it is not
-    such a name."""
+    """The parts of a dotted name, back-quoted or not; [] if the text is not such a name."""
     text = name.strip()
     if _NAME.fullmatch(text) is None:
         return []

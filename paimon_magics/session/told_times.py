@@ -1,7 +1,8 @@
-"""Moments in messages, told in the session's zone.
+"""Moments in messages, converted to the session's zone.
 
-Those who make messages (a committer, a coordinator in another process) know no session, and tell a
-moment as `2026-11-20 08:00:00 UTC`. What leaves a session tells it as its user's cells do.
+A committer or a coordinator in another process knows no session, so its messages write a moment as
+`2026-11-20 08:00:00 UTC`. Before a message leaves a session, its moments are converted to the zone
+that the user's cells show.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from paimon_magics.errors import PaimonMagicsError
 
 __all__ = ["moments_in_zone", "tell_moments"]
 
-# Not one between quotes: that is somebody's value.
+# A moment between quotes is a user's value and stays.
 _MOMENT = re.compile(r"(?<!['\"`\w])(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b(?!['\"`])")
 
 
 def moments_in_zone(text: str, zone: str) -> str:
-    """The text with its moments in `zone`, which stands behind each of them."""
+    """Return the text with its moments in `zone`, each followed by the zone's name."""
     rules = rules_of(zone)
 
     def told(found: re.Match[str]) -> str:
@@ -33,7 +34,7 @@ def moments_in_zone(text: str, zone: str) -> str:
 
 
 def tell_moments(error: PaimonMagicsError, zone: str) -> None:
-    """Let an error that leaves a session tell its moments in the session's zone."""
+    """Convert the moments in an error that leaves a session to the session's zone."""
     error.message = moments_in_zone(error.message, zone)
     error.hint = moments_in_zone(error.hint, zone)
     error.args = (error.message, *error.args[1:])
