@@ -19,10 +19,10 @@ __all__ = ["columns_in_zone", "instant", "value_in_zone"]
 
 
 def instant(value: datetime.datetime, zone: str) -> datetime.datetime:
-    """The moment that a `datetime` means in a session of `zone`."""
+    """Return the instant that a `datetime` means in a session of `zone`."""
     if value.tzinfo is not None:
         return value
-    if hasattr(value, "to_pydatetime"):  # pandas' own refuses what summer time leaves out
+    if hasattr(value, "to_pydatetime"):  # a pandas Timestamp refuses times that DST skips
         value = value.to_pydatetime(warn=False)
     return value.replace(tzinfo=rules_of(zone))
 

@@ -1,1 +1,1 @@
-"""What a query reads: names, frames, time travel, rows that are not loaded yet."""
+"""What a query reads: names, frames, time travel, and rows that are not loaded yet."""

@@ -1,8 +1,8 @@
-"""A table together with small inserts that are acknowledged and not loaded yet.
+"""A table together with small inserts that are acknowledged but not loaded yet.
 
-Both are looked at in one moment, in which nothing is loaded: the snapshot does not change under the
-query any more, and no row is missing or there twice. Records of older schemas are mapped as they
-will be when they are loaded; what can't be loaded (a dead letter to be) is left out.
+The coordinator gives snapshot and buffered rows as of one moment, so no row is missing or counted
+twice, and later loads do not change what the query sees. Records of older schemas are mapped as
+loading will map them. Records that can't be loaded (future dead letters) are left out.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = ["frame_with_buffer"]
 def frame_with_buffer(
     connection: Connection, relation: Relation, read: Callable[[Relation], DataFrame]
 ) -> DataFrame | None:
-    """The rows that `relation` will have once everything is loaded that is acknowledged now; None
-    where it takes no small inserts, or is not the table as it is now. `read` gives the frame of
-    what is in the table.
+    """Return the rows that `relation` will have when all inserts acknowledged now are loaded. None
+    if it takes no small inserts, or is not the table's current state. `read` gives the frame of the
+    rows in the table.
 
-    Raises InvalidValueError where nobody can tell what is acknowledged, CommitConflictError while
-    that is unknown.
+    Raises InvalidValueError if the session has no coordinator to ask, CommitConflictError while the
+    coordinator does not know what is acknowledged.
     """
     name = relation.name
     if name.system_table is not None or name.branch is not None or relation.options:
@@ -70,8 +70,8 @@ def _upserted(
     rows: pa.Table,
     whole: Callable[[], DataFrame],
 ) -> DataFrame:
-    """The frame with the rows in place of those of the same keys; `whole` gives it with all
-    columns."""
+    """Return the frame with `rows` in place of its rows with the same keys. `whole` gives the frame
+    with all columns."""
     import pyarrow as pa
 
     from paimon_magics.tables.reading.buffered_rows import merged_on_top, needs_rows_below

@@ -1,8 +1,8 @@
-"""How texts in quotes are written in a CSV file, found by its beginning.
+"""The quoting style of a CSV file, found from its beginning.
 
-Spark ends a row at every line end and takes `\\` for what escapes a quote. Spreadsheets, databases
-and pandas write line ends within quotes, and double a quote (RFC 4180): such rows would be cut in
-two, unseen.
+By default Spark ends a row at every line end and takes `\\` as the escape of a quote. Spreadsheets,
+databases and pandas write line ends within quotes and double a quote (RFC 4180), and Spark would
+silently cut such rows in two.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _DOUBLED = re.compile(r'[^,;\t|\r\n"]""|""[^,;\t|\r\n"]')
 
 
 def quoting(path: str, separator: str) -> dict[str, str]:
-    """Options of Spark's reader for the files at a path of this machine's, a pattern or a folder;
-    by the first of them, and of that by 4 MiB."""
+    """Return options of Spark's reader for the files at a local path, pattern or folder; decided by
+    the first 4 MiB of the first file."""
     text = _beginning(path)
     if '"' not in text:
         return {}
@@ -40,7 +40,7 @@ def quoting(path: str, separator: str) -> dict[str, str]:
 
 
 def _beginning(path: str) -> str:
-    plain = re.sub(r"\\(.)", r"\1", path)  # Spark's way to write a name with a pattern's characters
+    plain = re.sub(r"\\(.)", r"\1", path)  # Spark escapes a pattern's characters in a name
     for found in [plain] if plain != path else sorted(glob.glob(path)):
         if os.path.isdir(found):
             found = next(iter(sorted(glob.glob(os.path.join(glob.escape(found), "[!._]*")))), "")

@@ -1,8 +1,9 @@
 """Files that a query names by their format and path, as ``csv.`my.csv` ``.
 
-Spark reads such a CSV file without its header and every value as a text. Here its first line has
-the names and its values tell the types, unless the options behind it say otherwise: ``csv.`my.csv`
-WITH ('header' = 'false')``. A relative path is one from Python's current folder, the notebook's.
+Spark reads such a CSV file without a header and every value as text. Here the first line has the
+column names and types are inferred from the values, unless options after the name say otherwise:
+``csv.`my.csv` WITH ('header' = 'false')``. A relative path starts at Python's current folder, the
+notebook's.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class FileRelation:
 
 
 def file_relation(reference: TableReference) -> FileRelation | None:
-    """The files that a name of two parts means; None for no format's name before the dot."""
+    """Return the files that a two-part name means; None if its first part is no file format."""
     name = reference.name
     kind = (name.database or "").lower()
     if kind not in _FORMATS or name.branch is not None or name.system_table is not None:
@@ -63,7 +64,7 @@ def file_relation(reference: TableReference) -> FileRelation | None:
 
 
 def file_meant(name: TableName) -> str:
-    """What to write where a file was named without its format; empty where it is none."""
+    """The hint for a file that was named without its format; "" if the name is no file's."""
     path = str(name).replace("`", "")
     kind = _OF_ENDING.get(path.removesuffix(".gz").rpartition(".")[2].lower())
     if kind is None or not os.path.exists(os.path.expanduser(path)):
@@ -72,9 +73,9 @@ def file_meant(name: TableName) -> str:
 
 
 def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
-    """The rows of the files as a lazy frame; how a CSV file was read is told to the connection.
+    """Return the rows of the files as a lazy frame; adds a note on how a CSV file was read.
 
-    Raises UnknownNameError where there is no file, InvalidValueError for one of another format.
+    Raises UnknownNameError if there is no file, InvalidValueError for a file of another format.
     """
     given = {key.lower() for key, _ in files.options}
     options = dict(files.options)
@@ -101,7 +102,7 @@ def frame_of_files(connection: Connection, files: FileRelation) -> DataFrame:
         told = translate(error)
         if getattr(error, "getCondition", lambda: "")() == "PATH_NOT_FOUND":
             raise _missing(files.path) from error
-        if isinstance(told, TableDamagedError):  # by footers, which hold the columns
+        if isinstance(told, TableDamagedError):  # the footer can't be read
             raise InvalidValueError(
                 f"`{files.path}` can't be read as {files.format}: {told.message}",
                 hint="Before the dot stands the format that the file has, as in csv.`my.csv`.",
@@ -127,10 +128,10 @@ def _told(path: str, guessed: Mapping[str, str]) -> str:
 
 
 def _found_here(path: str) -> str:
-    """The path on this machine's disk, whole; raises UnknownNameError where nothing is there."""
+    """The absolute local path; raises UnknownNameError if nothing is there."""
     whole = os.path.abspath(os.path.expanduser(path))
     if "{" not in whole:
-        # An exact name may have a pattern's characters in it; Spark would take them for one.
+        # An exact name may contain a pattern's characters, which Spark would take for a pattern.
         if os.path.exists(whole) and _PATTERN.search(whole):
             whole = re.sub(r"([*?\[\]{}\\])", r"\\\1", whole)
         elif not glob.glob(whole):
@@ -152,7 +153,7 @@ def _missing(path: str) -> UnknownNameError:
 
 
 def _is_list(path: str) -> bool:
-    """Whether a JSON file holds a list, which Spark reads as a whole only, and not line by line."""
+    """Whether a JSON file holds a list, which Spark can't read line by line, only as a whole."""
     for found in glob.glob(path.removeprefix("file://")):
         if os.path.isfile(found):
             with open(found, "rb") as file:

@@ -1,10 +1,9 @@
 """Changes as they are committed: one frame for each snapshot, once.
 
-A consumer remembers in the table, as Paimon's consumers do, which snapshot it wants next; snapshots
-that a consumer still needs do not expire. What it wants next is written when the caller asks for
-more: a process that dies while it works on a snapshot's changes gets them again, and none is left
-out. Rules: `ContinuousFromSnapshotStartingScanner`, `DeltaFollowUpScanner`,
-`ChangelogFollowUpScanner`.
+A consumer records its next snapshot in the table, as Paimon's consumers do; snapshots that a
+consumer still needs do not expire. The record advances when the caller asks for the next changes.
+So a process that dies while it works on a snapshot's changes gets them again, and none is lost.
+Rules: `ContinuousFromSnapshotStartingScanner`, `DeltaFollowUpScanner`, `ChangelogFollowUpScanner`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ["SnapshotChanges", "follow"]
 
 @dataclass(frozen=True)
 class SnapshotChanges:
-    """What one snapshot changed. `dataframe` is lazy; it has the columns of what is followed."""
+    """The changes of one snapshot. `dataframe` is lazy, with the columns of the followed table."""
 
     snapshot_id: int
     commit_kind: str
@@ -48,12 +47,12 @@ def follow(
     poll_ms: int,
     wait: bool,
 ) -> Iterator[SnapshotChanges]:
-    """The changes of each snapshot from `from_snapshot` on (the next one where None).
+    """Iterate over the changes of each snapshot from `from_snapshot` on (None: the next snapshot).
 
-    A consumer that is known goes on where it was, unless `from_snapshot` says otherwise. Without
-    `wait` the iterator ends at the latest snapshot; with it, it looks again every `poll_ms`
-    milliseconds. Snapshots that change no rows (compactions, and overwrites, which Paimon does not
-    count as changes) are passed over.
+    A known consumer continues where it stopped, unless `from_snapshot` is given. Without `wait` the
+    iterator ends at the latest snapshot; with it, it polls every `poll_ms` milliseconds. Snapshots
+    without changes are skipped: compactions, and overwrites, which Paimon does not count as
+    changes.
 
     Raises InvalidValueError for a view that has no changes, UnknownNameError for a snapshot that
     has expired.
@@ -79,21 +78,21 @@ def _changes(
     wait: bool,
 ) -> Iterator[SnapshotChanges]:
     if consumer_id is not None:
-        keep_progress(table, consumer_id, wanted)  # from now on nothing of it expires
+        keep_progress(table, consumer_id, wanted)  # from here on it keeps its snapshots
     while True:
         snapshot = read_snapshot(table.paimon, wanted)
         if snapshot is None:
             latest = latest_snapshot(table.paimon)
             if latest is not None and latest.id >= wanted:
                 if read_snapshot(table.paimon, wanted) is not None:
-                    continue  # it was committed in between
+                    continue  # it was committed meanwhile
                 raise _expired(table, wanted)
             if not wait:
                 return
             time.sleep(poll_ms / 1000)
             continue
         if _changes_rows(table, snapshot.commit_kind, snapshot.changelog_manifest_list):
-            # Loaded anew: the table may have got columns meanwhile.
+            # Loaded again: the table may have new columns.
             frame = frame_of_table(connection, name, {"incremental-between": _window(wanted)})
             yield SnapshotChanges(wanted, snapshot.commit_kind, snapshot.time_millis, frame)
         wanted += 1

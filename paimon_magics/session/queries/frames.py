@@ -1,4 +1,4 @@
-"""Names in a query → frames: Paimon's tables and system tables; the rest is Spark's own."""
+"""Frames for the names in a query: Paimon's tables, system tables, files and Python's frames."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ _READS_MAX = 10
 class Relation:
     """What a query reads: a table or system table with read options.
 
-    `names` are all names in the query, in lower case, so that columns that are not among them need
-    not be read; None where any column may be. `filters` are conditions that the query applies,
-    `bound` the values of the bind names in them. `unordered`: rows may come in any order.
-    `snapshot_id` stands for the latest one (0 for none), where that was looked at before.
+    `names` are all names in the query, in lower case: columns not among them need not be read. None
+    if the query may use any column. `filters` are conditions that the query applies, `bound` the
+    values of the bind names in them. `unordered`: rows may come in any order. `snapshot_id` is the
+    latest snapshot (0 for none), if the caller has determined it already.
     """
 
     name: TableName
@@ -79,8 +79,8 @@ def frame_of_query(
     *,
     include_buffer: bool = False,
 ) -> DataFrame:
-    """The lazy frame of a query inside `statement`, with `include_buffer` together with rows that
-    are acknowledged and not loaded. Raises errors with positions in it."""
+    """Return the lazy frame of a query inside `statement`; with `include_buffer` also acknowledged
+    rows that are not loaded. Errors have positions in `statement`."""
     bound = bind(query.parameters, parameters, statement, connection.zone)
     held = HeldSnapshots(connection.committer)
     try:
@@ -104,9 +104,9 @@ def frame_of_views(
     *,
     include_buffer: bool = False,
 ) -> DataFrame:
-    """The frame of a query, with a view in place of each reference to a Paimon table; the caller
-    drops passing views, and sees to it that what they read is `held` for as long as they are used.
-    `bound` are the values of the bind names."""
+    """Return the frame of a query with a view in place of each reference to a Paimon table. The
+    caller drops passing views, and keeps `held` for as long as they are used. `bound` are the
+    values of the bind names."""
 
     def planned(names: frozenset[str] | None) -> DataFrame:
         views = _views(connection, statement, query, held, bound, names, include_buffer)
@@ -120,7 +120,7 @@ def frame_of_views(
     except UnknownNameError:
         if names is None:
             raise
-        # Spark names the columns that may have been meant: those are to be there as well.
+        # With all columns Spark's error can suggest the one that was meant.
         return planned(None)
 
 
@@ -150,7 +150,7 @@ def _views(
                     view = connection.views.pass_by(frame_of_files(connection, files))
                 case GivenFrame(name=name, frame=given):
                     _check_plain(reference)
-                    if name not in frames:  # a self-join sends it once
+                    if name not in frames:  # a self-join sends the frame once
                         frame = spark_frame(connection.spark, given)
                         frames[name] = connection.views.pass_by(frame)
                     view = frames[name]
@@ -169,7 +169,7 @@ def relation_of(
     bound: Mapping[str, object],
     names: frozenset[str] | None = None,
 ) -> Relation | SparkOwn | FileRelation | GivenFrame:
-    """What a reference reads. Raises UnknownNameError."""
+    """Return what a reference reads. Raises UnknownNameError."""
     name = resolve(connection, reference, statement)
     if not isinstance(name, TableName):
         return name
@@ -198,7 +198,7 @@ def frame_of_table(
     *,
     include_buffer: bool = False,
 ) -> DataFrame:
-    """All rows of a table or system table, with Paimon's read options, as a lazy frame;
+    """Return all rows of a table or system table as a lazy frame, with Paimon's read options;
     `include_buffer` as in `frame_of_query`."""
     relation = Relation(name, tuple(sorted((options or {}).items())))
     if is_metadata(name):
@@ -210,7 +210,7 @@ def frame_of_table(
             if found is not None:
                 held.release_with(found)
                 return found
-        # A frame of the caller's own: the kept one stays for other queries.
+        # The caller gets a new frame: the kept one stays for other queries.
         frame = _kept(connection, relation, held)[1].select("*")
         held.release_with(frame)
         return note_reads(frame, Reads((name.object_name,), tuple(held.planned)))
@@ -231,7 +231,7 @@ def _metadata_frame(connection: Connection, relation: Relation) -> DataFrame:
 
 
 def _snapshot_of(connection: Connection, relation: Relation) -> int | None:
-    """The snapshot that read options name; None for the latest."""
+    """The id of the snapshot that the read options name; None for the latest."""
     if not relation.options or relation.name.system_table is None:
         return None
     point = read_point(read_options(dict(relation.options)))
@@ -253,7 +253,7 @@ def _view_of(connection: Connection, relation: Relation, held: HeldSnapshots) ->
 
 
 def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tuple[str, DataFrame]:
-    """View and frame of what is read, kept for the next query on the same snapshot."""
+    """Return the view and frame of a read, and keep them for later queries on the snapshot."""
     table = _table_of(connection, relation)
     kind = view_named(relation.name.system_table)
     zone = connection.zone
@@ -264,7 +264,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
             relation.options, zone, relation.filters, repr(relation.bound), relation.unordered,
         )  # fmt: skip
         if not _hold(held, table.name, found_point):
-            continue  # it has expired meanwhile
+            continue  # the snapshot has expired meanwhile
         read = connection.reads.get(key)
         if read is None:
             read = _read(connection, table, relation, zone, found_point)
@@ -273,7 +273,7 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
         narrowed, columns, plan = read, None, None
         if not read.planned.splits:
             plan = _plan(connection, table, read)
-        # Spark leaves columns out of its own scans by itself, and names them all in its errors.
+        # In a raw scan Spark itself leaves columns out, and its errors can name all columns.
         if plan is None or plan.tasks:
             narrowed, columns = _narrowed(read, relation.names)
         found = connection.views.find((key, columns))
@@ -296,14 +296,14 @@ def _kept(connection: Connection, relation: Relation, held: HeldSnapshots) -> tu
 def _narrowed(
     read: DataRead, names: frozenset[str] | None
 ) -> tuple[DataRead, tuple[str, ...] | None]:
-    """The read without columns that no name in the query can mean: tasks read them in vain, and a
-    type of theirs may keep files from a raw scan."""
+    """Return the read without columns that no name in the query can mean: tasks would read them in
+    vain, and their types may rule out a raw scan."""
     if names is None:
         return read, None
     columns = tuple(name for name in read.reader.columns if name.lower() in names)
     if len(columns) == len(read.reader.columns):
         return read, None
-    # One column at least: Spark counts the rows of batches by their columns.
+    # At least one column: Spark counts the rows of a batch by its columns.
     columns = columns or read.reader.columns[:1]
     return read.with_columns(columns), columns
 
@@ -328,7 +328,8 @@ def _resolved(table: Table, relation: Relation, zone: str) -> Resolved:
 
 
 def _hold(held: HeldSnapshots, name: TableName, found: Resolved) -> bool:
-    """Keep what is read from expiring; whether it was still there. Tags keep theirs."""
+    """Keep the snapshot of a read from expiring. Returns whether it still existed. Tags keep
+    theirs."""
     ids = snapshot_ids(found.target)
     if not ids or found.kept_by_tag:
         return True
@@ -364,7 +365,7 @@ def _read(
 
 
 def read_plan(connection: Connection, relation: Relation) -> tuple[ReadPlan, DataRead]:
-    """How a table or data system table is read."""
+    """Return how a table, or a system table of its data, is read."""
     table = _table_of(connection, relation)
     zone = connection.zone
     read = _read(connection, table, relation, zone, _resolved(table, relation, zone))

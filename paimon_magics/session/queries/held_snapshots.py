@@ -1,8 +1,7 @@
-"""The snapshots that a query reads, kept from expiring while its frame is there.
+"""The snapshots that a query reads, kept from expiring for as long as its frame exists.
 
-A frame is lazy: its files are read when somebody asks for its rows, and again when they ask again.
-So the leases that were taken while it was put together last until the frame is gone, and with it
-the Outcome that holds it.
+A frame is lazy: each request for its rows reads its files. So the leases that were taken while the
+frame was built last until the frame, and the Outcome that holds it, are gone.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class HeldSnapshots:
         self._committer = committer
         self._held: list[tuple[TableName, int]] = []
         self.planned: list[PlannedSplits] = []
-        """The plans of what is read."""
+        """The plans of the query's reads."""
 
     def hold(self, table: TableName, snapshot_id: int) -> bool:
-        """Keep a snapshot; False when it has expired. Those of branches don't expire here."""
+        """Keep a snapshot; False if it has expired. Snapshots of branches don't expire here."""
         if table.branch is not None:
             return True
         if not self._committer.lease(table, snapshot_id):
@@ -39,12 +38,12 @@ class HeldSnapshots:
         return True
 
     def release_with(self, frame: DataFrame) -> None:
-        """Keep them until the frame is gone."""
+        """Release all leases when the frame is garbage collected."""
         weakref.finalize(frame, _release, self._committer, tuple(self._held))
         self._held.clear()
 
     def release(self) -> None:
-        """Give them up."""
+        """Release all leases."""
         _release(self._committer, tuple(self._held))
         self._held.clear()
 

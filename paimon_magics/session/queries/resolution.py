@@ -1,8 +1,8 @@
-"""What a name in a query means: Paimon's table, Spark's own, a file, or a frame of Python's.
+"""What a name in a query means: a Paimon table, a table of Spark's own, a file, or a Python frame.
 
-The order is Spark's temporary views, Paimon's tables, tables of Spark's own catalog, files (a name
-as ``csv.`my.csv` ``), and frames: a variable of Python's never hides a table. Common table
-expressions come before all of them, and are no references (`statements.queries.query_text`).
+The order is: Spark's temporary views, Paimon's tables, tables of Spark's own catalog, files (a name
+such as ``csv.`my.csv` ``), and frames, so that a Python variable never hides a table. Common table
+expressions come before all of them; they are no references (`statements.queries.query_text`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["GivenFrame", "Meaning", "SparkOwn", "is_paimon_table", "resolve", "t
 
 @dataclass(frozen=True, slots=True)
 class SparkOwn:
-    """A table or view of Spark's."""
+    """A table or view of Spark's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenFrame:
-    """A frame of Python's, by the name of its variable."""
+    """A Python frame and the name of its variable."""
 
     name: str
     frame: Any
@@ -38,10 +38,10 @@ Meaning = TableName | SparkOwn | FileRelation | GivenFrame
 
 
 def resolve(connection: Connection, reference: TableReference, statement: str) -> Meaning:
-    """What is referred to; of a Paimon table the full name. What a reader of the query could take
-    for something else is told to the connection.
+    """Return what a reference means; for a Paimon table its full name. Adds a note to the
+    connection if the name could mean something else too.
 
-    Raises UnknownNameError when nobody has the name.
+    Raises UnknownNameError if nothing has the name.
     """
     name = reference.name
     ours = connection.settings.catalog_name
@@ -83,7 +83,7 @@ def resolve(connection: Connection, reference: TableReference, statement: str) -
 
 
 def _system_table_meant(connection: Connection, name: TableName) -> str:
-    """What to write where a system table was named as a table of a database."""
+    """The hint for a system table that was named as a table of a database."""
     if (
         name.database is None
         or name.catalog is not None
@@ -99,8 +99,8 @@ def _system_table_meant(connection: Connection, name: TableName) -> str:
 
 
 def is_paimon_table(connection: Connection, name: TableName) -> bool:
-    """Whether the catalog has the table (for a system table: the table that it is about; what is in
-    the database `sys` always is)."""
+    """Whether the catalog has the table. A system table exists if its base table does; names in the
+    database `sys` always do."""
     assert name.database is not None
     if is_catalog_table(name):
         return True
@@ -108,7 +108,7 @@ def is_paimon_table(connection: Connection, name: TableName) -> bool:
 
 
 def tell_of_two(connection: Connection, name: TableName) -> None:
-    """Tell that Spark's own catalog has a table of a Paimon table's name."""
+    """Add a note if Spark's own catalog has a table of the same name as a Paimon table."""
     other = f"spark_catalog.{name.database}.{name.object_name}"
     connection.tell(
         f"`{name}` is Paimon's table here. Spark's own catalog has one of that name too, "
@@ -117,7 +117,8 @@ def tell_of_two(connection: Connection, name: TableName) -> None:
 
 
 def _tell_of_frame(connection: Connection, name: TableName, what: str) -> None:
-    """Tell of a frame that a table hides; one of Spark's is mostly made of that very table."""
+    """Add a note on a frame that a table hides. A frame of Spark's is mostly made of that very
+    table, so there is no note on it."""
     frame = None if name.database is not None else _variable(connection, name)
     if frame_kind(frame) not in (None, "Spark", "Outcome"):
         connection.tell(
@@ -131,7 +132,7 @@ def _variable(connection: Connection, name: TableName) -> object:
 
 
 def _frame_meant(connection: Connection, name: TableName) -> str:
-    """What to say of frames where nobody has the name."""
+    """The hint on frames for an unknown name."""
     if connection.frames is None:
         return f"A DataFrame is given by frames={{'{name.object_name}': …}}."
     if name.object_name in connection.frames:

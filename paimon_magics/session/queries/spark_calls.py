@@ -1,7 +1,7 @@
-"""What PySpark's own calls are told of Paimon's tables: rows, or why not and what to call instead.
+"""Answers to PySpark's own calls on Paimon's tables: rows, or a refusal with what to call instead.
 
-A read is answered as a cell would answer it. What would change a Paimon table, or make a table of
-Spark's own under its name, is refused; see `spark.named_tables` for how the calls come here.
+A read gives what a cell would give. Calls that would change a Paimon table, or create a table of
+Spark's own under its name, are refused. `spark.named_tables` routes the calls here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RUN = "Run it in a %%paimon cell, or by session.run."
 
 @short_errors
 class SparkCalls:
-    """Answers for one session; `run` runs a statement with the values of its bind names."""
+    """Answers for one session. `run` runs a statement with the values of its bind names."""
 
     def __init__(
         self, connection: Connection, run: Callable[[str, Mapping[str, object]], Outcome]
@@ -66,9 +66,9 @@ class SparkCalls:
         return self._connection.spark
 
     def table(self, name: str, options: Mapping[str, str]) -> DataFrame | None:
-        """The rows of Paimon's table, with Paimon's read options; None for a name that is Spark's.
+        """Return the rows of a Paimon table with Paimon's read options; None for Spark's names.
 
-        Raises UnknownNameError for an option that Paimon's reads don't have.
+        Raises UnknownNameError for an unknown read option.
         """
         found = self._named(name)
         if found is None or not self._is_read(found) or not is_alive(self.spark):
@@ -76,15 +76,15 @@ class SparkCalls:
         return frame_of_table(self._connection, self._connection.full_name(found), options)
 
     def exists(self, name: str) -> bool | None:
-        """Whether Paimon has the table, in the session's current database for a lone name; None for
-        a name that Spark may have."""
+        """Whether Paimon has the table; an unqualified name is one of the session's database. None
+        for a name that Spark may have."""
         found = self._named(name)
         if found is None or not self._is_read(found):
             return None
         return self._exists(found)
 
     def refuse(self, call: str, name: str) -> None:
-        """Raise UnsupportedStatementError where Paimon has a table of that name."""
+        """Raise UnsupportedStatementError if Paimon has a table of that name."""
         found = self._named(name)
         taken = None if found is None else self._taken(found)
         if taken is None:
@@ -96,9 +96,9 @@ class SparkCalls:
         )
 
     def query(self, text: str, args: object, formatted: bool) -> DataFrame | None:
-        """The rows of a statement over Paimon's tables; None where it names none.
+        """Return the rows of a statement on Paimon's tables; None if it names none.
 
-        Raises UnsupportedStatementError for one that would change a Paimon table.
+        Raises UnsupportedStatementError for a statement that would change a Paimon table.
         """
         statement = _parsed(text)
         if statement is None or formatted or isinstance(args, list):
@@ -118,7 +118,8 @@ class SparkCalls:
         return outcome.dataframe or frame_without_rows(self.spark)
 
     def _refuse_unread(self, text: str) -> None:
-        """Of a text that can't be read as one statement, every name is looked at."""
+        """Check every name in a text that can't be parsed as one statement. Raises
+        UnsupportedStatementError for a Paimon table among them."""
         for name in names_in(text):
             taken = self._taken(name)
             if taken is not None:
@@ -135,7 +136,7 @@ class SparkCalls:
             return None
 
     def _is_ours(self, name: TableName) -> bool:
-        """Whether Paimon's catalog may be meant: not where one of Spark's is named."""
+        """Whether Paimon's catalog may be meant: not if the name has one of Spark's catalogs."""
         ours = self._connection.settings.catalog_name
         return name.catalog in (None, ours) and not has_own_catalog(self.spark, name.catalog)
 
@@ -143,28 +144,28 @@ class SparkCalls:
         try:
             return is_paimon_table(self._connection, self._connection.full_name(name))
         except PaimonMagicsError:
-            return False  # no name that Paimon's catalog could have
+            return False  # Paimon's catalog can't have such a name
 
     def _is_read(self, name: TableName) -> bool:
         """Whether a query of that name reads Paimon's table, as in a cell."""
         if not self._is_ours(name):
             return False
         if name.catalog is not None:
-            return True  # what it is, or that there is none, is told by us
+            return True  # our own error says what is wrong with it
         if name.database is None and is_temporary_view(self.spark, name.object_name):
             return False
         return self._exists(name)
 
     def _taken(self, name: TableName) -> TableName | None:
-        """The Paimon table that a table of Spark's under that name would stand beside: in the
-        current database of the session or of Spark; in whatever case, which Spark has no eye for.
+        """Return the Paimon table that a Spark table of that name would collide with, in the
+        session's or Spark's current database. Ignores case, as Spark does.
         """
         if not self._is_ours(name):
             return None
         if name.catalog is not None:
             return self._connection.full_name(name)
         databases = [name.database or self._connection.database]
-        if name.database is None and is_alive(self.spark):  # it may have been stopped
+        if name.database is None and is_alive(self.spark):  # Spark may have been stopped
             databases.append(self.spark.catalog.currentDatabase())
         for database in dict.fromkeys(databases):
             found = self._of_any_case(replace(name, database=database))
@@ -184,7 +185,7 @@ class SparkCalls:
 
 
 def _parsed(text: str) -> Statement | None:
-    """The one statement of a text; None where Spark has to make of it what it can."""
+    """The single statement of a text; None if the text is left to Spark."""
     try:
         statements = parse_cell(text)
     except PaimonMagicsError:
@@ -193,7 +194,7 @@ def _parsed(text: str) -> Statement | None:
 
 
 def _changed(statement: Statement) -> Iterable[TableName]:
-    """The tables that a statement changes, makes or, being Spark's own business, names."""
+    """The tables that a statement changes or creates, or names if it is passed to Spark."""
     match statement:
         case AlterTable(name=name, changes=(RenameTable(new_name=new_name),)):
             return (name, replace(new_name, database=new_name.database or name.database))
@@ -205,7 +206,7 @@ def _changed(statement: Statement) -> Iterable[TableName]:
 
 
 def _read(statement: Statement) -> Iterable[TableName]:
-    """The tables that a statement reads or tells of."""
+    """The tables that a statement reads or describes."""
     if isinstance(statement, Explain):
         return (*_read(statement.inner), *_changed(statement.inner))
     subject = subject_of(statement)

@@ -1,4 +1,5 @@
-"""Statements that are Spark's own business: about its tables and views, or none of ours at all."""
+"""Statements that are passed to Spark: about its own tables and views, or of other kinds than ours.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ __all__ = ["is_for_spark", "pass_to_spark"]
 
 
 def is_for_spark(connection: Connection, statement: Statement) -> bool:
-    """Whether the statement is about a table that Spark has and Paimon has not."""
+    """Whether Spark runs the statement: it is about a table that only Spark has, or of a kind that
+    is passed on."""
     match statement:
         case CreateTable(using=using):
             return using not in (None, "paimon")
@@ -43,9 +45,9 @@ def is_for_spark(connection: Connection, statement: Statement) -> bool:
 def pass_to_spark(
     connection: Connection, statement: Statement, parameters: Mapping[str, object]
 ) -> Outcome:
-    """Run the statement's text in Spark; what its query reads of Paimon's tables is put in place.
+    """Run the statement's text in Spark, with views for the Paimon tables that its query reads.
 
-    Raises UnsupportedStatementError where the statement would act on a Paimon table.
+    Raises UnsupportedStatementError if the statement would act on a Paimon table.
     """
     match statement:
         case PassThrough():
@@ -59,7 +61,7 @@ def pass_to_spark(
     bound = bind(query.parameters, parameters, statement.text, connection.zone)
     held = HeldSnapshots(connection.committer)
     try:
-        with cancellable(connection.spark):  # commands of Spark's run at once
+        with cancellable(connection.spark):  # Spark runs commands at once
             frame = frame_of_views(connection, statement.text, query, held, bound)
         held.release_with(frame)
     finally:
@@ -103,7 +105,8 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
 def _refuse_shadow(
     connection: Connection, statement: Statement, name: TableName, position: int
 ) -> None:
-    """No table of Spark's own is made under a name that is Paimon's: queries would not find it."""
+    """Refuse to create a Spark table under the name of a Paimon table: queries would not find it.
+    """
     if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
         connection, connection.full_name(name)
     ):
@@ -118,7 +121,7 @@ def _refuse_shadow(
 
 
 def _whole(statement: Statement) -> QueryText:
-    """The statement's whole text, with the references of the query in it."""
+    """The statement's whole text as a query text, with the references of its query."""
     inner = subject_of(statement).query
     everything = TextRange(0, len(statement.text))
     if inner is None:

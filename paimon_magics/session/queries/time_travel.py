@@ -18,8 +18,8 @@ __all__ = ["travel_options"]
 def travel_options(
     spark: SparkSession, clause: TimeTravel, bound: Mapping[str, object]
 ) -> dict[str, str]:
-    """The option that a clause stands for. Spark evaluates its value, in which bind names may
-    stand; a whole number in TIMESTAMP AS OF counts seconds. Raises InvalidValueError."""
+    """Return the read option that a clause stands for. Spark evaluates its value, which may contain
+    bind names; a whole number in TIMESTAMP AS OF counts seconds. Raises InvalidValueError."""
     is_version = clause.kind == "version"
     wanted = (
         f"CAST({clause.value} AS STRING)"

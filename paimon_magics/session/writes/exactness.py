@@ -1,8 +1,8 @@
-"""Rows that are given as they are, in VALUES or by a program, are stored as they are or not at all.
+"""Literal rows, from VALUES or from a program, are stored unchanged or refused.
 
-Spark's store assignment lets a number lose its fraction on the way into a column; who wrote the
-number down did not ask for that. A query may: what it gives is cast as Spark's policy
-(`spark.sql.storeAssignmentPolicy`) says.
+Spark's store assignment lets a number lose its fraction on the way into a column, which the author
+of a literal did not ask for. The rows of a query are cast by Spark's policy
+(`spark.sql.storeAssignmentPolicy`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SHOWN_MAX = 60
 
 
 def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
-    """Raise InvalidValueError for the first value of `frame` that would be changed, by row, column
-    and type. `columns` are those of the table that the frame's go into, None for none."""
+    """Raise InvalidValueError for the first value of `frame` that storing would change; it names
+    row, column and type. `columns` are the target columns of the frame's, None for none."""
     found = first_loss(frame, [None if one is None else one.type for one in columns])
     if found is None:
         return
@@ -45,7 +45,7 @@ def check_exact(frame: DataFrame, columns: Sequence[Column | None]) -> None:
 
 
 def _as(value: str, data_type: DataType) -> str:
-    """What could be written instead."""
+    """A hint: the literal that could be written instead."""
     match data_type:
         case AtomicType(name="TIMESTAMP" | "TIMESTAMP_LTZ"):
             return ", as date_trunc(…) does"
@@ -58,8 +58,8 @@ def _as(value: str, data_type: DataType) -> str:
 
 
 def check_policy(spark: SparkSession, frame: DataFrame, columns: Sequence[Column | None]) -> None:
-    """Raise InvalidValueError where Spark's policy is STRICT and a query's type may lose something
-    in its column."""
+    """Raise InvalidValueError if Spark's policy is STRICT and a column of the query may lose
+    something in its target column."""
     if (spark.conf.get(_POLICY, "ANSI") or "").upper() != "STRICT":
         return
     for field, column in zip(frame.schema, columns, strict=True):

@@ -1,7 +1,7 @@
-"""The first rows of a table that is made for them: CREATE TABLE … AS, and tables of frames.
+"""The first rows of a table that is created for them: CREATE TABLE … AS, and tables of frames.
 
-Where the rows fail the table is taken away again, unless it may have rows: those whose commit had
-no clear answer, or others', who found the table in between.
+If writing the rows fails the table is dropped again, unless it may have rows: of this statement,
+when its commit had no clear answer, or of others who found the table meanwhile.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["filled"]
 
 
 def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]) -> Outcome:
-    """The outcome of `write`, which fills the new table, as that of making the table.
+    """Run `write`, which fills the new table; return its outcome as that of creating the table.
 
-    Raises what `write` raises. The table stays, which the hint says, after an UnknownOutcomeError,
-    with rows of others, and where it can't be removed.
+    Raises what `write` raises. The table stays after an UnknownOutcomeError, if others have written
+    rows to it, and if it can't be removed; the hint says so.
     """
     try:
         outcome = write()
@@ -40,7 +40,7 @@ def filled(connection: Connection, name: TableName, write: Callable[[], Outcome]
 
 
 def _stays(connection: Connection, name: TableName) -> str:
-    """Take the table away, or say why it stays."""
+    """Drop the table, or return the sentence on why it stays."""
     try:
         with in_order(connection, Changed(lambda: (name,), takes_away=True)):
             if connection.catalog.table_exists(name):

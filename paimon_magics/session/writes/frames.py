@@ -22,19 +22,19 @@ _MODES = ("append", "overwrite", "dynamic")
 def write_frame_to(
     connection: Connection, frame: Any, name: TableName, mode: str | None = None
 ) -> Outcome:
-    """Write `frame` to the table as `INSERT … BY NAME` does: columns match by name, those that are
-    left out get their default or NULL.
+    """Write `frame` to the table as `INSERT … BY NAME` does: columns match by name, missing columns
+    get their default or NULL.
 
-    Rows of this process are stored as they are or refused, those of a Spark DataFrame as a query's
-    are. `mode` is `append`, `overwrite` (the whole table) or `dynamic` (the partitions that receive
-    rows; of a table without partitions, all of it); `append` where none is given. Raises
-    InvalidValueError for another mode or what is no frame, and what an INSERT raises.
+    Rows of this process are stored unchanged or refused; those of a Spark DataFrame are cast like a
+    query's. `mode` is `append` (the default), `overwrite` (the whole table) or `dynamic` (the
+    partitions that receive rows; without partitions, the whole table). Raises InvalidValueError for
+    another mode or a value that is no frame, and what an INSERT raises.
     """
     check_mode(mode)
     mode = mode or "append"
     target = ".".join(quoted(part) for part in (name.database or "", name.object_name) if part)
     verb = "INTO" if mode == "append" else "OVERWRITE"
-    # Planned as the statement that it is equal to; the source's text is never looked at.
+    # Planned as the equivalent statement; the text of its source is never read.
     insert = parse_statement(f"INSERT {verb} {target} BY NAME SELECT * FROM frame")
     assert isinstance(insert, Insert)
     given = spark_frame(connection.spark, frame)
@@ -45,7 +45,7 @@ def write_frame_to(
             connection, insert, {}, frame=given, mode=partition_mode, own_rows=own_rows
         )
     except PaimonMagicsError as error:
-        error.statement = error.position = None  # there is no text that a place could be shown in
+        error.statement = error.position = None  # the user wrote no text to point at
         raise
     outcome.statement, outcome.query = f"write({name}, mode={mode!r})", ""
     outcome.notes = (*outcome.notes, *notes_on(frame))
@@ -53,7 +53,7 @@ def write_frame_to(
 
 
 def check_mode(mode: str | None) -> None:
-    """Raise InvalidValueError for what is no `WriteMode`."""
+    """Raise InvalidValueError if `mode` is no `WriteMode`."""
     if mode is not None and mode not in _MODES:
         raise InvalidValueError(
             f"There is no mode '{mode}'.", hint=nearest(mode, _MODES, what="modes")

@@ -1,12 +1,12 @@
-"""INSERT, TRUNCATE and DROP PARTITION: plan, write, commit; or leave the table as it was.
+"""INSERT: plan, write, commit; or leave the table as it was.
 
-A statement that adds rows may find that others have written what its plan rests on. Nothing is
-published then, so it is planned and run again (`run_prepared`). One that replaces rows is not: run
-again, it would replace those that came meanwhile.
+A statement that adds rows may find that another commit has made its plan outdated. Nothing is
+published then, and it is planned and run again (`run_prepared`). A statement that replaces rows is
+not run again: it would also replace rows that were written meanwhile.
 
 If this process dies before the commit, the table is unchanged and unreferenced files stay; during
-the commit, it is the committer's matter (`coordinator.client`); after it, the statement happened.
-Any other failure before the commit removes the statement's files.
+the commit, the committer settles it (`coordinator.client`); after it, the statement has taken
+effect. Any other failure before the commit removes the statement's files.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def run_insert(
 ) -> Outcome:
     """Run an INSERT as one transaction.
 
-    `frame` stands for the statement's source where it is given, with `own_rows` for rows that a
-    program has given; `mode`, static or dynamic, for Spark's partitionOverwriteMode.
+    `frame`, if given, replaces the statement's source; `own_rows` says that a program gave its
+    rows. `mode`, static or dynamic, replaces Spark's partitionOverwriteMode.
 
-    Raises errors of ours: before anything is written for a statement that does not fit the table,
-    JobError or InvalidValueError when the job fails, CommitConflictError when the commit does.
+    Raises errors of ours: for a statement that does not fit the table, before anything is written;
+    JobError or InvalidValueError if the job fails; CommitConflictError if the commit does.
     """
     prepared = prepare_insert(
         connection, insert, parameters, frame=frame, mode=mode, own_rows=own_rows
@@ -84,8 +84,8 @@ def run_insert(
 
 
 def run_prepared(connection: Connection, insert: Insert, prepared: PreparedInsert) -> Outcome:
-    """Write and commit what was planned, and planned again where others came first; see
-    `run_insert`. The source is computed anew each time."""
+    """Write and commit a planned INSERT; plan and run it again if another commit came first. Each
+    run computes the source again. See `run_insert`."""
     attempts = Attempts(connection.settings.conflict_reruns_max)
     while True:
         try:
@@ -120,7 +120,7 @@ def _writing(
     prepared.check()
     rows = None
     if insert.source.is_values and not table.schema.has_type("VARIANT"):
-        # Spark folds a VALUES list: a value that does not fit fails here, before anything begins.
+        # Spark folds a VALUES list: a value that does not fit fails here, before the transaction.
         rows = fetched_values(prepared, insert.text)
 
     def write(task: WriteSpec) -> JobWritten:
@@ -142,8 +142,9 @@ def _writing(
 def _opened(
     connection: Connection, prepared: PreparedInsert, attempts: Attempts
 ) -> tuple[Transaction, PreparedInsert]:
-    """A transaction, and the plan for it. Of a table that takes one at a time, the plan of rows to
-    be added is of the moment when its turn came; what is replaced is what was there before."""
+    """Begin a transaction; return it and the plan for it. On a table that takes one transaction at
+    a time, an append is planned again when its turn comes. An overwrite keeps its plan: it replaces
+    what was there before."""
     table, base = prepared.table, prepared.base_snapshot_id
     in_turn = takes_one_at_a_time(table.schema) and isinstance(prepared.change, Append)
     transaction = begun(connection, table.name, None if in_turn else base, attempts)

@@ -1,6 +1,7 @@
-"""Rows that a caller of `session.insert` gives, as an Arrow table of the table's columns.
+"""The rows given to `session.insert`, converted to an Arrow table with the table's columns.
 
-What does not fit is refused here, by row and column, with what the column takes.
+A value that does not fit is refused here; the error names row and column, and what the column
+takes.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ _FLOAT_MAX = 3.4028234663852886e38
 
 
 def given_table(rows: Any, table_schema: TableSchema, zone: str) -> Any:
-    """Rows as an Arrow table whose columns are some of the table's, by name: all of them for rows
-    in tuples or lists. Times are those of a session of `zone` (`given_times`).
+    """Return the rows as an Arrow table with the table's columns that they name; rows in tuples or
+    lists have all columns. Times are those of a session of `zone` (`given_times`).
 
-    Raises InvalidValueError, and UnknownNameError for a key that no column has.
+    Raises InvalidValueError, and UnknownNameError for a key that is no column.
     """
     import pyarrow as pa
 
@@ -80,7 +81,7 @@ def given_table(rows: Any, table_schema: TableSchema, zone: str) -> Any:
         names = list(table_schema.column_names)
         _check_widths(rows, table_schema)
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
-    # Nullability is the coordinator's to judge: it names the column.
+    # The coordinator checks nullability: its error names the column.
     schema = arrow_schema(table_schema)
     fields = [schema.field(name).with_nullable(True) for name in names]
     arrays = [
@@ -99,7 +100,7 @@ def _keys(rows: Sequence[Mapping[Any, Any]]) -> list[Any]:
 
 
 def _check_widths(rows: Sequence[Any], schema: TableSchema) -> None:
-    """Each row has a value for each column, in their order."""
+    """Raise InvalidValueError unless each row has a value for each column."""
     wanted = len(schema.column_names)
     for number, row in enumerate(rows, 1):
         if not _is_row(row):
@@ -137,8 +138,8 @@ def _array(values: list[Any], field: Any, schema: TableSchema) -> Any:
 
 
 def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
-    """The number of the first value that is not of that type, and what is lost of it, if only
-    something is."""
+    """Return the number of the first value that does not fit the type, with a text on what would be
+    cut ("" if it can't be converted at all); None if all values fit."""
     import pyarrow as pa
 
     for number, value in enumerate(values, 1):
@@ -152,7 +153,7 @@ def _unfit(values: list[Any], kind: Any) -> tuple[int, str] | None:
 
 
 def _taken(data_type: DataType) -> str:
-    """What a column of that type takes, in words, of Python's types."""
+    """The Python types that a column of that type takes, in words."""
     match data_type:
         case AtomicType(name=name) if name in _BITS:
             most = 2 ** (_BITS[name] - 1)
@@ -172,8 +173,8 @@ def _taken(data_type: DataType) -> str:
 
 
 def _is_cut(value: Any, kind: Any) -> bool:
-    """Whether Arrow would silently cut something of a value: fractions, digits of a second, the
-    time of a day, and numbers that are too large for a float."""
+    """Whether Arrow would silently cut a value: a fraction, digits of a second, the time of day, or
+    digits of a number that is too large for a float."""
     import pyarrow as pa
 
     match value:
@@ -188,7 +189,7 @@ def _is_cut(value: Any, kind: Any) -> bool:
         case datetime.datetime() | datetime.time() if pa.types.is_temporal(kind):
             return value.microsecond % {"s": 1_000_000, "ms": 1_000}.get(_unit(kind), 1) != 0
         case Mapping() if pa.types.is_struct(kind):
-            # Arrow passes over keys that the struct has not.
+            # Arrow ignores keys that are no field of the struct.
             if not value.keys() <= {field.name for field in kind}:
                 return True
             return any(_is_cut(value.get(field.name), field.type) for field in kind)

@@ -1,4 +1,4 @@
-"""A table made of a frame: its columns are the frame's, and its rows the first ones."""
+"""A table created from a frame: with its columns, and its rows as the first ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["WantedTable", "option_text", "write_to_new"]
 
 @dataclass(frozen=True, slots=True)
 class WantedTable:
-    """What a caller says of a table that is to be made; None where nothing was said."""
+    """What a caller asks of the new table; None for what was not given."""
 
     primary_key: tuple[str, ...] | None
     partition_by: tuple[str, ...] | None
@@ -43,9 +43,10 @@ class WantedTable:
 
     @classmethod
     def of(cls, primary_key: object, partition_by: object, options: object) -> WantedTable:
-        """From the arguments of `session.write`: a name or several; options by Paimon's names.
+        """Make it of the arguments of `session.write`: one column name or several; options by
+        Paimon's names.
 
-        Raises InvalidValueError for something else.
+        Raises InvalidValueError for arguments of other types.
         """
         if options is not None and not isinstance(options, Mapping):
             raise InvalidValueError(
@@ -59,18 +60,18 @@ class WantedTable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was said."""
+        """Whether nothing was given."""
         return self == WantedTable(None, None, ())
 
 
 def write_to_new(
     connection: Connection, frame: Any, name: TableName, mode: str | None, wanted: WantedTable
 ) -> Outcome:
-    """Make the table and write the frame to it.
+    """Create the table and write the frame to it.
 
-    A table that is there already is written with `mode` where one is given and the table is as
-    wanted; without a mode it is an error, since a cell that is run again would double its rows.
-    Raises StatementError for that, InvalidTableError for a definition that Paimon refuses.
+    A table that exists is written with `mode`, if it is as `wanted`. Without a mode that is an
+    error, since running the cell again would double the rows. Raises StatementError for it, and
+    InvalidTableError for a table that is not as `wanted` or that Paimon refuses.
     """
     check_mode(mode)
     full = connection.full_name(name)
@@ -96,7 +97,8 @@ def write_to_new(
 
 
 def _read(connection: Connection, frame: Any) -> tuple[Any, tuple[RowField, ...], tuple[str, ...]]:
-    """What is to be written, once through what can be gone through once; its columns; and notes."""
+    """Return the rows to write, their columns, and notes. A frame that can be read only once, such
+    as an Arrow stream, is read here into a table."""
     if frame_kind(frame) in ("Spark", "pandas-on-Spark", "Outcome"):
         found = spark_frame(connection.spark, frame)
         return found, columns_of(found.schema), ()
@@ -107,7 +109,7 @@ def _read(connection: Connection, frame: Any) -> tuple[Any, tuple[RowField, ...]
 
 
 def _statement(name: TableName, wanted: WantedTable) -> CreateTable:
-    """The CREATE TABLE that it is equal to."""
+    """The equivalent CREATE TABLE."""
     return CreateTable(
         text=f"write({name}, create=True)",
         offset=0,
@@ -120,7 +122,7 @@ def _statement(name: TableName, wanted: WantedTable) -> CreateTable:
 
 
 def _check_as_wanted(name: TableName, found: TableSchema, wanted: WantedTable) -> None:
-    """Raise InvalidTableError where the table that exists is another than the one asked for."""
+    """Raise InvalidTableError if the existing table differs from what the caller asks for."""
     for what, said, has in (
         ("primary_key", wanted.primary_key, found.primary_keys),
         ("partition_by", wanted.partition_by, found.partition_keys),
@@ -154,7 +156,7 @@ def _names(argument: str, value: object) -> tuple[str, ...] | None:
 
 
 def option_text(value: object) -> str:
-    """A value of an option as Paimon writes it: `true`, `4`."""
+    """An option's value as Paimon writes it: `true`, `4`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

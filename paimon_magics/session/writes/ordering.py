@@ -1,4 +1,4 @@
-"""The place of a statement among the small inserts of the tables that it changes."""
+"""The order between a statement and the small inserts into the tables that it changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["NOTHING_CHANGED", "Changed", "in_order"]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The tables that a statement changes. With `takes_away` they are not there afterwards under
-    these names; `renamed_to` gives the new name of a single one."""
+    """The tables that a statement changes. `takes_away`: afterwards no table has these names;
+    `renamed_to` gives the new name of a single renamed table."""
 
     tables: Callable[[], Sequence[TableName]]
     takes_away: bool = False
@@ -30,9 +30,10 @@ NOTHING_CHANGED = Changed(lambda: ())
 
 @contextlib.contextmanager
 def in_order(connection: Connection, changed: Changed) -> Iterator[None]:
-    """The place of a statement that is no small insert: what was acknowledged before it is visible,
-    so that the statement sees it, and a change of the schema finds nothing of the old one waiting.
-    While a table is taken away it takes no inserts, which nobody could load."""
+    """Run the body, a statement that is no small insert, in order with them. Inserts that were
+    acknowledged before are made visible first, so that the statement sees them and a schema change
+    finds none of the old schema waiting. While a table is dropped or renamed it takes no inserts,
+    since nothing could load them."""
     if connection.committer.inserts() is None:
         yield
         return
@@ -41,7 +42,7 @@ def in_order(connection: Connection, changed: Changed) -> Iterator[None]:
             try:
                 table = connection.tables.load(connection.full_name(name))
             except PaimonMagicsError:
-                continue  # the statement tells it better
+                continue  # the statement's own error is better
             connection.inserted.pop(table.name, None)
             if not takes_small_inserts(table.schema) or table.name.branch is not None:
                 continue

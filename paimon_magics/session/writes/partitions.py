@@ -1,4 +1,4 @@
-"""TRUNCATE and DROP PARTITION: which partitions are meant, and one commit that removes them."""
+"""TRUNCATE and DROP PARTITION: which partitions they mean, and one commit that removes those."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 PartitionSpec = tuple[tuple[str, str | None], ...]
-"""The columns that a PARTITION clause names, with their values as text."""
+"""The columns that a PARTITION clause names, each with its value as text (None for NULL)."""
 
 
 def remove_partitions(
@@ -54,9 +54,9 @@ def remove_partitions(
     kind: str,
     specs: Sequence[PartitionSpec],
 ) -> Outcome:
-    """TRUNCATE and DROP PARTITION: one commit that removes what `specs` describe; () is all."""
+    """Remove the partitions that match `specs` by one commit; () removes all rows."""
     try:
-        # Any layout can be emptied; only the place where snapshots are published must be safe.
+        # A table of any layout can be emptied, so only the publication of snapshots is checked.
         attempts = Attempts(reruns_max=0)
         transaction = begun(connection, table.name, None, attempts)
     except PaimonMagicsError as error:
@@ -86,7 +86,8 @@ def partition_specs(
     specs: Sequence[Sequence[PartitionItem]],
     parameters: Mapping[str, object],
 ) -> tuple[PartitionSpec, ...]:
-    """PARTITION clauses as typed text values; raises UnknownNameError for a wrong column."""
+    """Evaluate PARTITION clauses to values as text. Raises UnknownNameError for a column that is no
+    partition column."""
     result = []
     keys = {key.lower(): key for key in table.schema.partition_keys}
     for spec in specs:
@@ -104,7 +105,7 @@ def partition_specs(
                 )
             if item.value is not None:
                 static[key] = item.value
-        # Only what is named: Spark refuses values that it can't bind, needed or not.
+        # Only the named values: Spark also refuses unused values that it can't bind.
         named = dict.fromkeys(
             name for sql in static.values() for name in bind_parameters(Cursor(sql, tokenize(sql)))
         )
@@ -120,14 +121,14 @@ def truncate_specs(
     table: Table,
     parameters: Mapping[str, object],
 ) -> tuple[PartitionSpec, ...]:
-    """What TRUNCATE removes: () for the whole table."""
+    """The partitions that TRUNCATE removes; () for the whole table."""
     if statement.partition is None:
         return ()
     return partition_specs(connection, table, statement.text, [statement.partition], parameters)
 
 
 def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | None]:
-    """A partition's values in the text that PARTITION clauses are evaluated to."""
+    """A partition's values as text, in the form that PARTITION clauses are evaluated to."""
     texts: dict[str, str | None] = {}
     for key, value in zip(table.schema.partition_keys, values, strict=True):
         data_type = table.schema.column(key).type
@@ -137,5 +138,5 @@ def partition_texts(table: Table, values: Sequence[object]) -> dict[str, str | N
 
 
 def matches(texts: Mapping[str, str | None], spec: PartitionSpec) -> bool:
-    """Whether a partition's values are those that a clause names."""
+    """Whether a partition has the values that a clause names."""
     return all(texts[key] == value for key, value in spec)

@@ -64,10 +64,9 @@ __all__ = [
 class PreparedInsert:
     """A planned INSERT: its rows in the table's columns, and what they do to it.
 
-    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column` makes
-    the frame of one column alone, the one that its argument `only` names; `again` plans the same
-    statement on the table as it is then; `check` raises InvalidValueError for rows that a column
-    would change.
+    `base_snapshot_id` is the table's latest snapshot before planning, 0 for none. `column(only=…)`
+    makes the frame of that column alone. `again` plans the same statement on the table's then
+    current state. `check` raises InvalidValueError for rows that storing would change.
     """
 
     table: Table
@@ -90,7 +89,7 @@ def prepare_insert(
 ) -> PreparedInsert:
     """Plan an INSERT and check it against its table; nothing runs. See `run_insert`."""
     table = connection.load(insert.target, insert.text, insert.target_position)
-    # Before the source is planned: what it may read of this very table is no newer than that.
+    # Taken before the source is planned: a later commit then counts as newer than the plan.
     base_snapshot_id = latest_snapshot_id(table)
     schema = table.schema
     try:
@@ -157,7 +156,7 @@ def _prepare_again(
 def _taken_by(
     frame: DataFrame, schema: TableSchema, sources: Sequence[Source]
 ) -> Sequence[Column | None]:
-    """The table's columns that those of `frame` go into, None for none."""
+    """The target column of each column of `frame`, None for none."""
     columns: list[Column | None] = [None] * len(frame.columns)
     for column, source in zip(schema.columns, sources, strict=True):
         if isinstance(source, FromInput):
@@ -172,7 +171,7 @@ def _exactness(
     *,
     is_given: bool,
 ) -> Callable[[], None]:
-    """What raises InvalidValueError for rows that the table's columns would change."""
+    """Return the check that raises InvalidValueError for rows that storing would change."""
     if connection.settings.store_assignment == "ansi":
         return lambda: None
     if is_given:
@@ -181,7 +180,7 @@ def _exactness(
 
 
 def distribution(connection: Connection, prepared: PreparedInsert) -> Distribution:
-    """Which task will write which of the rows; runs no job."""
+    """Return how the rows are distributed to the writing tasks. Runs no job."""
     schema = prepared.table.schema
     partitions = partitions_max(prepared.table, prepared.base_snapshot_id)
     estimated = None
@@ -203,8 +202,8 @@ def change_of(
     constants: Mapping[str, str | None],
     mode: str | None = None,
 ) -> Change:
-    """What the INSERT replaces: as `mode` or Spark's partitionOverwriteMode says for partitioned
-    tables."""
+    """Return what the INSERT replaces. For an overwrite of a partitioned table, `mode` decides, else
+    Spark's partitionOverwriteMode."""
     if not insert.overwrite:
         return Append()
     if mode is None:
@@ -224,7 +223,7 @@ def partition_constants(
     parameters: Mapping[str, object],
     statement: str,
 ) -> dict[str, str | None]:
-    """The values of a PARTITION clause, typed and as text."""
+    """Evaluate a PARTITION clause to values as text, cast to the columns' types."""
     items: list[tuple[Column, str]] = [(schema.column(name), sql) for name, sql in static.items()]
     try:
         return partition_values(connection.spark, items, parameters)
@@ -233,7 +232,7 @@ def partition_constants(
 
 
 def fetched_values(prepared: PreparedInsert, statement: str) -> pyarrow.Table:
-    """The rows of a VALUES list; an error tells the column that it is about."""
+    """Return the rows of a VALUES list. An error names the column that failed."""
     try:
         return fetched(prepared.frame)
     except Exception as error:
@@ -250,7 +249,7 @@ def _failing_column(prepared: PreparedInsert) -> str | None:
     """The first column of the table whose values can't be computed on their own."""
     for name in prepared.table.schema.column_names:
         try:
-            prepared.column(only=name).collect()  # of folded rows: no job
+            prepared.column(only=name).collect()  # the rows are folded: this runs no job
         except Exception:
             return name
     return None

@@ -1,4 +1,4 @@
-"""What a statement takes away from a table: partitions, files, bytes and rows."""
+"""What a statement removes from a table: partitions, files, bytes and rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Replaced:
 
 
 def replaced_by_insert(prepared: PreparedInsert) -> Replaced:
-    """What an INSERT replaces. A dynamic overwrite runs its query, to learn its partitions."""
+    """Return what an INSERT replaces. A dynamic overwrite runs its query to find its partitions.
+    """
     table, frame = prepared.table, prepared.frame
     change: Change = prepared.change
     match change:
@@ -50,8 +51,8 @@ def replaced_by_insert(prepared: PreparedInsert) -> Replaced:
 
 
 def rows_taken(sizes: Sequence[PartitionSize]) -> str:
-    """`9,200,000 rows in 48 files (3.1 GiB) of 365 partitions`, or `nothing`; `stored rows` where
-    reading merges some of them."""
+    """Return `9,200,000 rows in 48 files (3.1 GiB) of 365 partitions`, or `nothing`. It says
+    `stored rows` if reading merges some of them."""
     if not sizes:
         return "nothing"
     rows, files = sum(size.rows for size in sizes), sum(size.files for size in sizes)

@@ -1,7 +1,7 @@
-"""How often a statement was begun, what it waited for, and what its reader is told of that.
+"""How often a statement ran, what it waited for, and the notes on that for the user.
 
-Two statements that write one table with dynamic buckets take turns where a coordinator commits;
-others who write it (another engine, a session without a coordinator) come in between all the same.
+With a coordinator, two statements that write a table with dynamic buckets take turns. Other writers
+(another engine, a session without a coordinator) may still commit in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAUSE_SECONDS_MAX = 2.0
 
 
 class Attempts:
-    """The runs of one statement: one, and up to `reruns_max` more."""
+    """The runs of one statement: one run and up to `reruns_max` reruns."""
 
     def __init__(self, reruns_max: int) -> None:
         self._reruns_max = reruns_max
@@ -33,27 +33,28 @@ class Attempts:
         self._now: Waiting | None = None
 
     def waits(self, waiting: Waiting) -> None:
-        """The statement waits for its turn; told as often as there is news."""
+        """Note that the statement waits for its turn. Called whenever the wait changes."""
         self._since = self._since or time.monotonic()
         self._first = self._first or waiting
         self._now = waiting
 
     def doing(self, table: TableName) -> str:
-        """What the statement does until it has a transaction, for who looks on."""
+        """A text for the progress display on what the statement does until its transaction begins.
+        """
         if self._now is None:
             return "opening the transaction"
         return f"waiting for `{table}` ({self._now.in_front:,} in front)"
 
     def opened(self) -> None:
-        """It is the statement's turn."""
+        """Note that the statement's turn has come."""
         if self._since is not None:
             self._seconds += time.monotonic() - self._since
             self._since = self._now = None
 
     def next(self, error: OutdatedPlanError, *, may_run_again: bool) -> None:
-        """After a pause the statement may run again; raises `error` when it may not.
+        """Sleep before the next run; raise `error` if the statement may not run again.
 
-        The pause is random and grows, so that of many statements some come through.
+        The pause is random and grows, so that some of many competing statements succeed.
         """
         if not may_run_again or self._reruns >= self._reruns_max:
             raise error
@@ -63,7 +64,7 @@ class Attempts:
         time.sleep(random.uniform(0, pause))
 
     def notes(self) -> tuple[str, ...]:
-        """What the reader of an Outcome should know; nothing of a statement that went through."""
+        """Notes for the Outcome on waiting and reruns; none if the statement ran at once."""
         notes = []
         if self._first is not None:
             seconds, in_front = f"{self._seconds:.1f} s", f"{self._first.in_front:,} in front"

@@ -1,6 +1,6 @@
-"""Small inserts of a session: to the table's log where it has one, else a statement like any other.
+"""Small inserts of a session: into the table's log if it has one, else as an ordinary statement.
 
-If this process dies: an insert that was answered is durable; of another one nobody was told.
+If this process dies, every insert that was answered is durable; the fate of others is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FRESH_SECONDS = 1.0
 
 
 class PendingInsert:
-    """An insert on its way."""
+    """An insert that was sent and may not be answered yet."""
 
     def __init__(
         self, connection: Connection, table: Table, answer: Future[InsertReceipt], visible: bool
@@ -53,7 +53,7 @@ class PendingInsert:
         self._visible = visible
 
     def outcome(self) -> Outcome:
-        """Wait for its end. Raises what the coordinator has answered."""
+        """Wait for the answer and return it. Raises the error that the coordinator answered."""
         receipt = self.answer.result()
         snapshot_id = receipt.snapshot_id
         if self._visible and receipt.mode == "async_mode":
@@ -69,9 +69,9 @@ def insert_rows(
     label: str | None = None,
     wait: str | None = None,
 ) -> PendingInsert | Outcome:
-    """Insert rows: an insert on its way, or the outcome where the table takes no small ones.
+    """Insert rows. Return the pending insert, or the outcome if the table takes no small inserts.
 
-    Raises InvalidValueError for what is no rows, errors of the table's name.
+    Raises InvalidValueError for values that are no rows, and errors for the table's name.
     """
     check_wait(wait)
     table = _loaded(connection, name)
@@ -94,7 +94,7 @@ def insert_rows(
 
 
 def check_wait(wait: str | None) -> None:
-    """Raise InvalidValueError for what is no `Wait`."""
+    """Raise InvalidValueError if `wait` is no `Wait`."""
     if wait is not None and wait not in WAITS:
         raise InvalidValueError(
             f"`wait` can't be '{wait}'.", hint=nearest(wait, WAITS, what="values of `wait`")
@@ -107,8 +107,8 @@ def run_insert_statement(
     parameters: Mapping[str, object],
     wait: str | None = None,
 ) -> Outcome:
-    """Run an INSERT … VALUES: as a small insert, where the table takes them; answered as `wait`
-    says, else in the table's mode."""
+    """Run an INSERT … VALUES, as a small insert if the table takes them. `wait` says when it is
+    answered; the default is the table's mode."""
     prepared = prepare_insert(connection, insert, parameters)
     inserts = None if insert.overwrite else _taker(connection, prepared.table)
     if inserts is None or not insert.source.is_values:
@@ -139,15 +139,15 @@ def run_insert_statement(
 def flush_queue(
     connection: Connection, name: TableName, wait_ms: int = _FLUSH_MS
 ) -> tuple[int, int | None]:
-    """Have all loaded that was acknowledged; its last record, and the snapshot where it is known.
+    """Load everything acknowledged; return its last record, and the snapshot if it is known.
 
-    Raises SetupError when it is not visible in time.
+    Raises SetupError if it is not visible in time.
     """
     return connection.committer.administration().queues.flush(name, wait_ms)
 
 
 def flush_table(connection: Connection, name: TableName) -> Outcome:
-    """Make visible what was acknowledged; see `Session.flush`."""
+    """Make acknowledged inserts visible; see `Session.flush`."""
     lsn, snapshot_id = flush_queue(connection, name)
     where = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
     told = f"All inserts of `{name}` up to record {lsn} are visible{where}."
@@ -162,7 +162,7 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
 
 
 def _taker(connection: Connection, table: Table) -> SmallInserts | None:
-    """Who takes small inserts of the table."""
+    """The client for small inserts into the table; None if it takes none."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
     return connection.committer.inserts()
@@ -185,7 +185,7 @@ def _why_not(connection: Connection, table: Table) -> str:
 
 
 def _loaded(connection: Connection, name: TableName) -> Table:
-    """The table, as of a moment ago: an insert should cost no look at the schema."""
+    """The table as loaded a moment ago: an insert should not have to read the schema."""
     now = time.monotonic()
     known = connection.inserted.get(name)
     if known is None or now - known[0] > _FRESH_SECONDS:

@@ -1,4 +1,4 @@
-"""A transaction of the committer: begun when its turn comes, and committed to a clear answer."""
+"""A transaction of the committer: begun in turn, and committed to a definite answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["begun", "committed"]
 def begun(
     connection: Connection, table: TableName, base: int | None, attempts: Attempts
 ) -> Transaction:
-    """A transaction, whose turn is waited for; whoever looks on is told for what."""
+    """Wait for the statement's turn, which the progress display shows; return its transaction."""
     engine = engine_name(connection.spark.version)
     with doing(partial(attempts.doing, table)):
         transaction = connection.committer.begin(table, base, engine, attempts.waits)
@@ -39,7 +39,7 @@ def begun(
 
 
 def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
-    """Commit; a transaction that certainly has not happened is aborted, and its files removed."""
+    """Commit. A transaction that is certainly not committed is aborted and its files are removed."""
     try:
         with doing("committing"):
             return _settled(connection, request)
@@ -51,8 +51,8 @@ def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
 
 
 def _settled(connection: Connection, request: CommitRequest) -> CommitReceipt:
-    """Commit. It is too late to stop: after an interrupt the same call finds the commit, or makes
-    it. Who interrupts that too does not wait for the answer."""
+    """Commit. After an interrupt the same call is repeated, which finds the commit or makes it: it
+    is too late to stop. Raises UnknownOutcomeError after a second interrupt."""
     try:
         return connection.committer.commit(request)
     except KeyboardInterrupt:

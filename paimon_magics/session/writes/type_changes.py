@@ -1,5 +1,5 @@
-"""What ALTER TABLE would do to rows that are stored, in words: before it, to whoever is asked, and
-after it, in the Outcome."""
+"""What ALTER TABLE does to stored rows, in words: in the question before it runs, and in the
+Outcome after it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["HarmTold", "harm_told"]
 
 @dataclass(frozen=True, slots=True)
 class HarmTold:
-    """What happens to stored rows ("" where no harm was found), how that was found out, how to go
-    back, and what could not be looked at ("" for nothing)."""
+    """What happens to stored rows ("" if no harm was found), how that was found out, how to undo
+    the change, and what could not be checked ("" for nothing)."""
 
     what: str
     examined: str
@@ -33,7 +33,7 @@ class HarmTold:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever has made the change should know."""
+        """Notes for the Outcome of the change."""
         said = (self.what, f"{self.examined} {self.way_back}") if self.what else ()
         return (*said, self.not_looked_at) if self.not_looked_at else said
 
@@ -41,8 +41,8 @@ class HarmTold:
 def harm_told(
     connection: Connection, table: Table, changes: Sequence[TableChange]
 ) -> HarmTold | None:
-    """What the changes do to stored rows; None where all was looked at and no harm was found. What
-    is wrong with the changes themselves is passed over: that is said when they are made."""
+    """Return what the changes do to stored rows; None if everything was checked and no harm was
+    found. Errors in the changes themselves are ignored: running them raises those."""
     if not any(isinstance(one, RetypeColumn | SetColumnNullability) for one in changes):
         return None
     try:
@@ -81,7 +81,7 @@ def harm_told(
 
 
 def _unknown(why: Collection[str]) -> str:
-    """The sentence for what could not be looked at, for these reasons."""
+    """The sentence on what could not be checked, for these reasons."""
     if not why:
         return ""
     more = f" (and {len(why) - 1:,} more)" if len(why) > 1 else ""
