@@ -1,5 +1,4 @@
-"""Statements that are passed to Spark: about its own tables and views, or of other kinds than ours.
-"""
+"""Statements that are passed to Spark: on its own tables and views, or of other kinds than ours."""
 
 from __future__ import annotations
 
@@ -105,8 +104,7 @@ def _refuse_paimon(connection: Connection, statement: PassThrough) -> None:
 def _refuse_shadow(
     connection: Connection, statement: Statement, name: TableName, position: int
 ) -> None:
-    """Refuse to create a Spark table under the name of a Paimon table: queries would not find it.
-    """
+    """Refuse to create a Spark table under a Paimon table's name: queries would not find it."""
     if name.catalog in (None, connection.settings.catalog_name) and is_paimon_table(
         connection, connection.full_name(name)
     ):

@@ -1,1 +1,1 @@
-"""What is shown of tables and of the coordinator: layout, health, files, changes."""
+"""Reports on tables and on the coordinator: layout, health, files, changes."""

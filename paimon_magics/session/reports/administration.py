@@ -1,6 +1,6 @@
-"""The coordinator behind a session, for a person: looked at, paused, resumed, drained.
+"""Administration of the session's coordinator: status, pause, resume, drain, small inserts.
 
-Answers are Outcomes, as those of statements are. Nothing here waits for a Spark job.
+Answers are Outcomes, like those of statements. Nothing here waits for a Spark job.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ DEAD_LETTERS_SCHEMA = pa.schema(
 
 @short_errors
 class Administration:
-    """What `session.reports.administration` offers.
+    """What `session.administration` offers.
 
-    Every method raises SetupError where the session has no coordinator, cannot reach it, or lacks
-    the right.
+    Every method raises SetupError if the session has no coordinator, can't reach it, or lacks the
+    right.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -85,19 +85,20 @@ class Administration:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session is closed, and answers nothing any more."""
+        """Whether the session is closed; then no method works any more."""
         return self._connection.closed
 
     def status(self) -> Outcome:
-        """Which coordinator it is, whether it takes something new, what is pending and stopped."""
+        """Which coordinator it is, whether it takes new work, what is pending and stopped."""
         zone = self._connection.zone
         return _outcome("STATUS", _status_lines(self._coordinator.status(), zone))
 
     def transactions(self) -> Outcome:
         """The transactions that are not finished, the oldest first, with their owners.
 
-        `lease_seconds` is how long one stays open without a sign of life of its owner's; NULL where
-        its commit is under way. Those that are `aborting` are over, and their files are removed.
+        `lease_seconds` is how long a transaction stays open without a sign of life from its owner;
+        NULL while its commit is under way. A transaction that is `aborting` has ended, and its
+        files are being removed.
         """
         rows = self.transaction_rows()
         return Outcome.of_rows(self._connection.spark, "transactions", "TRANSACTIONS", rows, "")
@@ -107,19 +108,19 @@ class Administration:
         return _told(_rows(self._coordinator.transactions()), "reason", self._connection.zone)
 
     def status_now(self) -> Status:
-        """The status as a value."""
+        """The coordinator's current status."""
         return self._coordinator.status()
 
     def in_zone(self, text: str) -> str:
-        """A text of the coordinator's with its moments in the session's zone."""
+        """Return a coordinator's text with its moments in the session's zone."""
         return moments_in_zone(text, self._connection.zone)
 
     def queue_rows(self) -> pa.Table:
-        """What waits of small inserts, by table (`QUEUES_SCHEMA`)."""
+        """The queues of small inserts, by table (`QUEUES_SCHEMA`)."""
         return self._queues(self._coordinator.queues.queues())
 
     def queues(self, table: str | None = None) -> Outcome:
-        """What waits to be loaded of small inserts, by table; or, with a name, of that one."""
+        """The queues of small inserts, by table; with a name, that table's queue."""
         found = self._coordinator.queues.queues()
         if table is not None:
             full = self._connection.full_name(named(table))
@@ -130,7 +131,7 @@ class Administration:
         return _told(_queue_rows(queues), "last_error", self._connection.zone)
 
     def dead_letters(self, table: str) -> Outcome:
-        """The rows of small inserts that were acknowledged and could not be loaded, and why."""
+        """The acknowledged small inserts of a table that could not be loaded, with the reasons."""
         full = self._connection.full_name(named(table))
         letters = self._coordinator.queues.dead_letters(full)
         rows = [
@@ -142,7 +143,7 @@ class Administration:
         return Outcome.of_rows(self._connection.spark, f"dead {table}", "DEAD LETTERS", found, "")
 
     def retry(self, table: str, record: int) -> Outcome:
-        """Insert the rows of a dead letter anew, as they were sent. Raises InvalidValueError when
+        """Insert the rows of a dead letter again, as they were sent. Raises InvalidValueError if
         they still do not fit."""
         full = self._connection.full_name(named(table))
         lsn = self._coordinator.queues.retry(full, record)
@@ -150,33 +151,33 @@ class Administration:
         return _outcome("RETRY", [told])
 
     def discard(self, table: str, record: int) -> Outcome:
-        """Forget a dead letter: its rows are gone."""
+        """Delete a dead letter with its rows."""
         full = self._connection.full_name(named(table))
         self._coordinator.queues.discard(full, record)
         return _outcome("DISCARD", [f"The dead letter {record} of `{full}` is gone."])
 
     def reopen(self, table: str, *, accept_loss: bool = False) -> Outcome:
-        """Let a table go on whose log was lost or damaged: when it is back; or, with `accept_loss`,
-        without the rows that are missing. Takes the right to administer."""
+        """Reopen a table whose log was lost or damaged: after the log is back or, with
+        `accept_loss`, without the missing rows. Needs the right to administer."""
         full = self._connection.full_name(named(table))
         self._coordinator.queues.reopen(full, accept_loss=accept_loss)
         return _outcome("REOPEN", [f"`{full}` takes inserts again."])
 
     def abort(self, id: str) -> Outcome:
-        """End a transaction that is open: its statement fails, and its files are removed.
+        """Abort an open transaction: its statement fails, and its files are removed.
 
-        Raises UnknownNameError where there is none of that id, CommitConflictError for one whose
-        commit is under way or done.
+        Raises UnknownNameError for an unknown id, CommitConflictError if its commit is under way or
+        done.
         """
         self._coordinator.abort(id)
         return _outcome("ABORT", [f"Transaction {id} is ended. Its files are being removed."])
 
     def pause(self) -> Outcome:
-        """Let nothing new begin; what has begun can still be committed."""
+        """Refuse new transactions; those that have begun can still be committed."""
         return _outcome("PAUSE", [_paused(self._coordinator.pause(), self._connection.zone)])
 
     def resume(self, table: str | None = None) -> Outcome:
-        """Let new things begin again; or, with a name, let a stopped table go on as it is."""
+        """End a pause; or, with a name, let a stopped table continue as it is."""
         if table is None:
             self._coordinator.resume()
             return _outcome("RESUME", ["The coordinator takes new transactions."])
@@ -187,9 +188,10 @@ class Administration:
     def drain(
         self, seconds: float = DRAIN_SECONDS, *, waits: Callable[[int], None] = lambda count: None
     ) -> Outcome:
-        """Pause, and wait until nothing is pending, but no longer than that.
+        """Pause, and wait until nothing is pending, at most `seconds`.
 
-        The outcome says what still is. `waits` is told once how many there are to be waited for.
+        The outcome says what is still pending. `waits` is called once, with the number of
+        transactions to wait for.
         """
         pending, status = self._coordinator.drain(round(seconds * 1000), waits)
         lines = [_paused(status.pause, self._connection.zone)] if status.pause is not None else []
@@ -214,7 +216,7 @@ def _outcome(kind: str, lines: list[str]) -> Outcome:
 
 
 def _told(rows: pa.Table, name: str, zone: str) -> pa.Table:
-    """The rows with the moments in a column of texts in `zone`."""
+    """Return the rows with the moments in one text column converted to `zone`."""
     place = rows.schema.get_field_index(name)
     texts = [
         None if text is None else moments_in_zone(text, zone)

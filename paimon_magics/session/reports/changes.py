@@ -1,4 +1,4 @@
-"""The changes between two snapshots, with what was before an update beside what is after it."""
+"""The changes between two snapshots, with the row before an update beside the row after it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = ["changes_of", "latest_range"]
 _ROWS_MAX = 1_000
 _SNAPSHOTS = 10
 _STEPS_MAX = 20
-_LOOKED_AT_MAX = 200  # snapshots, each of which is a file that is read
+_LOOKED_AT_MAX = 200  # snapshots; each is a file to read
 _KINDS = {"+I": "inserted", "-U": "before an update", "+U": "after an update", "-D": "deleted"}
 
 
 def changes_of(connection: Connection, name: TableName, start: str, end: str) -> Report:
-    """The changes after `start` up to `end`, two snapshots or two tags, by one Spark job: the first
-    thousand rows of `$audit_log`, or of `$binlog` where `name` says so. Of an overwrite, of which
-    Paimon keeps no changes, the rows that tell its snapshot from the one before.
+    """Return the changes after `start` up to `end`, two snapshots or two tags, by one Spark job:
+    the first thousand rows of `$audit_log`, or of `$binlog` if `name` is that. Paimon keeps no
+    changes of an overwrite, so its snapshot is compared with the one before.
 
-    Raises UnknownNameError for what is not there, InvalidValueError for other system tables.
+    Raises UnknownNameError for an unknown name, InvalidValueError for other system tables.
     """
     kind = view_named(name.system_table)
     if kind is ViewKind.TABLE:
@@ -56,7 +56,7 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
         else _step_sql(name, kind is ViewKind.BINLOG, names, one)
         for one in steps
     )
-    # Parts of a union come in its order, as long as nothing is shuffled.
+    # Without a shuffle the parts of a union come in their order.
     found = rows_of_query(connection, f"{query} LIMIT {_ROWS_MAX + 1}")
     follow = found.num_rows > _ROWS_MAX
     rows = found.slice(0, _ROWS_MAX)
@@ -65,12 +65,12 @@ def changes_of(connection: Connection, name: TableName, start: str, end: str) ->
     note = f"These are the first {_ROWS_MAX:,} rows; more follow." if follow else ""
     first = _first_state(connection, name, start)
     has_updates_only = schema.is_primary_key_table and schema.changelog_producer == "none"
-    if has_updates_only and first != end:  # before the first snapshot there was nothing
+    if has_updates_only and first != end:  # before the first snapshot no row existed
         notes.append(
             "The table has no changelog-producer: an update is stored as the row after it alone. "
             f"%paimon diff {table_text(table.name)} {first}..{end} shows what was before."
         )
-    field = schema.option("rowkind.field")  # has the kind once more, which is no change
+    field = schema.option("rowkind.field")  # repeats the row kind, which is no change
     changed = tuple(tuple(one for one in names if one != field) for names in changed_columns(rows))
     shown = f"{query} LIMIT {_ROWS_MAX}" if follow else query
     section = Section("", rows, shown, changed=changed, note=note)
@@ -88,14 +88,14 @@ def _step_sql(name: TableName, is_binlog: bool, names: Sequence[str], step: _Ste
 
 
 def _first_state(connection: Connection, name: TableName, start: str) -> str:
-    """The state to compare from: the one that changes were read after, where it is there."""
+    """The state to compare with: the one at `start`, or the first after it that still exists."""
     ids = snapshot_ids(table_view(connection.catalog, replace(name, system_table=None)).table)
     return str(ids[0]) if start.isdigit() and ids and int(start) < ids[0] else start
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A part of the range: the changes after `start` up to `end`."""
+    """One part of the range: the changes after `start` up to `end`."""
 
     start: str
     end: str
@@ -103,11 +103,11 @@ class _Step:
 
 
 def _steps(table: Table, start: str, end: str) -> tuple[list[_Step], list[str]]:
-    """The range as parts, and notes about them.
+    """Split the range into parts; return them with notes.
 
-    Each overwrite is a part of its own. The others come one snapshot after the other, so that
-    changes are in their order; those of a range of many snapshots together. Two tags are compared
-    as a whole by Paimon, overwrites included.
+    Each overwrite is a part of its own. The other snapshots are a part each, so that changes come
+    in order; in a range of many snapshots, neighbours share a part. Paimon compares two tags as a
+    whole, overwrites included.
     """
     whole = [_Step(start, end)]
     if not (start.isdigit() and end.isdigit()) or int(end) <= int(start):
@@ -143,7 +143,7 @@ def _is_overwrite(table: Table, id: int) -> bool:
 
 
 def latest_range(connection: Connection, name: TableName) -> tuple[str, str]:
-    """The last ten snapshots, or as many as have not expired: where they start and end."""
+    """The start and end of the last ten snapshots, or of as many as have not expired."""
     view = table_view(connection.catalog, replace(name, system_table=None))
     ids = snapshot_ids(view.table)[-_SNAPSHOTS:]
     if not ids:

@@ -1,8 +1,8 @@
-"""What tells two states of a table from each other: rows, files, and the schema.
+"""The difference of two states of a table: rows, files, and the schema.
 
-Which files are other ones is read from manifests, here. Rows are compared by Spark, in the
-partitions alone whose files are others; an append table that only got files has exactly their rows
-more, which no job need count.
+This process compares the files, by manifests. Spark compares the rows, only in partitions whose
+files differ. An append table that only gained files has gained exactly their rows, which needs no
+job.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _PARTITIONS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One state: what it was called, its snapshot, and the version that a query names."""
+    """One of the two states: the caller's name for it, its snapshot, and the version that a query
+    names."""
 
     text: str
     snapshot: Any
@@ -69,9 +70,9 @@ class _Side:
 
 
 def difference_of(connection: Connection, name: TableName, before: str, after: str) -> Report:
-    """What changed from one state to another, each a snapshot, a tag or a time.
+    """Report what changed from one state to another, each a snapshot, a tag or a time.
 
-    Raises UnknownNameError for a state that is not there.
+    Raises UnknownNameError for a state that does not exist.
     """
     table = connection.catalog.load(name)
     sides = _side(connection, table, before), _side(connection, table, after)
@@ -117,8 +118,8 @@ def _side(connection: Connection, table: Table, text: str) -> _Side:
 def changed_rows(
     table: Table, before: _Side, after: _Side, gone: pa.Table, new: pa.Table
 ) -> tuple[str, list[str]]:
-    """The query for the rows that differ, as `planning.reports.change_queries` takes it, and the
-    columns that it has; `gone` and `new` are the files that only one of the two states has."""
+    """Return the query for the rows that differ, as `planning.reports.change_queries` takes it, and
+    its columns. `gone` are the files that only `before` has, `new` those that only `after` has."""
     shared = _shared(before.columns, after.columns)
     touched = {*gone.column("partition").to_pylist(), *new.column("partition").to_pylist()}
     text = _query(table.name, before, after, table.schema, shared, sorted(touched))
@@ -128,8 +129,8 @@ def changed_rows(
 def overwritten_rows(
     connection: Connection, table: Table, snapshot: str, names: Sequence[str]
 ) -> str:
-    """The query for the rows that tell a snapshot from the one before, as `rowkind` and the columns
-    `names`; those that it does not have are NULL."""
+    """Return the query for the rows that differ between a snapshot and the one before, with the
+    columns `rowkind` and `names`; columns that the snapshot lacks are NULL."""
     after = _side(connection, table, snapshot)
     columns = {column.name: column for column in after.columns}
     if snapshot == "1":
@@ -153,7 +154,7 @@ def overwritten_rows(
 
 
 def _other_files(before: _Side, after: _Side) -> tuple[pa.Table, pa.Table]:
-    """The files that only one of the two states has."""
+    """The files that only `before` has, and those that only `after` has."""
 
     def not_in(files: pa.Table, others: pa.Table) -> pa.Table:
         names = others.column("file_name").combine_chunks()
@@ -163,7 +164,7 @@ def _other_files(before: _Side, after: _Side) -> tuple[pa.Table, pa.Table]:
 
 
 def _files(gone: pa.Table, new: pa.Table) -> pa.Table:
-    """Files, rows and bytes that came and went, for each partition."""
+    """Added and removed files, rows and bytes, for each partition."""
     parts = []
     for files, sign in ((new, "added"), (gone, "removed")):
         grouped = files.group_by(["partition"], use_threads=False).aggregate(
@@ -199,8 +200,8 @@ def _rows(
     gone: pa.Table,
     new: pa.Table,
 ) -> tuple[pa.Table, Section | None, str, str]:
-    """How many rows of each partition changed, some of them, the query that gives the counts, and a
-    note on how that was found out."""
+    """Return the numbers of changed rows for each partition, a sample of the rows, the query for
+    the numbers, and a note on how they were found."""
     before, after = sides
     schema = table.schema
     shared = _shared(before.columns, after.columns)
@@ -254,8 +255,8 @@ def _query(
     shared: Sequence[tuple[str, Column]],
     touched: Sequence[str],
 ) -> str:
-    """The query whose rows are those that differ: `change`, the columns, and for a table with keys
-    the row before as `before`."""
+    """Return the query for the rows that differ, with the columns `change`, the table's, and for a
+    primary-key table `before`, the row before."""
     where = _in_partitions(schema, touched)
     old = ", ".join(
         f"{quoted(was)} AS {quoted(column.name)}" if was != column.name else quoted(was)
@@ -292,13 +293,13 @@ def _query(
 
 def _comparable(side: str, column: Column) -> str:
     name = f"{side}.{quoted(column.name)}"
-    # Maps can't be compared; their text can.
+    # Spark can't compare maps, but can compare their text.
     return f"CAST({name} AS STRING)" if "MAP<" in to_spark_sql(column.type) else name
 
 
 def _in_partitions(schema: TableSchema, touched: Sequence[str]) -> str:
-    """A condition that leaves out the partitions whose files are the same, where they are few and
-    their names are values of text."""
+    """A WHERE condition for the `touched` partitions, whose files differ; "" if they are too many
+    or their names are no texts."""
     keys = schema.partition_keys
     if len(keys) != 1 or not touched or len(touched) > _PARTITIONS_MAX:
         return ""
@@ -312,7 +313,7 @@ def _in_partitions(schema: TableSchema, touched: Sequence[str]) -> str:
 
 
 def _shared(before: Sequence[Column], after: Sequence[Column]) -> list[tuple[str, Column]]:
-    """The columns that both states have: what each was called, and what it is now."""
+    """The columns that both states have: each one's old name, and the column as it is after."""
     old = {column.id: column.name for column in before}
     return [(old[column.id], column) for column in after if column.id in old]
 
@@ -372,7 +373,7 @@ def _schema_changes(connection: Connection, table: Table, sides: tuple[_Side, _S
 
 
 def rows_of_query(connection: Connection, text: str) -> pa.Table:
-    """The rows of a query on Paimon's tables."""
+    """Run a query on Paimon's tables and return its rows."""
     (statement,) = parse_cell(text)
     assert isinstance(statement, Query), text
     frame = frame_of_query(connection, statement.text, statement.query, {})

@@ -1,4 +1,4 @@
-"""The files of a table, and its partitions, as lists to look through. Read from manifests."""
+"""Reports on the files and the partitions of a table. Read from manifests."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _DRAWN = 15
 def files_of(
     connection: Connection, name: TableName, shown: str, partition: str | None = None
 ) -> Report:
-    """The data files of the latest snapshot, by partition, bucket and level; `partition` is as in
-    `day=2026-11-20/region=eu`, or its beginning, or as SHOW PARTITIONS names it. `shown` is
-    what the table is called.
+    """Report the data files of the latest snapshot, by partition, bucket and level. `partition` is
+    such as `day=2026-11-20/region=eu`, or its first part, or as SHOW PARTITIONS names it. `shown`
+    is the table's name in the report.
 
-    Raises UnknownNameError for a table or partition that is not there.
+    Raises UnknownNameError for an unknown table or partition.
     """
     view = table_view(connection.catalog, name)
     named = named_files(view, connection.zone)
@@ -80,8 +80,8 @@ def files_of(
 
 
 def partitions_of(connection: Connection, name: TableName, shown: str) -> Report:
-    """The partitions of the latest snapshot with their sums, those with the most small files drawn,
-    and what is to be said of them. Raises UnknownNameError."""
+    """Report the partitions of the latest snapshot with their sums, a chart of those with the most
+    small files, and findings. Raises UnknownNameError."""
     layout = layout_of(connection.catalog, name, shown, connection.zone)
     hidden = () if layout.has_partitions else ("partition",)
     found = sizes_of(layout).sort_by("partition")
@@ -118,14 +118,14 @@ def partitions_of(connection: Connection, name: TableName, shown: str) -> Report
 
 
 def _known_name(files: pa.Table, partition: str, schema: TableSchema) -> str:
-    """The partition as it is named here, also where it is given as SHOW PARTITIONS names it: with
-    `%3A` for a colon, and `null` for NULL."""
+    """Return a partition's name as in `files`; the given name may be that of SHOW PARTITIONS, with
+    `%3A` for a colon and `null` for NULL."""
     pairs = [pair.partition("=") for pair in partition.split("/")]
     meant = (
         [f"{unquote(key)}{sign}{unquote(value)}", *_if_null(key, value, schema)]
         for key, sign, value in pairs
     )
-    # Of a text `null` SHOW PARTITIONS says the same.
+    # SHOW PARTITIONS shows the text `null` like NULL, so both are tried.
     names = ("/".join(one) for one in itertools.product(*meant))
     return next((name for name in (partition, *names) if _within(files, name).num_rows), partition)
 

@@ -1,8 +1,8 @@
-"""Whether the layout of tables is in order: what `%paimon health` gives back.
+"""The health of tables' layouts: what `%paimon health` returns.
 
-Findings in words with the statement that would help, and how the sizes of files are spread, in each
-partition too. Read from manifests by this process, without a Spark job. Shown as text here;
-`paimon_widgets` shows the same as a view to work with.
+It has findings in words with the statement that would help, and the distribution of file sizes,
+also for each partition. This process reads it from manifests, without a Spark job. It is shown as
+text here, and by `paimon_widgets` as an interactive view.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _WORST_SHOWN = 10
 @short_errors
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the layout of some tables is in order; the tables in the order of their names.
+    """The health of the layouts of some tables, in the order of their names.
 
-    `data` has a row for each finding; `partitions` has the sums that they are drawn from, which
-    `sql` gives.
+    `data` has a row for each finding. `partitions` has the sums that the findings are drawn from;
+    `sql` is the query for those.
     """
 
     layouts: tuple[Layout, ...]
 
     @property
     def findings(self) -> dict[str, tuple[Finding, ...]]:
-        """What is to be said of each table."""
+        """The findings on each table."""
         return {one.name: one.findings() for one in self.layouts}
 
     @property
     def severity(self) -> Severity:
-        """The most urgent of all findings."""
+        """The highest severity of all findings."""
         return max((worst(found) for found in self.findings.values()), default=Severity.GOOD)
 
     @property
@@ -89,7 +89,7 @@ class Health:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Findings and sums of each table, for a script."""
+        """The findings and sums of each table as JSON values, for scripts."""
         return {
             one.name: {
                 "severity": worst(found).word,
@@ -125,7 +125,7 @@ class Health:
 
 
 def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
-    """The names that `shop.*` or the name of one table means; None all tables of `database`."""
+    """The tables that `shop.*` or a table's name means; None means all tables of `database`."""
     if text is not None and text != "*" and not text.endswith(".*"):
         return [text]
     if text not in (None, "*"):
@@ -135,8 +135,8 @@ def tables_of(catalog: Catalog, text: str | None, database: str) -> list[str]:
 
 
 def sizes_of(layout: Layout) -> pa.Table:
-    """The sums of each partition with `small_share`, those that need something first: the ones with
-    most sorted runs where a table has keys, else with most small files."""
+    """The sums of each partition with `small_share`. Partitions that need attention come first: in
+    a primary-key table those with most sorted runs, else those with most small files."""
     found = layout.partitions()
     small, files = (
         found.column(name).cast(pa.float64()) for name in ("small_file_count", "file_count")
@@ -153,7 +153,7 @@ def sizes_sql(layout: Layout) -> str:
 
 
 def rules_text(layout: Layout) -> str:
-    """What the table's own options ask for."""
+    """The table's own rules in words: what its options ask for."""
     rules = layout.rules
     said = (
         f"target-file-size {size_text(rules.target_bytes)}; a file below "
@@ -165,7 +165,7 @@ def rules_text(layout: Layout) -> str:
 
 
 def sizes_chart(layout: Layout, title: str = "") -> Chart:
-    """How many files there are of each step of sizes, the small ones said to be so."""
+    """A chart of the number of files in each step of sizes; small steps are marked."""
     small = layout.rules.small_below_bytes
     edges = layout.histogram.edges_bytes
     bars = []
@@ -181,8 +181,8 @@ def sizes_chart(layout: Layout, title: str = "") -> Chart:
 
 
 def worst_partitions(layout: Layout, count: int = _WORST_SHOWN) -> pa.Table:
-    """The partitions with small files, or many sorted runs, and how many files each has of each
-    step of sizes; no rows where there are not two partitions."""
+    """The partitions with small files or many sorted runs, and the number of files of each in each
+    step of sizes; no rows if there are fewer than two partitions."""
     found = sizes_of(layout)
     if found.num_rows < 2 or not layout.figures.small_files:
         return found.slice(0, 0)

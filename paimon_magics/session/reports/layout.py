@@ -1,8 +1,8 @@
-"""How a table lies in partitions and buckets: what `%paimon layout` gives back, and what
+"""The layout of a table in partitions and buckets: what `%paimon layout` returns, and what
 `%paimon health` judges.
 
-Read from manifests by this process, without a Spark job. Shown as text here; `paimon_widgets` shows
-the same as pictures.
+This process reads it from manifests, without a Spark job. It is shown as text here, and by
+`paimon_widgets` as pictures.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _SHOWN_CELLS = 10
 class Layout:
     """A table's layout at a snapshot.
 
-    `data` has a row for each bucket of each partition (`columnar.layouts.CELLS`), `sql` is the
-    query that gives the like. `figures` are its sums, `histogram` the sizes of its files, `name` is
-    what the table is called, and `table` its whole name.
+    `data` has a row for each bucket of each partition (`columnar.layouts.CELLS`); `sql` is a query
+    for such sums. `figures` are the table's sums, `histogram` the sizes of its files. `name` is the
+    table's name as it is shown, `table` its full name.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Layout:
 
     @property
     def small_share(self) -> float:
-        """How many of the files are small, of one."""
+        """The share of small files, between 0 and 1."""
         return self.figures.small_files / max(self.figures.files, 1)
 
     @property
@@ -82,15 +82,15 @@ class Layout:
         return bool(self.partition_names.keys)
 
     def findings(self, partition: str = "") -> tuple[Finding, ...]:
-        """What is to be said of it; where it is of a `partition` alone, that one."""
+        """The findings on this layout; `partition` names the partition if it is that of one."""
         return findings(self.table, self.rules, self.figures, partition)
 
     def partitions(self) -> pa.Table:
-        """The same sums for each partition."""
+        """The sums of each partition."""
         return by_partition(self.data)
 
     def of_partition(self, partition: str) -> Layout:
-        """One partition of it alone."""
+        """The layout of one partition."""
 
         def within(rows: pa.Table) -> pa.Table:
             return rows.filter(pc.equal(rows.column("partition"), partition))
@@ -101,7 +101,7 @@ class Layout:
         return replace(self, files=files, data=data, histogram=histogram, figures=figures)
 
     def files_of(self, partition: str, bucket: int) -> pa.Table:
-        """The files of one cell, the largest first."""
+        """The files of one bucket of a partition, the largest first."""
         is_there = pc.and_(
             pc.equal(self.files.column("partition"), partition),
             pc.equal(self.files.column("bucket"), bucket),
@@ -109,13 +109,13 @@ class Layout:
         return self.files.filter(is_there).sort_by([("file_size_in_bytes", "descending")])
 
     def largest(self, count: int = _SHOWN_CELLS) -> pa.Table:
-        """The cells with the most bytes."""
+        """The buckets with the most bytes."""
         order = [("file_size_in_bytes", "descending"), ("partition", "ascending"),
                  ("bucket", "ascending")]  # fmt: skip
         return self.data.sort_by(order).slice(0, count)
 
     def summary(self) -> str:
-        """One line: what there is."""
+        """The layout in one line."""
         at = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
         f = self.figures
         is_merged = self.rules.is_primary_key_table and f.run_count_max > 1
@@ -130,8 +130,8 @@ class Layout:
         )
 
     def skew(self) -> str:
-        """How far the buckets of a partition are from each other, of the one where they are
-        farthest; "" where no partition has two."""
+        """The skew in words, of the partition whose bucket sizes differ most; "" if no partition
+        has two buckets."""
         f = self.figures
         if f.cells == f.partitions:
             return ""
@@ -156,9 +156,9 @@ class Layout:
 
 
 def layout_of(catalog: Catalog, name: TableName, shown: str, zone: str = UTC) -> Layout:
-    """The layout of a table, or a branch of it, at its latest snapshot; `shown` is what it is
-    called, and instants are told in `zone`. Raises UnknownNameError, and TableDamagedError for
-    manifests that are gone."""
+    """Return the layout of a table or branch at its latest snapshot. `shown` is the table's name as
+    it is shown; instants are shown in `zone`. Raises UnknownNameError, and TableDamagedError for
+    missing manifests."""
     if name.system_table is not None:
         raise UnsupportedStatementError(
             f"`{name}` has no files of its own.", hint="Name the table without `$…`."
@@ -180,7 +180,7 @@ def layout_of(catalog: Catalog, name: TableName, shown: str, zone: str = UTC) ->
 
 
 def histogram_chart(histogram: SizeHistogram, name: str) -> Chart:
-    """How many files there are of each step of sizes, where there are any."""
+    """A chart of the number of files in each step of sizes that has any."""
     steps = step_texts(histogram)
     bars = [
         Bar(step, count, f"{count:,}")
@@ -227,8 +227,8 @@ def _figures(files: pa.Table, found: pa.Table, rules: LayoutRules) -> Figures:
 
 
 def _mergeable(files: pa.Table, rules: LayoutRules) -> tuple[int, int]:
-    """How many small files lie where there are enough of them to be merged, and how many files
-    would be left of those."""
+    """The number of small files in buckets that have enough of them to be merged, and the number of
+    files that merging would leave."""
     small = files.filter(pc.less(files.column("file_size_in_bytes"), rules.small_below_bytes))
     grouped = small.group_by(["partition", "bucket"], use_threads=False).aggregate(
         [("file_size_in_bytes", "sum"), ("file_size_in_bytes", "count")]
@@ -241,7 +241,7 @@ def _mergeable(files: pa.Table, rules: LayoutRules) -> tuple[int, int]:
 
 
 def _skew(found: pa.Table) -> tuple[str, int, int]:
-    """The partition whose largest and median bucket differ most, and their bytes."""
+    """The partition whose largest and median bucket differ most, and the bytes of those two."""
     encoded = found.column("partition").combine_chunks().dictionary_encode()
     codes = np.asarray(encoded.indices)
     sizes = np.asarray(found.column("file_size_in_bytes"))

@@ -1,7 +1,7 @@
-"""Rows page by page, in the order and under the conditions that a person asks for.
+"""Rows page by page, in the order and under the conditions that the user asks for.
 
-Rows that are in this process are sorted and filtered here. Those of a query stay in Spark: a page
-is fetched with some that follow it, and no more than that is kept, whatever the query returns.
+Rows that are in this process are sorted and filtered here. The rows of a query stay in Spark: a
+page is fetched with some rows that follow it, and no more than that is kept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _WINDOW_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows from the `offset`-th on; `total` is how many there are, None where nobody has
-    counted them, `follow` whether more come after these."""
+    """Some rows from offset `offset` on. `total` is the number of all rows, None if it is not
+    counted; `follow` says whether more rows come after these."""
 
     rows: pa.Table
     offset: int
@@ -44,20 +44,20 @@ class Page:
 
 
 class Rows(Protocol):
-    """Something that has pages. `kinds` says what can be asked of each column."""
+    """A source of pages. `kinds` says what can be asked of each column."""
 
     kinds: dict[str, ColumnKind]
 
     def page(self, row_filter: RowFilter, offset: int, count: int) -> Page:
-        """At most `count` rows. Raises InvalidValueError and what Spark raises."""
+        """Return at most `count` rows. Raises InvalidValueError and what Spark raises."""
 
     def sql(self, row_filter: RowFilter) -> str:
         """The query that gives these rows; "" where none does."""
 
 
 class ArrowRows:
-    """Rows that are here. `query` is the query, or the table, that gives them, or those of their
-    columns that `given` names, where it is not None."""
+    """Rows in this process's memory. `query` is the query or table that gives them; `given` names
+    the columns that it gives, None for all."""
 
     def __init__(self, rows: pa.Table, query: str, given: Sequence[str] | None = None) -> None:
         self._rows, self._query, self._given = rows, query, given
@@ -66,7 +66,7 @@ class ArrowRows:
 
     def page(self, row_filter: RowFilter, offset: int, count: int) -> Page:
         """See Rows."""
-        self.sql(row_filter)  # refuses what makes no sense
+        self.sql(row_filter)  # refuses invalid filters
         if self._seen[0] != row_filter:
             self._seen = row_filter, filtered(self._rows, row_filter, self.kinds)
         found = self._seen[1]
@@ -82,8 +82,8 @@ class ArrowRows:
 class QueryRows:
     """Rows of a query, which Spark sorts and filters.
 
-    The Outcome is not kept alive: with it go the snapshots that its rows come from. Without an
-    order of the query's or the person's own, rows come as Spark gives them each time.
+    The Outcome is not kept alive, since it keeps its snapshots from expiring. If neither the query
+    nor the user orders the rows, their order may differ from fetch to fetch.
     """
 
     def __init__(self, outcome: Outcome) -> None:
@@ -134,7 +134,8 @@ class QueryRows:
 
 
 def rows_of(outcome: Outcome) -> Rows:
-    """The rows of an Outcome that has some; those that are all here already need no job."""
+    """Return the rows of an Outcome that shows rows. If all are fetched already, no job is needed.
+    """
     page = outcome.page()
     if page.num_rows <= outcome.display_rows:
         return ArrowRows(page, outcome.sql, outcome.in_query)

@@ -1,7 +1,7 @@
-"""What is in the columns of a table: NULLs, the least and the greatest value, how many different.
+"""The profile of a table's columns: NULLs, least and greatest value, number of distinct values.
 
-Where every file's statistics are exact, and no row hides another, they say it without a job; for
-the rest one Spark job reads the table once. Which of both it was stands beside each column.
+If the statistics of all files are exact and no row hides another, they give it without a job. For
+the rest one Spark job reads the table once. The report says for each column which it was.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = ["Effort", "profile_of"]
 
 _FILES, _JOB, _NOWHERE = "file statistics", "Spark job", "not known"
 _EXACT_VALUES_MAX = 2_000_000
-"""Values, of all columns together, up to which different ones are counted and not estimated."""
+"""Up to this many values, of all columns together, distinct values are counted, not estimated."""
 _ESTIMATED = "≈distinct"
 _COUNT_ALL = "Different values of all columns are counted by %paimon profile {} --distinct."
 
 
 class Effort(Enum):
-    """How far to go: only what files say, a job where they don't, or a job that counts distinct
-    values as well."""
+    """How far to go: only the files' statistics; a job for what they don't say; or a job that also
+    counts distinct values."""
 
     STATISTICS = "--statistics"
     NEEDED = ""
@@ -51,8 +51,8 @@ class Effort(Enum):
 def profile_of(
     connection: Connection, name: TableName, shown: str, effort: Effort = Effort.NEEDED
 ) -> Report:
-    """A row for each column; at most one Spark job. Different values are counted where that is
-    cheap, and else estimated, in a column `≈distinct`. Raises UnknownNameError, JobError."""
+    """Report a row for each column, by at most one Spark job. Distinct values are counted if that
+    is cheap, else estimated in a column `≈distinct`. Raises UnknownNameError, JobError."""
     plan, read = read_plan(connection, Relation(name))
     columns = read.schema.columns
     known: dict[str, Bounds] = {}
@@ -102,7 +102,7 @@ def profile_of(
     if None in found.column(5).to_pylist() and effort is not Effort.DISTINCT:
         notes.append(_COUNT_ALL.format(shown))
     notes += _moments(columns, connection.zone)
-    # Where files do not say all of it and no job was asked for, the query would say more.
+    # Without a job, the query would give more than the rows if statistics are lacking.
     query = f"{_query(columns, names, is_exact=is_exact)} FROM {table_text(name)})"
     text = query if wants_job or not lacking else ""
     section = Section("", found, text, in_query=tuple(found.column_names[:-1]))
@@ -110,7 +110,7 @@ def profile_of(
 
 
 def _moments(columns: Sequence[Column], zone: str) -> list[str]:
-    """In which zone the values of columns are told."""
+    """The note on the zone in which instants are shown."""
     moments = ", ".join(f"`{one.name}`" for one in columns if to_spark_sql(one.type) == "TIMESTAMP")
     return [f"{moments} in {zone}"] if moments else []
 
@@ -138,8 +138,8 @@ def _is_ordered(column: Column) -> bool:
 
 
 def _query(columns: Sequence[Column], counted: Set[str], *, is_exact: bool) -> str:
-    """The query that gives the rows of a profile, up to the name of the table; different values of
-    the columns that are `counted`."""
+    """The query for the rows of a profile, up to the name of the table. It counts the distinct
+    values of the `counted` columns."""
     rows = []
     for column in columns:
         name = quoted(column.name)
@@ -169,7 +169,7 @@ def _query(columns: Sequence[Column], counted: Set[str], *, is_exact: bool) -> s
 def _counted(
     connection: Connection, name: TableName, query: str
 ) -> tuple[int, dict[str, dict[str, Any]]]:
-    """What one job finds: how many rows there are, and the row of each column."""
+    """Run the job; return the number of rows, and the profile row of each column."""
     frame = frame_of_table(connection, name)
     text = query.partition("(SELECT ")[2]
     found = Outcome(f"profile {name}", "SELECT", dataframe=frame).fetched(
@@ -207,7 +207,7 @@ def _row(
 
 
 def _text(value: Any, column: Column, zone: str) -> str:
-    """A bound as Spark casts it to text; files have instants in UTC."""
+    """A bound as Spark casts it to text, in `zone`; files have instants in UTC."""
     is_instant = isinstance(column.type, AtomicType) and column.type.name == "TIMESTAMP_LTZ"
     if is_instant and isinstance(value, datetime.datetime):
         moment = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)

@@ -1,4 +1,4 @@
-"""How a query leaves files out, table by table, as something to look at."""
+"""A report on how a query prunes files, table by table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _SCHEMA = pa.schema(
 
 
 def pruning_of(connection: Connection, text: str, parameters: Mapping[str, object]) -> Report:
-    """What a query, or the query of an INSERT, reads: a section for each table. Runs nothing.
+    """Report what a query, or the query of an INSERT, reads: a section for each table. Runs
+    nothing.
 
     Raises UnsupportedStatementError for other statements, and what the query itself would raise.
     """

@@ -1,6 +1,6 @@
-"""The coordinator as it is now: what is open, and what waits of small inserts.
+"""A report on the coordinator: its open transactions, and its queues of small inserts.
 
-Read anew as often as somebody looks; nothing here goes on by itself.
+It is read again on each request; nothing here runs by itself.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["queue_of"]
 
-# Times and names of a run are looked at, and stay out of text that is compared.
+# Columns that stay the same between runs; times and ids are only in the data.
 _TRANSACTIONS_SHOWN = ("table", "state")
 _QUEUES_SHOWN = ("table", "state", "mode", "visible", "waiting_rows", "dead_letters", "last_error")
 
 
 def queue_of(administration: Administration) -> Report:
-    """Coordinator, transactions and queues. Raises SetupError where there is no coordinator."""
+    """Report coordinator, transactions and queues. Raises SetupError without a coordinator."""
     status = administration.status_now()
     transactions = administration.transaction_rows()
     queues = administration.queue_rows()

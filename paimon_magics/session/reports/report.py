@@ -1,7 +1,7 @@
-"""What a verb tells of a table: a line, tables below it, charts, and what can be asked next.
+"""A report, the result of a verb: a summary line, tables, charts, and further actions.
 
-A Report is values: its text is made here and is the same for the same table, `paimon_widgets` shows
-it as a page and as a widget.
+A Report is a value. Its text is made here and is the same for the same table; `paimon_widgets`
+shows it as a page and as a widget.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BAR = 24
 
 
 class Shape(Enum):
-    """How a chart is drawn: bars below each other, or columns in the order of time."""
+    """How a chart is drawn: bars below each other, or columns in time order."""
 
     BARS = "bars"
     COLUMNS = "columns"
@@ -33,8 +33,8 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: what it is of, how long it is (a column below zero is drawn downwards), the amount
-    in words, and the kind that colours it (a letter or two, which is shown as well)."""
+    """One bar: its label, its length (a column below zero is drawn downwards), the amount in words,
+    and the kind that colours it (one or two letters, which are also shown)."""
 
     label: str
     value: float
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Amounts to compare."""
+    """Amounts to compare, as bars."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -53,8 +53,8 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something to ask about `picks` rows of a section: `run` is given them as dictionaries, in the
-    order of the section, and says more."""
+    """A further question on `picks` rows of a section. `run` takes those rows as dictionaries, in
+    the section's order, and returns a report."""
 
     label: str
     picks: int
@@ -63,14 +63,13 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table of a report. `query` is the query, or the table, whose rows it has, "" where no SQL
-    gives them. `changed` names for each row the columns whose value is another than in the row
-    before, of an update's rows.
+    """A table of a report. `query` is the query or table that gives its rows, "" if no SQL does.
+    `changed` names, for each row after an update, the columns that differ from the row before.
 
-    `in_query` names the columns that the query gives, where it does not give all.
-    `shown` columns are in the text; the others, of times and paths, differ from run to run, or are
-    too many. `hidden` ones are in no view, but in the data. `only_live`: it is of this run alone,
-    and left out of text and static pages.
+    `in_query` names the columns that the query gives, None for all. `shown` columns are in the
+    text; the others, such as times and paths, differ between runs or are too many. `hidden` columns
+    are in the data, but in no view. An `only_live` section is about this run only, and left out of
+    text and static pages.
     """
 
     heading: str
@@ -91,12 +90,12 @@ class Section:
         return filter_sql(self.query, RowFilter(), kinds_of(self.rows.schema), self.in_query)
 
     def text_rows(self) -> pa.Table:
-        """The rows with the columns that stay the same from run to run."""
+        """The rows with the columns that are shown as text."""
         names = self.shown or self.rows.column_names
         return self.rows.select([name for name in names if name not in self.hidden])
 
     def text(self) -> str:
-        """The first rows."""
+        """The section as text: heading, bar charts, first rows and note."""
         rows = self.text_rows()
         found = []
         if self.heading:
@@ -111,7 +110,7 @@ class Section:
         return "\n".join(found)
 
     def _marked(self, rows: pa.Table) -> pa.Table:
-        """The rows, with a column that names what changed, where rows are changes."""
+        """The rows; if they are changes, with a column that names the changed columns."""
         if not any(self.changed):
             return rows
         names = [", ".join(one) or None for one in self.changed]
@@ -121,9 +120,8 @@ class Section:
 @short_errors
 @dataclass(frozen=True)
 class Report:
-    """What was asked for. `summary` is one line; `refresh` reads everything anew, where it is about
-    something that goes on, and returns None once its session is closed; `seconds` is how often that
-    is of use."""
+    """The result of a verb. `summary` is one line. If the subject keeps changing, `refresh` reads
+    everything again, every `seconds` seconds, and returns None once the session is closed."""
 
     kind: str
     summary: str
@@ -139,7 +137,7 @@ class Report:
 
     @property
     def sql(self) -> str:
-        """The query that gives them; "" where none does."""
+        """The query that gives `data`; "" if there is none."""
         return self.sections[0].sql if self.sections else ""
 
     def __str__(self) -> str:
@@ -152,7 +150,8 @@ class Report:
 
 
 def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
-    """The report, and those that come of it, with instants in what `zone` gives at that moment."""
+    """Return the report with instants in the zone that `zone` returns then; the same holds for the
+    reports of its actions and refreshes."""
     now = zone()
 
     def anew() -> Report | None:
@@ -176,7 +175,7 @@ def told_in_zone(report: Report, zone: Callable[[], str]) -> Report:
 
 
 def bar_lines(chart: Chart) -> list[str]:
-    """A line of text for each bar."""
+    """The chart's bars, a line of text each."""
     most = max((bar.value for bar in chart.bars), default=0)
     if not most:
         return []

@@ -1,4 +1,4 @@
-"""A table's commits in time, of which two can be picked to be compared."""
+"""A report on a table's snapshots in time; two of them can be picked and compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paimon_magics.tables.system_tables.timeline import TIMELINE, timeline
 
 __all__ = ["timeline_of"]
 
-_UNSHOWN = ("commit_time", "user", "notebook", "commit_user")  # that differ from run to run
+_UNSHOWN = ("commit_time", "user", "notebook", "commit_user")  # these differ between runs
 _SHOWN = tuple(name for name in TIMELINE.names if name not in _UNSHOWN)
 _BESIDE = ("files_added", "files_removed", "tags", "user", "notebook")  # in no system table
 _IN_SQL = tuple(name for name in TIMELINE.names if name not in _BESIDE)
@@ -27,8 +27,8 @@ _DRAWN = 40
 
 
 def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
-    """The snapshots of a table that have not expired, the newest first; `shown` is what it is
-    called. Raises UnknownNameError."""
+    """Report the snapshots of a table that have not expired, the newest first. `shown` is the
+    table's name in the report. Raises UnknownNameError."""
     found = timeline(table_view(connection.catalog, name))
     kinds = Counter(found.column("commit_kind").to_pylist())
     said = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
@@ -58,6 +58,6 @@ def timeline_of(connection: Connection, name: TableName, shown: str) -> Report:
 
 
 def _ends(rows: object) -> tuple[str, str]:
-    """The earlier and the later one of two rows that were picked."""
+    """The ids of the earlier and the later snapshot of two picked rows."""
     ids = sorted(int(row["snapshot_id"]) for row in rows)  # type: ignore[attr-defined]
     return str(ids[0]), str(ids[1])

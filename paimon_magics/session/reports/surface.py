@@ -1,4 +1,4 @@
-"""What `session.reports.report` offers: things to look at, of a table or of the coordinator."""
+"""What `session.reports` offers: reports on a table or on the coordinator."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ __all__ = ["Reporting"]
 
 @short_errors
 class Reporting:
-    """Each is a Report: `.data` is an Arrow table, `.sql` the query that gives it, "" where none
-    does. Instants are in the session's zone."""
+    """Each method returns a Report: `.data` is an Arrow table, `.sql` its query or "" without one.
+    Instants are in the session's zone."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def snapshots(self, name: str) -> Report:
-        """A table's commits, newest first, of which two can be compared. Without a Spark job."""
+        """A table's snapshots, newest first; two can be compared. Without a Spark job."""
         return self._told(timeline_of(self._connection, self._table(name), name))
 
     def diff(self, name: str, before: str, after: str) -> Report:
-        """What tells one state from another: rows, files and schema. Each is a snapshot, a tag, or
-        a time as `2026-01-31 12:00:00`."""
+        """The difference of two states in rows, files and schema. Each state is a snapshot, a tag,
+        or a time such as `2026-01-31 12:00:00`."""
         return self._told(difference_of(self._connection, self._table(name), before, after))
 
     def changes(self, name: str, start: str | None = None, end: str | None = None) -> Report:
-        """The changes after `start` up to `end`, two snapshots or two tags, with what was before an
-        update; of the last ten snapshots where both are None."""
+        """The changes after `start` up to `end`, two snapshots or two tags, with the rows before
+        updates. If both are None, the changes of the last ten snapshots."""
         full = self._full(name)
         if start is None or end is None:
             start, end = latest_range(self._connection, full)
         return self._told(changes_of(self._connection, full, start, end))
 
     def files(self, name: str, partition: str | None = None) -> Report:
-        """The data files of a table, or of a partition as `day=2026-11-20`."""
+        """The data files of a table, or of a partition such as `day=2026-11-20`."""
         return self._told(files_of(self._connection, self._table(name), name, partition))
 
     def partitions(self, name: str) -> Report:
@@ -66,12 +66,12 @@ class Reporting:
         *,
         frames: Mapping[str, object] | None = None,
     ) -> Report:
-        """Which files a query leaves out, step by step. Runs nothing."""
+        """How a query prunes files, step by step. Runs nothing."""
         with self._connection.naming(frames):
             return self._told(pruning_of(self._connection, text, dict(parameters or {})))
 
     def queue(self) -> Report:
-        """The coordinator, open transactions, and what waits of small inserts."""
+        """The coordinator, its open transactions, and its queues of small inserts."""
         return self._told(queue_of(Administration(self._connection)))
 
     def _told(self, report: Report) -> Report:
@@ -81,7 +81,7 @@ class Reporting:
         return self._connection.full_name(named(name))
 
     def _table(self, name: str) -> TableName:
-        """The name of a table, and none of its system tables."""
+        """Return the full name of a table; refuses a system table."""
         full = self._full(name)
         if full.system_table is not None:
             raise UnsupportedStatementError(

@@ -20,7 +20,7 @@ def listing(
     kind: str,
     columns: Mapping[str, Sequence[object]],
 ) -> Outcome:
-    """Rows of text columns, `isTemporary` excepted."""
+    """Return rows of text columns; `isTemporary` alone is BOOLEAN."""
     types = {"isTemporary": pa.bool_()}
     rows = pa.table(
         {
@@ -32,15 +32,15 @@ def listing(
 
 
 def done(statement: Statement, kind: str, name: TableName, message: str) -> Outcome:
-    """What became of a table."""
+    """Return the outcome, with its message, of a statement on a table."""
     return Outcome(statement=statement.text, kind=kind, table=str(name), message=message)
 
 
 def said(statement: Statement, kind: str, message: str) -> Outcome:
-    """What became of a database."""
+    """Return the outcome, with its message, of a statement on a database."""
     return Outcome(statement=statement.text, kind=kind, message=message)
 
 
 def position_of(statement: Statement, name: TableName) -> int:
-    """Where the table's name stands in the statement; 0 where it is not found."""
+    """The offset of the table's name in the statement; 0 if it is not found."""
     return max(statement.text.find(name.table), 0)

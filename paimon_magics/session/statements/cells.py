@@ -1,5 +1,5 @@
-"""What is done with the statements of a cell without running them: explain, dry run, preview, and
-the confirmation that is asked for before much is taken away."""
+"""What a cell can do with its statements without running them: explain, dry run, preview, and the
+guard rail that asks for a confirmation before much is taken away."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explanation_of(
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
 ) -> Outcome:
-    """How the statements would run, one after the other."""
+    """Explain how the statements would run, in order."""
     planned: set[str] = set()
     lines: list[str] = []
     for statement in statements:
@@ -50,7 +50,7 @@ def dry_run_of(
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
 ) -> Outcome:
-    """What each of the statements would do, one line each; raises the first one's errors."""
+    """Return a line on what each statement would do; raises the first error among them."""
     planned: set[str] = set()
     handlers = (handler_of(connection, statement, parameters) for statement in statements)
     lines = [dry_run_sentence(connection, handler, planned) for handler in handlers]
@@ -63,13 +63,14 @@ def preview_of(
     statements: Sequence[Statement],
     parameters: Mapping[str, object],
 ) -> Outcome:
-    """A row for each partition that the statements would take rows from, the largest first.
+    """Return a row for each partition that the statements would take rows from; of each statement,
+    the largest first.
 
-    Nothing is written, and no SQL is offered: the statement would do what is only shown here. Only
-    a dynamic overwrite runs its query, to learn the partitions that it writes.
+    Writes nothing. The outcome has no SQL: running the statement would do what is only shown here.
+    Only a dynamic overwrite runs its query, to find the partitions that it writes.
 
-    Raises UnsupportedStatementError for a statement that takes nothing away by its nature (a query,
-    a definition), and what planning it raises.
+    Raises UnsupportedStatementError for kinds of statement that take nothing away (a query, a
+    definition), and what planning the statement raises.
     """
     rows: list[dict[str, object]] = []
     lines: list[str] = []
@@ -121,17 +122,17 @@ def _replaced(
 
 
 def may_take_away(text: str) -> bool:
-    """Whether a cell has a word of such statements: others need not be looked at."""
+    """Whether a cell has a keyword of statements that take rows away; others need no check."""
     return _WORDS.search(text) is not None
 
 
 def check_confirmed(
     connection: Connection, statements: Sequence[Statement], parameters: Mapping[str, object]
 ) -> None:
-    """Raise UnconfirmedError for the first of `statements` that would take much away by few words.
+    """Raise UnconfirmedError for the first of `statements` that would take away much.
 
-    What has nothing to lose is passed over, and so is what is wrong with a statement: that is said
-    when it runs.
+    Statements that would lose nothing pass. Errors in a statement are ignored here: running it
+    raises them.
     """
     mode = connection.spark.conf.get(_MODE_KEY, "static") or "static"
     for statement in statements:

@@ -16,7 +16,7 @@ SEE_PREVIEW = "%%paimon --preview shows what lies where."
 
 
 def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> UnconfirmedError:
-    """The error that says what takes away what, and what may be done instead."""
+    """Return the error: `what` would take away `loss`, and what to do `instead`."""
     return UnconfirmedError(
         f"{what} takes away {loss}.",
         hint=f"To run it, begin the cell with %%paimon --yes. {instead}",
@@ -28,12 +28,12 @@ def unconfirmed(statement: Statement, what: str, loss: str, instead: str) -> Unc
 def taken_away(
     statement: Statement, what: str, sizes: Sequence[PartitionSize], instead: str
 ) -> UnconfirmedError | None:
-    """The error for rows that would go; None where there are none."""
+    """Return the error for rows that would be removed; None if there are none."""
     return unconfirmed(statement, what, rows_taken(sizes), instead) if sizes else None
 
 
 def harmed(statement: Statement, told: HarmTold | None) -> UnconfirmedError | None:
-    """The error for stored values that could not be read any more; None where there are none."""
+    """Return the error for stored values that would become unreadable; None if there are none."""
     if told is None or not told.what:
         return None
     return UnconfirmedError(

@@ -45,7 +45,7 @@ def create_database_handler(connection: Connection, statement: CreateDatabase) -
 
 
 def drop_database_handler(connection: Connection, statement: DropDatabase) -> Handler:
-    """DROP DATABASE; with CASCADE it takes tables away."""
+    """DROP DATABASE; with CASCADE it also drops the tables."""
 
     def tables() -> list[TableName]:
         database = statement.name

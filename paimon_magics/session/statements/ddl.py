@@ -1,4 +1,4 @@
-"""CREATE, DROP and ALTER TABLE: definitions, changed in the catalog."""
+"""CREATE, DROP and ALTER TABLE: changes of definitions in the catalog."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def drop_table_handler(connection: Connection, statement: DropTable) -> Handler:
 def alter_table_handler(
     connection: Connection, statement: AlterTable, parameters: Mapping[str, object]
 ) -> Handler:
-    """ALTER TABLE, but for its tags. Only DROP PARTITION can be previewed."""
+    """ALTER TABLE, except for tags. Only DROP PARTITION can be previewed."""
     changed = Changed(lambda: (statement.name,))
     match statement.changes:
         case (RenameTable(new_name=new_name),):
@@ -189,7 +189,7 @@ def _fill(
     name: TableName,
     parameters: Mapping[str, object],
 ) -> Outcome:
-    """The AS query of CREATE TABLE."""
+    """Write the rows of CREATE TABLE's AS query."""
     assert statement.query is not None
     insert = Insert(
         text=statement.text,
@@ -254,7 +254,7 @@ def _alter_table(
 
 
 def _new_name(connection: Connection, name: TableName, new_name: TableName) -> TableName:
-    """The full name that a table gets; a name alone stays in the table's database."""
+    """The full new name of a table; an unqualified name stays in the table's database."""
     database = new_name.database or connection.full_name(name).database
     return replace(connection.full_name(new_name), database=database)
 
@@ -290,7 +290,7 @@ def _unconfirmed_alter(
     if harm is not None:
         return harm
     specs = _dropped_specs(connection, table, statement, parameters)
-    # A clause for each partition says what it means.
+    # Clauses that each name a single partition need no confirmation.
     if not any(len(sizes_of_replaced(table, specs=[spec])) > 1 for spec in specs):
         return None
     sizes = sizes_of_replaced(table, specs=specs)
@@ -303,7 +303,8 @@ def _existing(
     drop: DropPartitions,
     statement: AlterTable,
 ) -> list[PartitionSpec]:
-    """The specs that some partition matches; a spec without one is an error unless IF EXISTS."""
+    """Return the specs that match a partition; one without a match is an error but for IF EXISTS.
+    """
     found = [partition_texts(table, values) for values in list_partitions(table)]
     kept = []
     for spec in specs:

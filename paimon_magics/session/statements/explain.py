@@ -12,9 +12,9 @@ __all__ = ["dry_run_sentence", "explained", "explanation"]
 
 
 def explained(connection: Connection, handler: Handler, mode: str, planned: set[str]) -> list[str]:
-    """A line for each decision; Spark's own plan of a query follows as EXPLAIN gives it.
+    """Return a line for each decision; Spark's plan of a query follows as EXPLAIN gives it.
 
-    `planned` as in `dry_run_sentence`.
+    `planned` is as in `dry_run_sentence`.
     """
     if handler.explain is not None and not _awaited(connection, handler, planned):
         return handler.explain(mode)
@@ -22,10 +22,11 @@ def explained(connection: Connection, handler: Handler, mode: str, planned: set[
 
 
 def dry_run_sentence(connection: Connection, handler: Handler, planned: set[str]) -> str:
-    """What the statement would do; raises the errors that it would raise before its job starts.
+    """Return what the statement would do. Raises the errors that it would raise before its job
+    starts.
 
-    `planned` collects the tables that earlier statements of the cell would create: what is said
-    about those can't be checked yet.
+    `planned` collects the tables that earlier statements of the cell would create. Statements that
+    need those can't be checked yet.
     """
     awaited = _awaited(connection, handler, planned)
     if awaited:
@@ -40,7 +41,7 @@ def dry_run_sentence(connection: Connection, handler: Handler, planned: set[str]
 def explanation(
     connection: Connection, statement: str, lines: list[str], query: str | None = None
 ) -> Outcome:
-    """The lines as an Outcome, whose only row has them as one text."""
+    """Return the lines as an Outcome with a single row, whose value is all lines as one text."""
     rows = pa.table({"plan": pa.array(["\n".join(lines)], type=pa.string())})
     outcome = Outcome.of_rows(connection.spark, statement, "EXPLAIN", rows, query)
     outcome.message = "\n".join(lines)
@@ -48,7 +49,7 @@ def explanation(
 
 
 def _awaited(connection: Connection, handler: Handler, planned: set[str]) -> list[str]:
-    """The tables among `planned` that the statement needs."""
+    """The tables that the statement needs and that are only `planned`."""
     ours = (None, connection.settings.catalog_name)
     names = {str(connection.full_name(n)) for n in handler.needs if n.catalog in ours}
     return sorted(names & planned)

@@ -1,4 +1,4 @@
-"""What a session can do with one statement: run it, plan it, show what it takes away."""
+"""What a session can do with one statement: run it, plan it, preview what it takes away."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Handler"]
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """The capabilities of a kind of statement, for one statement. None says that the kind does not
-    have the capability. Each raises errors of ours.
+    """The capabilities of one statement. None means that its kind lacks the capability. Each raises
+    errors of ours.
 
-    - `run` does what the statement says.
-    - `dry_run` plans and checks it, and gives a sentence; without it nothing can be checked.
-    - `explain` gives a line for each decision, and Spark's plan in the given EXPLAIN mode; without
-      it the sentence of `dry_run` is the explanation.
-    - `preview` gives what the statement would take away, for kinds whose purpose that is.
-    - `unconfirmed` gives the error that asks for a confirmation, None where nothing much would be
-      lost; its argument is Spark's partitionOverwriteMode in lower case.
+    - `run` runs the statement.
+    - `dry_run` plans and checks it and returns a sentence; without it nothing can be checked.
+    - `explain` returns a line for each decision, and Spark's plan in the given EXPLAIN mode;
+      without it the sentence of `dry_run` is the explanation.
+    - `preview` returns what the statement would take away, for kinds that can take rows away.
+    - `unconfirmed` returns the error that asks for a confirmation, None if not much would be lost;
+      its argument is Spark's partitionOverwriteMode in lower case.
 
     `changed` are the tables whose small inserts are loaded before `run`. `needs` are the tables
-    that must be there for planning, `creates` is one that is there only after `run`.
+    that must exist for planning; `creates` is a table that exists only after `run`.
     """
 
     run: Callable[[], Outcome]

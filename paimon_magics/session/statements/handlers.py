@@ -1,6 +1,6 @@
-"""The handler of each kind of statement. A new kind gets its handler's module, and a line here.
+"""The handler of each kind of statement. A new kind needs a handler in a module, and a line here.
 
-The type checker proves that every kind has one.
+The type checker proves that every kind has a handler.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run_statement(
     include_buffer: bool = False,
     wait: str | None = None,
 ) -> Outcome:
-    """Run a statement, in Spark where it is about a table that Spark has and Paimon has not."""
+    """Run a statement; in Spark if it is about a table that only Spark has."""
     if is_for_spark(connection, statement):
         return pass_to_spark(connection, statement, parameters)
     handler = handler_of(
@@ -87,7 +87,7 @@ def handler_of(
     include_buffer: bool = False,
     wait: str | None = None,
 ) -> Handler:
-    """What can be done with a statement. `include_buffer` is for queries, `wait` for INSERT."""
+    """Return the handler of a statement. `include_buffer` is for queries, `wait` for INSERT."""
     match statement:
         case Query():
             return query_handler(connection, statement, parameters, include_buffer=include_buffer)

@@ -81,7 +81,7 @@ def _run(
         "SELECT",
         dataframe=frame,
         display_rows=connection.settings.display_rows,
-        # What is not loaded yet is in no table.
+        # No SQL can give rows that are not loaded yet.
         query="" if include_buffer else text,
     )
 
@@ -107,7 +107,7 @@ def _create_view(
 
 
 def _spark_plan(frame: object, mode: str) -> list[str]:
-    # The public API only prints.
+    # Spark's public API only prints the plan.
     captured = io.StringIO()
     with contextlib.redirect_stdout(captured):
         frame.explain(mode=(mode or "simple").lower().replace("logical", "extended"))  # type: ignore[attr-defined]

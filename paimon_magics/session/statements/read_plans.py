@@ -50,7 +50,7 @@ def query_lines(
     query: QueryText,
     parameters: Mapping[str, object],
 ) -> list[str]:
-    """A line for each table that the query reads, and lines for what is left out and why."""
+    """Return a line for each table that the query reads, and lines on what is left out and why."""
     bound = bind(query.parameters, parameters, statement, connection.zone)
     lines = [f"With {bindings_text(bound)}"] if bound else []
     for found in table_reads(connection, statement, query, bound):
@@ -68,8 +68,8 @@ def query_lines(
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """How a query reads one table: by raw scan or merge read, what was left after each step of
-    leaving files out, and by which conditions."""
+    """How a query reads one table: by raw scan or merge read, the files left after each pruning
+    step, and the conditions."""
 
     name: str
     how: str
@@ -80,7 +80,7 @@ class TableRead:
 def table_reads(
     connection: Connection, statement: str, query: QueryText, bound: Mapping[str, object]
 ) -> list[TableRead]:
-    """What a query reads, in the order of its text; `bound` are the values of its bind names.
+    """Return the query's reads, in the order of its text. `bound` are the values of its bind names.
     Raises errors of ours."""
     found = []
     for reference in query.references:
@@ -130,7 +130,7 @@ def _scans_text(plan: ReadPlan, read: DataRead) -> str:
 
 
 def _reasons(plan: ReadPlan) -> str:
-    """Why a merge read has the files."""
+    """Why the files are read by a merge read, not by a raw scan."""
     counts = dict(plan.unscanned)
     for task in plan.tasks:
         for split in task:
@@ -146,7 +146,8 @@ def _reasons(plan: ReadPlan) -> str:
 
 
 def _conditions(read: DataRead, relation: Relation, more: Sequence[str]) -> list[str]:
-    """By which conditions files were left out, and which Spark applies alone: `more` among them."""
+    """The lines on the conditions that prune files, and on those that only Spark applies, which
+    include `more`."""
     used = {(one.column.lower(), one.operator) for one in read.predicates}
     chosen = [condition_text(one) for one in read.predicates]
     others = [

@@ -49,7 +49,7 @@ def insert_handler(
     def prepared() -> PreparedInsert:
         return prepare_insert(connection, insert, parameters)
 
-    # Rows of a small insert come in order by the log.
+    # The log keeps small inserts in order: nothing needs to be loaded before a VALUES list.
     changes = insert.overwrite or not insert.source.is_values
     return Handler(
         run=lambda: run_insert_statement(connection, insert, parameters, wait),
@@ -65,7 +65,7 @@ def insert_handler(
 def truncate_handler(
     connection: Connection, statement: TruncateTable, parameters: Mapping[str, object]
 ) -> Handler:
-    """TRUNCATE TABLE, of all or some partitions."""
+    """TRUNCATE TABLE, for all or some partitions."""
 
     def table() -> Table:
         return connection.load(statement.name, statement.text, 0)

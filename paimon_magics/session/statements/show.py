@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: databases, tables and their definitions, shown."""
+"""SHOW and DESCRIBE: databases, tables and their definitions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SHOWN = ("comment", "location", "owner")
 def show_handler(
     connection: Connection, statement: Shown, parameters: Mapping[str, object]
 ) -> Handler:
-    """SHOW and DESCRIBE, which change nothing and can't be planned without running."""
+    """SHOW and DESCRIBE. They change nothing, and can't be planned without running."""
     return Handler(
         run=lambda: _run(connection, statement, parameters),
         dry_run=None,
@@ -164,7 +164,7 @@ def _show_options(connection: Connection, statement: ShowOptions) -> Outcome:
     )
 
 
-# DESCRIBE HISTORY t and DESCRIBE DETAIL t are Delta Lake's.
+# DESCRIBE HISTORY t and DESCRIBE DETAIL t are statements of Delta Lake.
 _OF_DELTA = ("HISTORY", "DETAIL")
 
 
@@ -224,7 +224,7 @@ def _describe_database(connection: Connection, statement: DescribeDatabase) -> O
 
 
 def _property_rows(connection: Connection, statement: DescribeDatabase) -> dict[str, str]:
-    """What a database has of properties, as Spark shows them: some by their names, the others
+    """The properties of a database as Spark shows them: some in rows of their own, the others
     together and only with EXTENDED."""
     catalog, name = connection.catalog, statement.name
     properties = catalog.database_properties(name)
@@ -244,7 +244,8 @@ def _property_rows(connection: Connection, statement: DescribeDatabase) -> dict[
 
 
 def _matching(names: Sequence[str], pattern: str | None) -> list[str]:
-    """Spark's patterns of SHOW: `*` for any characters, `|` between alternatives."""
+    """The names that match a SHOW pattern of Spark's: `*` for any characters, `|` between
+    alternatives."""
     if pattern is None:
         return list(names)
     alternatives = [

@@ -1,7 +1,6 @@
 """Tags, branches and rolling back: ALTER TABLE … TAG, SHOW TAGS and CALL.
 
-A change goes through whatever commits for this session. What its message says was so when it was
-made.
+A change goes through the session's committer. Its message states what held when it was made.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def _alter_tags(connection: Connection, statement: AlterTags) -> Outcome:
 def _planned_call(
     connection: Connection, statement: Call, parameters: Mapping[str, object]
 ) -> tuple[PlannedCall, TableName]:
-    """What a CALL asks for, and the full name of its table."""
+    """Return the planned call, and the full name of its table."""
     names = [a.value.name for a in statement.arguments if isinstance(a.value, Parameter)]
     bound = bind(names, parameters, statement.text, connection.zone)
     planned = plan_call(statement, bound, connection.settings.catalog_name)
@@ -129,7 +128,7 @@ def _changed(
     change: VersionChange,
     position: int,
 ) -> VersionReceipt:
-    connection.load(name, statement.text, position)  # tells which name is nearest
+    connection.load(name, statement.text, position)  # its error suggests the nearest name
     try:
         return connection.committer.change_versions(name, change)
     except PaimonMagicsError as error:
@@ -143,7 +142,7 @@ def _show_tags(connection: Connection, statement: ShowTags) -> Outcome:
 
 
 def _returned(change: VersionChange, receipt: VersionReceipt) -> dict[str, list[Any]]:
-    """The columns that Paimon's procedure returns."""
+    """The columns that Paimon's procedure returns, with the values for this change."""
     match change:
         case CreateTagFromTimestamp(tag=tag):
             watermark = "null" if receipt.watermark is None else str(receipt.watermark)

@@ -202,8 +202,8 @@ def change_of(
     constants: Mapping[str, str | None],
     mode: str | None = None,
 ) -> Change:
-    """Return what the INSERT replaces. For an overwrite of a partitioned table, `mode` decides, else
-    Spark's partitionOverwriteMode."""
+    """Return what the INSERT replaces. For an overwrite of a partitioned table `mode` decides, or
+    else Spark's partitionOverwriteMode."""
     if not insert.overwrite:
         return Append()
     if mode is None:

@@ -162,7 +162,8 @@ def flush_table(connection: Connection, name: TableName) -> Outcome:
 
 
 def _taker(connection: Connection, table: Table) -> SmallInserts | None:
-    """The client for small inserts into the table; None if it takes none."""
+    """The client for small inserts into the table; None if the table takes none, or if there is no
+    coordinator."""
     if not takes_small_inserts(table.schema) or table.name.branch is not None:
         return None
     return connection.committer.inserts()

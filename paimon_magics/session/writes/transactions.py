@@ -39,7 +39,7 @@ def begun(
 
 
 def committed(connection: Connection, request: CommitRequest) -> CommitReceipt:
-    """Commit. A transaction that is certainly not committed is aborted and its files are removed."""
+    """Commit. A transaction that is certainly not committed is aborted and its files removed."""
     try:
         with doing("committing"):
             return _settled(connection, request)
