@@ -134,8 +134,7 @@ class QueryRows:
 
 
 def rows_of(outcome: Outcome) -> Rows:
-    """Return the rows of an Outcome that shows rows. If all are fetched already, no job is needed.
-    """
+    """Return the rows of an Outcome that shows rows. If all are fetched, no job is needed."""
     page = outcome.page()
     if page.num_rows <= outcome.display_rows:
         return ArrowRows(page, outcome.sql, outcome.in_query)

@@ -303,8 +303,7 @@ def _existing(
     drop: DropPartitions,
     statement: AlterTable,
 ) -> list[PartitionSpec]:
-    """Return the specs that match a partition; one without a match is an error but for IF EXISTS.
-    """
+    """The specs that match a partition; a spec without a match is an error unless IF EXISTS."""
     found = [partition_texts(table, values) for values in list_partitions(table)]
     kept = []
     for spec in specs:

@@ -30,8 +30,7 @@ class Replaced:
 
 
 def replaced_by_insert(prepared: PreparedInsert) -> Replaced:
-    """Return what an INSERT replaces. A dynamic overwrite runs its query to find its partitions.
-    """
+    """Return what an INSERT replaces. A dynamic overwrite runs its query to find partitions."""
     table, frame = prepared.table, prepared.frame
     change: Change = prepared.change
     match change:

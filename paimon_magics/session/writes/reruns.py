@@ -39,8 +39,7 @@ class Attempts:
         self._now = waiting
 
     def doing(self, table: TableName) -> str:
-        """A text for the progress display on what the statement does until its transaction begins.
-        """
+        """What the statement does before its transaction begins, as progress text."""
         if self._now is None:
             return "opening the transaction"
         return f"waiting for `{table}` ({self._now.in_front:,} in front)"
