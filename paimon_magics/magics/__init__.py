@@ -1,8 +1,8 @@
 """IPython's side: the `%%paimon` cell, the `%paimon` verbs, their options and configuration.
 
-Thin on purpose: options in, an Outcome out; `paimon_magics.session` does the rest, for Python
-alike. Loading the extension loads nothing heavy: Spark, Arrow and pypaimon come with the first
-connection.
+Thin on purpose: it reads options and gives an Outcome; `paimon_magics.session` does the rest, for
+Python code too. Loading the extension imports nothing heavy: Spark, Arrow and pypaimon are imported
+with the first connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["load_ipython_extension", "unload_ipython_extension"]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext paimon_magics` calls: registers `%paimon` and `%%paimon`."""
+    """Register `%paimon` and `%%paimon`; called by `%load_ext paimon_magics`."""
     from paimon_magics.magics.cell import with_empty_body
     from paimon_magics.magics.configuration import PaimonMagics
     from paimon_magics.magics.views import views_package
@@ -35,9 +35,9 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%unload_ext paimon_magics` calls: takes away everything that loading registered.
+    """Unregister everything that loading registered; called by `%unload_ext paimon_magics`.
 
-    An open connection stays open: it is the process's, not the extension's.
+    An open connection stays open: it belongs to the process, not to the extension.
     """
     from paimon_magics.magics.cell import with_empty_body
     from paimon_magics.magics.configuration import PaimonMagics
@@ -67,7 +67,7 @@ def _ours(shell: InteractiveShell, cls: type) -> list[Any]:
 
 
 def _callbacks(shell: InteractiveShell, cls: type) -> list[tuple[str, Any]]:
-    """What IPython is to call around each cell."""
+    """The functions that IPython calls around each cell, with their events."""
     found: list[tuple[str, Any]] = []
     for one in _ours(shell, cls):
         found.append(("pre_run_cell", one.progress_of_cells.begin))

@@ -1,7 +1,7 @@
-"""A `%%paimon` cell: its statements run, and its result kept, converted or shown.
+"""A `%%paimon` cell: runs its statements, and keeps, converts or shows the result.
 
-A result that will be shown is fetched before the cell ends: then a failing job fails the cell, not
-only its display.
+A result that will be shown is fetched before the cell ends, so that a failing job fails the cell,
+not only its display.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ _MAGIC = "%%paimon"
 
 
 def with_empty_body(lines: list[str]) -> list[str]:
-    """What IPython does to the lines of a cell before it looks for magics: a `%%paimon` line alone
-    gets a blank line below it. Without one IPython refuses the cell, `%%paimon --help` too, before
-    it comes to us."""
+    """Add a blank line below a single `%%paimon` line. IPython applies this to a cell before it
+    looks for magics; without a body it would refuse the cell, `%%paimon --help` too."""
     text = "".join(lines).strip()
     if "\n" not in text and text.split()[:1] == [_MAGIC]:
         return [f"{text}\n", "\n"]
@@ -33,10 +32,10 @@ def with_empty_body(lines: list[str]) -> list[str]:
 
 
 def run_cell(magics: PaimonMagics, line: str, body: str) -> object:
-    """Run the cell and return its value; None for `NAME <<`, for `--help` and an empty cell, which
-    both print the help.
+    """Run the cell and return its value. None for `NAME <<`, and for `--help` and an empty cell,
+    which both print the help.
 
-    Raises errors of ours, placed in the cell's text where that is possible.
+    Raises errors of ours, with a place in the cell's text where possible.
     """
     if not body.strip():
         _check_no_verb(line)
@@ -66,7 +65,7 @@ def run_cell(magics: PaimonMagics, line: str, body: str) -> object:
 
 
 def _check_no_verb(line: str) -> None:
-    """Raise StatementSyntaxError where the line of an empty cell would be one of `%paimon`."""
+    """Raise StatementSyntaxError if the line of an empty cell has a verb of `%paimon`."""
     from paimon_magics.magics.line import VERBS
 
     if line.split()[:1] and line.split()[0] in {verb.name for verb in VERBS}:
@@ -84,7 +83,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
     if options.preview:
         return session.preview(text, variables, frames=variables)
     is_asked = magics.confirm and not (options.yes or options.dry_run)
-    # Programs that run notebooks are not asked: nobody could answer.
+    # A program that runs notebooks is not asked: nobody could answer.
     if is_asked and is_attended(magics.namespace_shell):
         session.check_confirmed(text, variables, frames=variables)
     limit = magics.limit if options.limit is None else options.limit
@@ -103,7 +102,7 @@ def _run(magics: PaimonMagics, options: CellOptions, text: str) -> Outcome:
 
 
 def _converted(outcome: Outcome, result_type: str) -> object:
-    """The outcome as the type that was asked for; one without rows stays an Outcome."""
+    """Convert the outcome to the requested type; an outcome without rows stays an Outcome."""
     if outcome.dataframe is None:
         return outcome
     match result_type:
@@ -120,7 +119,7 @@ def _converted(outcome: Outcome, result_type: str) -> object:
 
 
 def _place_in_cell(error: PaimonMagicsError, cell: str) -> None:
-    """Count an error's line from the cell's beginning, where its statement is found in it once."""
+    """Move an error's position from its statement to the cell, if the cell has that text once."""
     statement = error.statement
     if not statement or error.position is None or cell.count(statement) != 1:
         return

@@ -1,8 +1,8 @@
 """Completion of `%%paimon` cells and `%paimon` lines in the kernel, for every frontend.
 
-What may come is told by `statements.completion.completing`; names come from the session's memory,
-which is filled in the background, and from the notebook's own variables. Nothing here waits for a
-catalog, a store or Spark; without an open session there are keywords, options and verbs.
+`statements.completion.completing` says what may come next. Names come from the session's name
+cache, which is filled in the background, and from the notebook's variables. Nothing here waits for
+a catalog, a store or Spark; without an open session there are keywords, options and verbs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LINE = re.compile(r"\s*(?:[^\W\d]\w*\s*=\s*)?%paimon\s")
 
 
 class Completer:
-    """What IPython asks; registered with the magics that it belongs to."""
+    """The completer that IPython asks; registered together with the magics."""
 
     def __init__(self, magics: PaimonMagics) -> None:
         self._magics = magics
@@ -50,8 +50,8 @@ class Completer:
             place = cursor + context.cursor_position
             typed, offers = self.offers(context.full_text, place)
             if not offers and self.is_ours(context.full_text, place):
-                # What is there already, since IPython asks others where nothing is offered, and
-                # Python's names have no place in SQL.
+                # Offer what is typed: without an offer IPython asks other completers, which would
+                # put Python's names into SQL.
                 offers = [Offer(typed)]
             return {
                 "completions": [
@@ -65,15 +65,16 @@ class Completer:
         return match
 
     def is_ours(self, text: str, cursor: int) -> bool:
-        """Whether the offset `cursor` of a cell is in a `%%paimon` cell, or behind `%paimon`.
-        Folders may be written behind `connect`, which IPython completes."""
+        """Whether the offset `cursor` is in a `%%paimon` cell, or after `%paimon`. Not after
+        `connect`: its arguments may be folders, which IPython completes."""
         if text.startswith("%%paimon"):
             return True
         line = _verb_line(text, cursor)
         return line is not None and not line.startswith("connect ")
 
     def offers(self, text: str, cursor: int) -> tuple[str, list[Offer]]:
-        """What is typed of a word before the offset `cursor` of a cell, and what it may become."""
+        """Return the beginning of the word before the offset `cursor` of a cell, and its
+        completions."""
         if text.startswith("%%paimon"):
             head, newline, body = text.partition("\n")
             if cursor <= len(head):
@@ -92,7 +93,7 @@ class Completer:
         if words[-2] in ("-t", "--type"):
             return typed, matching(typed, (Offer(name, "type") for name in RESULT_TYPES))
         if words[-2] in ("-o", "--out", "--limit"):
-            return typed, []  # a name, or a number
+            return typed, []  # the value is a name or a number
         flags = [
             Offer(flag, option.purpose)
             for option in CELL_OPTIONS
@@ -115,7 +116,7 @@ class Completer:
             return self._of_settings(verb.name, rest.rpartition(" ")[2])
         expected = expected_by(verb, rest)
         match expected:
-            case str(text):  # as at the end of that statement
+            case str(text):  # completed like the end of that statement
                 return self._of_statements(text, len(text))
             case typed, tuple(offers):
                 return typed, matching(typed, (Offer(one) for one in offers))
@@ -157,7 +158,7 @@ class Completer:
 
 
 def _verb_line(text: str, cursor: int) -> str | None:
-    """What stands between `%paimon` and the cursor, of the line that the cursor is in."""
+    """The text between `%paimon` and the cursor in the cursor's line; None without `%paimon`."""
     found = _LINE.match(text, text.rfind("\n", 0, cursor) + 1)
     if found is None or found.end() > cursor or "\n" in found[0].strip():
         return None
@@ -165,5 +166,5 @@ def _verb_line(text: str, cursor: int) -> str | None:
 
 
 def _in_a_menu(about: str) -> str | None:
-    """What is said beside a completion: in one line, which JupyterLab's menu breaks at blanks."""
+    """The text beside a completion, with no-break spaces: JupyterLab's menu breaks at blanks."""
     return shortened(about, _ABOUT_MAX).replace(" ", "\u00a0") or None

@@ -21,7 +21,7 @@ __all__ = ["config_verb"]
 
 
 def config_verb(magics: PaimonMagics, argument: str) -> None:
-    """Show all settings, or one; or set one."""
+    """Show all settings or one, or set one."""
     if not argument:
         print("\n".join(_shown(magics, name) for name in sorted(_configurable(magics))))
         return

@@ -1,7 +1,7 @@
-"""What can be configured (`c.PaimonMagics.…`), and the magics that IPython registers.
+"""The configuration of a notebook (`c.PaimonMagics.…`), and the magics that IPython registers.
 
 Values come from IPython's configuration files, then `%config PaimonMagics.…` or `%paimon config`.
-The fields of `Settings` are here under their own names, and are read when a connection is made.
+The fields of `Settings` have the same names here; they are read when a connection is made.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _INTERRUPTED = (
 
 
 def _whole_number(name: str, *, least: int, help: str) -> Int[int, int]:
-    """The setting of that name as a field of the configuration."""
+    """Return a configuration field for the whole-number setting of that name."""
     return Int(getattr(_DEFAULTS, name), min=least, help=help).tag(config=True)
 
 
 @magics_class
 class PaimonMagics(Magics):
-    """`%paimon` verbs and the `%%paimon` cell. `%paimon help` lists what they take."""
+    """`%paimon` verbs and the `%%paimon` cell. `%paimon help` lists their options."""
 
     warehouse = Unicode(
         "",
@@ -182,15 +182,15 @@ class PaimonMagics(Magics):
         return {field.name: getattr(self, field.name) for field in fields(Settings)}
 
     def shown_rows(self, session: Session) -> int:
-        """Rows that a cell shows: what the notebook says, else what the connection was told."""
+        """The number of rows that a cell shows: the notebook's setting, else the connection's."""
         if self.display_rows == _DEFAULTS.display_rows:
             return session.settings.display_rows
         return int(self.display_rows)
 
     def session(self) -> Session:
-        """The process's open session, else a new one as configured, which a printed line tells.
+        """The process's open session, else a new one as configured; a new one prints its place.
 
-        Raises SetupError after a connect that failed, see `session.opening.check_usable`.
+        Raises SetupError after a failed connect, see `session.opening.check_usable`.
         """
         from paimon_magics.session.opening import active_session, session_of_cells
 

@@ -1,4 +1,4 @@
-"""`%paimon connect`: its words, the session that they ask for, and what is said of its place."""
+"""`%paimon connect`: its arguments, the session that they ask for, and the line on its place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AT_ONCE", "CATALOG", "CONNECT_OPTIONS", "connect_verb", "print_place", "read_setting"]
 
-# Configured values that the notebook goes by at once; the others count when a connection is made.
+# Configured values that take effect at once; the others are read when a connection is made.
 AT_ONCE = ("confirm", "display_rows", "limit", "progress", "result_type", "full_tracebacks")
 CATALOG = "catalog."
 
@@ -32,22 +32,22 @@ CONNECT_OPTIONS = (Option(("--close",), "", "close the open session first"),)
 
 
 def connect_verb(magics: PaimonMagics, argument: str) -> object:
-    """Open a session, or give back the open one. Where that fails no cell runs until it does not:
-    see `session.opening.check_usable`."""
+    """Open a session, or return the open one. After a failure no cell runs until a connect
+    succeeds: see `session.opening.check_usable`."""
     from paimon_magics.session.opening import connect_failed, failed_connect
 
     before = failed_connect()
     try:
         return _connect(magics, argument)
     except BaseException as error:
-        # `connect` has kept what it was asked for; what never got there is kept here.
+        # `connect` records its own failures; a failure before the call is recorded here.
         if argument and failed_connect() is before:
             connect_failed(error, _place_in(argument))
         raise
 
 
 def print_place(session: Session) -> None:
-    """Say what somebody should see who has mistyped a warehouse, or an option of its store."""
+    """Print the place, so that a mistyped warehouse or store option is seen."""
     store = session.store
     if store.is_remote:
         print(f"Store: {redacted(str(store))}")
@@ -65,7 +65,7 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
 
     variables = Variables(magics.namespace_shell)
     words = split_words(argument)
-    # After splitting: a value may hold blanks.
+    # Filled in after splitting: a value may contain blanks.
     pairs = [filled_in(word, variables) for word in words if word != "--close"]
     given = _given(pairs)
     spark = _spark(given.pop("spark", None), variables)
@@ -74,7 +74,7 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     }
     conceal_options(catalog)
     warehouse = given.pop("warehouse", "")
-    # Its token is taken from the environment: a notebook keeps what its cells say.
+    # The token comes from the environment only: a notebook would store it with the cell.
     coordinator = given.pop("coordinator", "") or None
     settings = magics.settings()
     settings.update({key: read_setting(magics, key, value) for key, value in given.items()})
@@ -87,17 +87,17 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
     before = magics.configured_when_connected
     is_open = opening.active_session() is not None
     names_a_place = bool(catalog or warehouse or "://" in (coordinator or ""))
-    # With nothing said it is the open one, unless another was configured since it was opened.
+    # Without a place it is the open session's, unless another was configured since it was opened.
     if not names_a_place and (not is_open or (before is not None and before != configured)):
         warehouse, catalog = magics.warehouse, dict(magics.catalog)
     if not is_open and opening.failed_connect() is None:
-        # After a connection that was closed the default is no place that somebody means.
+        # After a closed connection the default warehouse is hardly what the user means.
         opening.check_usable(PlaceWords(warehouse or None, catalog or None, coordinator))
     warehouse = os.path.expanduser(warehouse)
     if catalog and warehouse:
         catalog["warehouse"] = warehouse
     if is_open:
-        # The open session keeps its settings; only what this line says is compared with them.
+        # The open session keeps its settings; only the settings of this line are compared.
         settings = {key: settings[key] for key in given if key not in AT_ONCE}
     else:
         coordinator = coordinator or magics.coordinator or None
@@ -118,7 +118,7 @@ def _connect(magics: PaimonMagics, argument: str) -> Session | None:
 
 
 def _close() -> str:
-    """Close the open session, and say so."""
+    """Close the open session; return the message."""
     from paimon_magics.session.opening import active_session
 
     session = active_session()
@@ -129,7 +129,7 @@ def _close() -> str:
 
 
 def _place_in(argument: str) -> str:
-    """The warehouse that the words of a connect name, as far as they can be read."""
+    """The warehouse that the arguments of a connect name, as far as they can be parsed."""
     for word in argument.split():
         key, _, value = word.partition("=")
         if key == "warehouse":
@@ -165,7 +165,7 @@ def _given(pairs: list[str]) -> dict[str, str]:
 
 
 def _of_a_catalog(key: str) -> str:
-    """What is said of an option of catalogs that lacks its first word."""
+    """The hint for a catalog option that lacks its `catalog.` prefix."""
     if key.partition(".")[0] in ("s3", "s3a", "fs", "hdfs", "dlf", "token", "metastore", "uri"):
         return f"Options of the catalog begin so: catalog.{key}=…"
     return ""
@@ -183,7 +183,7 @@ def _spark(name: str | None, variables: Variables) -> Any:
 
 
 def read_setting(magics: PaimonMagics, key: str, text: str) -> object:
-    """The value of a setting from its text; raises InvalidValueError."""
+    """Parse the value of a setting; raises InvalidValueError."""
     from traitlets import TraitError
 
     trait = magics.traits(config=True)[key]

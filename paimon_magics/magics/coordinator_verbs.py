@@ -1,4 +1,4 @@
-"""The verbs about the coordinator: what commits, open transactions, small inserts that wait."""
+"""The verbs on the coordinator: its status, open transactions, and queues of small inserts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Who looks at what a cell shows: a person who can answer, or a program that runs notebooks.
+"""Whether a person looks at a cell and can answer, or a program runs the notebook.
 
-The rule: somebody is there when the frontend says that it takes input. A kernel hears it with every
-cell: `allow_stdin` of the request is true from JupyterLab, Notebook, VS Code and consoles, and
-false from nbconvert, nbval, papermill and what else runs notebooks by nbclient. IPython in a
-terminal has somebody when its input is a terminal; `ipython -c`, scripts and pipes don't.
+The rule: a shell is attended if its frontend takes input. A kernel learns this with each cell:
+`allow_stdin` of the request is true from JupyterLab, Notebook, VS Code and consoles, and false from
+nbconvert, nbval, papermill and other programs that use nbclient. IPython in a terminal is attended
+if its input is a terminal; `ipython -c`, scripts and pipes are not.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def is_kernel(shell: Any) -> bool:
 
 
 def is_attended(shell: Any) -> bool:
-    """Whether somebody is there who sees what a cell shows while it runs, and can answer."""
+    """Whether a person sees the cell's output while it runs, and can answer."""
     if is_kernel(shell):
         request = shell.get_parent() or {}
         return bool(request.get("content", {}).get("allow_stdin", False))
-    # The class of a shell that reads what somebody types.
+    # Only shells that prompt for code read what a person types.
     if not hasattr(shell, "prompt_for_code"):
         return False
     return sys.stdin.isatty()

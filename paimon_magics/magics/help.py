@@ -1,7 +1,6 @@
-"""What `%paimon help` says: verbs, cell options, settings, and the statements that are offered.
+"""The text of `%paimon help`: verbs, cell options, settings, and the offered statements.
 
-`STATEMENTS` is held against docs/statements.md by a test, verbs and options come from where they
-are defined.
+A test compares `STATEMENTS` with docs/statements.md. Verbs and options come from their definitions.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["REFUSED", "STATEMENTS", "StatementHelp", "cell_help", "help_text", "
 
 @dataclass(frozen=True, slots=True)
 class StatementHelp:
-    """A statement's name, what it does, and its forms; `[…]` may be left out."""
+    """A statement's name, what it does, and its forms; `[…]` is optional."""
 
     name: str
     purpose: str
@@ -140,7 +139,7 @@ REFUSED = (
     "ALTER TABLE … CREATE BRANCH",
     "CREATE OR REPLACE TABLE",
 )
-"""What is recognised and not offered yet, as far as one would look for it here."""
+"""Statements that are recognised but not offered yet, of those that users look for."""
 
 
 _SYNONYMS = {
@@ -153,8 +152,8 @@ _SYNONYMS = {
 
 
 def help_text(topic: str = "") -> str:
-    """All that is offered, one line each; or the lines about a verb, a statement, `cell`, or an
-    option of tables.
+    """Return a line on everything that is offered; or the help on a verb, a statement, `cell`, or a
+    table option.
 
     Raises UnknownNameError for another topic.
     """
@@ -171,7 +170,7 @@ def help_text(topic: str = "") -> str:
         if name in _SYNONYMS:
             return COMING[_SYNONYMS[name]]
     found = [s for s in STATEMENTS if s.name == wanted.upper()]
-    # `help alter` and `help create` are clear enough.
+    # The first word is enough: `help alter`, `help create`.
     found = found or [s for s in STATEMENTS if s.name.split()[0] == wanted.upper()]
     if found:
         return "\n".join(_statement(statement) for statement in found)
@@ -184,13 +183,13 @@ def help_text(topic: str = "") -> str:
 
 
 def topics() -> list[str]:
-    """What `help_text` knows, but for the options of tables."""
+    """The topics of `help_text`, except table options."""
     statements = (s.name for s in STATEMENTS)
     return ["cell", *(verb.name for verb in VERBS), *statements, *COMING]
 
 
 def cell_help() -> str:
-    """How a `%%paimon` cell is written, with its options."""
+    """The help on a `%%paimon` cell and its options."""
     return "\n".join(
         [
             "%%paimon [OPTION]… [NAME <<]",
@@ -245,7 +244,7 @@ _FIRST_WIDTH_MAX = 28
 
 
 def _columns(rows: list[tuple[str, str]]) -> list[str]:
-    """Two columns; a first one that is too wide has its line to itself."""
+    """Lay out rows in two columns; a first cell that is too wide gets a line of its own."""
     lines: list[str] = []
     for first, second in rows:
         if len(first) > _FIRST_WIDTH_MAX:

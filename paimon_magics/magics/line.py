@@ -1,6 +1,6 @@
 """The verbs of `%paimon`: small questions and settings that need no SQL.
 
-`VERBS` is the one list of them; help and documentation follow it. What a verb asks of a table is a
+`VERBS` is the one list of them; help and documentation follow it. A question on a table is a
 statement that the session runs.
 """
 
@@ -49,7 +49,7 @@ _BEGINS_SQL = re.compile(
 def run_line(magics: PaimonMagics, line: str) -> object:
     """Run `%paimon line` and return its value.
 
-    Raises UnknownNameError for a verb that is not there, and what the verb raises.
+    Raises UnknownNameError for an unknown verb, and what the verb raises.
     """
     name, _, argument = line.strip().partition(" ")
     if name in ("", "-h", "--help"):
@@ -74,7 +74,8 @@ def run_line(magics: PaimonMagics, line: str) -> object:
 
 
 def _of_a_view(verb: Verb, argument: str) -> UnsupportedStatementError | None:
-    """What is said of a view of Spark's where a verb is about tables; None of other names."""
+    """The error for a temporary view of Spark's that is given to a verb on tables; None for other
+    names."""
     from paimon_magics.session.opening import active_session
 
     session = active_session()
@@ -135,7 +136,8 @@ def _health(magics: PaimonMagics, argument: str) -> object:
 
 
 def _fails_on(limit: str) -> Callable[[Health], bool]:
-    """Whether a health is as bad as `notice`, `serious`, or `small=0.3`: a share of small files."""
+    """Return the test of whether a health fails `limit`: `notice`, `serious`, or a share of small
+    files such as `small=0.3`."""
     if limit in _SEVERITIES:
         severity = _SEVERITIES.index(limit) + 1
         return lambda health: int(health.severity) >= severity

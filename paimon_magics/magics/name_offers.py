@@ -1,6 +1,6 @@
 """The names that may be typed at a place: of the catalog, the notebook, and options.
 
-Nothing here waits for a catalog, a store or Spark: names come from the session's memory.
+Nothing here waits for a catalog, a store or Spark: names come from the session's name cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["NameOffers", "Offer", "matching", "open_session"]
 _SHOWN_MAX = 500
 
 
-# Long enough for the first answers of a local catalog, too short to be felt.
+# Long enough for the first answers of a local catalog, too short to be noticed.
 _WAIT_SECONDS = 0.02
 
 
@@ -45,14 +45,14 @@ _QUOTED_TYPES = ("STRING", "VARCHAR", "CHAR", "DATE", "TIMESTAMP", "BINARY")
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One thing to complete to, and what is said about it."""
+    """One completion, and the text shown beside it."""
 
     text: str
     about: str = ""
 
 
 class NameOffers:
-    """The names behind what is expected at a place."""
+    """The names that are expected at a place."""
 
     def __init__(self, session: Session | None, variables: Variables, expected: Expected) -> None:
         self._known: KnownNames | None = None if session is None else session.known_names
@@ -63,13 +63,14 @@ class NameOffers:
         self._expected = expected
 
     def have_come(self) -> bool:
-        """Whether names that were asked for have come, within a moment that nobody feels."""
+        """Wait `_WAIT_SECONDS` for pending reads of the name cache. Returns whether all have
+        finished; False if none was pending."""
         if self._known is None or self._known.wait(0):
             return False
         return self._known.wait(_WAIT_SECONDS)
 
     def all(self) -> list[Offer]:
-        """What may be typed, the likeliest kinds first."""
+        """The completions, the likeliest kinds first."""
         found: dict[str, Offer] = {}
         for want in self._expected.wants:
             for offer in self._offered(want):
@@ -136,7 +137,7 @@ class NameOffers:
         return iter(self._names(_starting(found, self._expected.typed), "table"))
 
     def _frames(self) -> Iterator[Offer]:
-        """Frames of the notebook, which queries read by their names."""
+        """Frames of the notebook, which queries can read by name."""
         from paimon_magics.session.python_frames import frame_kind
 
         for name in sorted(self._variables):
@@ -202,14 +203,14 @@ class NameOffers:
                     yield Offer(self._literal(self._told(value), is_text), "partition")
 
     def _told(self, value: str) -> str:
-        """A partition's value as SHOW PARTITIONS and the views tell it: instants in the session's
-        zone. Known names have them in UTC, which they say."""
+        """A partition's value as SHOW PARTITIONS and the views show it: instants in the session's
+        zone. The name cache has them in UTC, marked with `Z`."""
         if not _INSTANT.fullmatch(value):
             return value
         return self._clock(datetime.datetime.fromisoformat(value))[0]
 
     def _clock(self, moment: datetime.datetime) -> tuple[str, str]:
-        """A moment in the session's zone, and that zone."""
+        """A moment as text in the session's zone, and the zone."""
         from paimon_magics.columnar.time_zones import UTC, clock_text, rules_of
         from paimon_magics.spark.time_zones import session_zone
 
@@ -221,7 +222,7 @@ class NameOffers:
             return
         full = self._full(table)
         for tag in self._known.tags(full):
-            # As a version a tag is a text; in statements about tags it is a name.
+            # As a version a tag is a text literal; in statements on tags it is a name.
             yield Offer(self._literal(tag, is_text=snapshots), "tag")
         if snapshots:
             for one in self._known.snapshots(full):
@@ -240,7 +241,7 @@ class NameOffers:
             yield from (Offer(text, "time") for text in TIME_FUNCTIONS)
 
     def _time(self, time_ms: int, about: str) -> Offer:
-        """A moment in UTC, which says so: Spark reads other texts in its session's time zone."""
+        """A moment marked as UTC: Spark reads texts without a zone in its session's zone."""
         moment = datetime.datetime.fromtimestamp(time_ms / 1000, tz=datetime.UTC)
         text = f"{moment:%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03}Z"
         return Offer(self._literal(text, is_text=True), about)
@@ -277,7 +278,7 @@ class NameOffers:
         return [Offer(self._written(name), about) for name in names]
 
     def _written(self, name: str) -> str:
-        """A name as it stands in SQL: between back-quotes where it has to."""
+        """A name as SQL, in back-quotes if it needs them."""
         if self._expected.quote or _PLAIN_NAME.match(name):
             return name
         return quoted(name)
@@ -296,7 +297,7 @@ class NameOffers:
 
 
 def _struct_fields(kind: str) -> dict[str, str]:
-    """The fields of a struct, or of an array of them, with their types; none of another type."""
+    """The fields of a struct, or of an array of structs, with their types; {} for other types."""
     from paimon_magics.errors import PaimonMagicsError
     from paimon_magics.statements.data_types import ArrayType, RowType
     from paimon_magics.statements.types.type_text import from_sql, to_spark_sql
@@ -312,7 +313,7 @@ def _struct_fields(kind: str) -> dict[str, str]:
 
 
 def matching(typed: str, offers: Iterable[Offer]) -> list[Offer]:
-    """Those that begin as what is typed, then those of which a later word does."""
+    """The offers that begin with the typed text, then those with a later word that does."""
     wanted = typed.lower()
     found = [(offer, offer.text.lower().lstrip("`'")) for offer in offers]
     first = [offer for offer, text in found if text.startswith(wanted)]
@@ -325,7 +326,8 @@ def matching(typed: str, offers: Iterable[Offer]) -> list[Offer]:
 
 
 def _starting(names: Sequence[str], typed: str) -> list[str]:
-    """The names that begin so, of many that are in order; some more where few do."""
+    """The names that begin with `typed`, found by bisection in sorted names; if there are none,
+    names that contain it."""
     low = bisect_left(names, typed)
     found = []
     for name in names[low : low + _SHOWN_MAX]:
@@ -339,8 +341,8 @@ def _starting(names: Sequence[str], typed: str) -> list[str]:
 
 
 def open_session() -> Session | None:
-    """The open session that cells may use. Where there was none yet, what sessions need stays
-    unloaded: that takes seconds."""
+    """The open session that cells may use. If there never was one, the modules of sessions are not
+    imported: that takes seconds."""
     loaded: Any = sys.modules.get("paimon_magics.session.opening")
     return loaded.usable_session() if loaded is not None else None
 

@@ -15,7 +15,7 @@ _IN_BRACES = re.compile(r"\{([^\W\d]\w*)\}")
 
 
 class Variables(Mapping[str, object]):
-    """A view of the names that the user defined: neither IPython's own nor those with `_` first."""
+    """A view of the user's variables, without IPython's own and names that begin with `_`."""
 
     def __init__(self, shell: Any) -> None:
         self._namespace: Mapping[str, object] = shell.user_ns
@@ -35,12 +35,12 @@ class Variables(Mapping[str, object]):
     def _is_visible(self, name: str) -> bool:
         if name.startswith("_") or name not in self._namespace:
             return False
-        # IPython hides what it defines; a name that the user gave another value is the user's.
+        # IPython hides its own names; one that the user gave another value is the user's.
         return self._namespace[name] is not self._hidden.get(name, _NOTHING)
 
 
 def filled_in(text: str, variables: Mapping[str, object]) -> str:
-    """`text` with the value of each `{name}` in its place; raises UnknownNameError."""
+    """Return `text` with the value of each `{name}` in its place; raises UnknownNameError."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1]

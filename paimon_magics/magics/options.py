@@ -32,8 +32,8 @@ RESULT_TYPES = ("outcome", "spark", "arrow", "pandas", "polars")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its flags, what its value is called (empty for none), what it does, and a value
-    that an error may show."""
+    """One option: its flags, the name of its value ("" for none), what it does, and an example
+    value for errors."""
 
     flags: tuple[str, ...]
     value: str
@@ -63,7 +63,7 @@ CELL_OPTIONS = (
     Option(("-y", "--yes"), "", "run statements that take much away, without being asked"),
     Option(("-h", "--help"), "", "show this; run nothing"),
 )
-"""The options of `%%paimon`; besides them, `NAME <<` keeps the result and shows nothing."""
+"""The options of `%%paimon`. Besides them, `NAME <<` keeps the result and shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,10 @@ _ARROW_AT_START = re.compile(r"\s*([^\W\d]\w*)\s*<<")
 
 
 def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
-    """The options, and the body without a `NAME <<` at its beginning (blanks stand in its place).
+    """Return the options, and the body with blanks in place of a `NAME <<` at its beginning.
 
-    Raises UnknownNameError for an option that is not there, InvalidValueError for a value that is
-    none, StatementSyntaxError for words that are no options and for options that exclude each
-    other.
+    Raises UnknownNameError for an unknown option, InvalidValueError for an invalid value,
+    StatementSyntaxError for words that are no options and for options that exclude each other.
     """
     options = CellOptions()
     at_end = _ARROW_AT_END.search(line)
@@ -104,7 +103,7 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
         if options.assigned is not None:
             raise StatementSyntaxError("The cell has two `NAME <<`.", hint="Leave one of them out.")
         options = replace(options, assigned=_name(at_start[1], "NAME <<"))
-        # As many characters as before, so that positions in the cell stay what they are.
+        # Blanks of the same length keep positions in the cell.
         body = re.sub(r"\S", " ", at_start[0]) + body[at_start.end() :]
     options = _with_values(options, read_words(split_words(line), CELL_OPTIONS, "%%paimon"))
     if options.out is not None and options.assigned is not None:
@@ -129,8 +128,8 @@ def read_cell(line: str, body: str) -> tuple[CellOptions, str]:
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line; quotes hold a word together, and so do back-quotes, which stay: they are
-    part of a name. Backslashes mean themselves.
+    """Split a line into words. Quotes hold a word together; so do back-quotes, which are kept since
+    they are part of a name. Backslashes are ordinary characters.
 
     Raises StatementSyntaxError for a quote that is never closed.
     """
@@ -154,18 +153,18 @@ def split_words(line: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GivenWords:
-    """The words of a line: `options` has the value of each option that is given, by its name and
-    empty for one that takes none; `others` are the rest."""
+    """The words of a line. `options` has each given option's value by name, "" if the option takes
+    none; `others` are the other words."""
 
     options: Mapping[str, str]
     others: tuple[str, ...]
 
 
 def read_words(words: Iterable[str], known: Sequence[Option], of: str) -> GivenWords:
-    """The words of a line of `of`, whose options are the `known` ones.
+    """Parse the words of a line of `of`, whose options are `known`.
 
-    Raises UnknownNameError for an option that is not there, InvalidValueError for one that lacks
-    its value or takes none, StatementSyntaxError for one that is given twice.
+    Raises UnknownNameError for an unknown option, InvalidValueError for an option without its value
+    or with a value that it does not take, StatementSyntaxError for an option that is given twice.
     """
     by_flag = {flag: option for option in known for flag in option.flags}
     options: dict[str, str] = {}
@@ -200,7 +199,7 @@ def read_words(words: Iterable[str], known: Sequence[Option], of: str) -> GivenW
 
 
 def _has(flag: str, known: Sequence[Option]) -> str:
-    """What options there are: all, or of many the one that is meant."""
+    """The hint on the known options: all, or the nearest if there are many."""
     flags = [option.flags[-1] for option in known]
     if len(flags) > 3:
         return nearest(flag, [f for option in known for f in option.flags], what="options")

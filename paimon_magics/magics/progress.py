@@ -1,9 +1,9 @@
-"""How far a cell's Spark jobs are, shown while they run and gone when they have ended.
+"""The progress of a cell's Spark jobs, shown while they run and removed when they end.
 
-In a notebook it is a widget, whose state is the kernel's and no part of the notebook; the output
-that shows it is emptied at the end. So nothing of it is saved, nor left when the kernel dies. On a
-terminal it is one line that is written over, then wiped. Who runs notebooks without looking at them
-(nbconvert, nbval) gets nothing, so that outputs are the same every time.
+In a notebook it is a widget: its state belongs to the kernel, not to the notebook, and its output
+is emptied at the end. So nothing of it is saved, or left when the kernel dies. On a terminal it is
+one line that is overwritten, then wiped. Programs that run notebooks (nbconvert, nbval) get
+nothing, so that outputs are the same every time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["ProgressOfCells"]
 
 
 class ProgressOfCells:
-    """Listens to the jobs of each cell that a shell runs, while the setting `progress` says so."""
+    """Follows the jobs of each cell of a shell, if the setting `progress` is on."""
 
     def __init__(self, magics: PaimonMagics) -> None:
         self._magics = magics
 
     def begin(self, *_: Any) -> None:
-        """What IPython calls before a cell."""
+        """Start to follow jobs; IPython calls it before a cell."""
         shell = self._magics.namespace_shell
         if not self._magics.progress or not is_attended(shell):
             return
@@ -41,13 +41,13 @@ class ProgressOfCells:
             listen(_Line(sys.stderr))
 
     def end(self, *_: Any) -> None:
-        """What IPython calls after a cell."""
+        """Stop following jobs; IPython calls it after a cell."""
         listen(None)
 
 
 class _Display:
-    """An output of the cell with a widget, made with the first news. Without the package of the
-    widgets nothing is shown: what is not a widget's state would be saved."""
+    """An output of the cell with a widget, created with the first progress. Without the widgets'
+    package nothing is shown: plain output would be saved in the notebook."""
 
     def __init__(self, publisher: Any) -> None:
         self._publisher = publisher
@@ -57,7 +57,7 @@ class _Display:
     def __call__(self, progress: Progress | None) -> None:
         if progress is None:
             if self._view is not None:
-                # Its place stays, with nothing in it: for other jobs of this cell, too.
+                # The output stays, empty, for later jobs of the cell.
                 self._publish({}, update=True)
                 self._view.close()
                 self._view = None
@@ -80,7 +80,7 @@ class _Display:
 
 
 class _Line:
-    """The last line of a terminal."""
+    """Progress as the last line of a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The verbs that show things to look at: lines are read here, `session.reports` does the rest."""
+"""The verbs that show reports: lines are parsed here, `session.reports` does the rest."""
 
 from __future__ import annotations
 

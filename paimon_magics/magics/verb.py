@@ -1,4 +1,4 @@
-"""A verb of `%paimon`, and how its line is read."""
+"""A verb of `%paimon`, and the parsing of its line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAME = re.compile(r"(?:`(?:[^`]|``)+`|[^\s.`;,()'\"]+)(?:\.(?:`(?:[^`]|``)+`|[^
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb: its name, what it takes, what it does, and what carries it out.
+    """One verb: its name, arguments and options, what it does, and the function that runs it.
 
-    `words` is the verb with what follows it but for its options, as help shows it.
+    `words` is the verb with its arguments but without options, as help shows it.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Verb:
 
 
 def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]:
-    """The name that a line begins with, which may have spaces between its back-quotes, and what
-    follows. Raises StatementSyntaxError."""
+    """Split a line into its first name, which may have spaces in back-quotes, and the rest. Raises
+    StatementSyntaxError."""
     found = _NAME.match(argument)
     name = found.group() if found else ""
     rest = argument[len(name) :]
@@ -49,8 +49,8 @@ def name_and_rest(argument: str, verb: str, what: str) -> tuple[str, str | None]
 
 
 def one_name(argument: str, verb: str, what: str) -> str:
-    """The argument, where it is the name of something. Raises StatementSyntaxError, and
-    UnknownNameError for an option."""
+    """Return the argument if it is a single name. Raises StatementSyntaxError, and UnknownNameError
+    for an option."""
     if not argument:
         raise StatementSyntaxError(
             f"`%paimon {verb}` lacks the name of {what}.",

@@ -1,5 +1,5 @@
-"""What may come behind a verb of `%paimon`: told by the verb's own usage, but for the few whose
-words mean something else than their usage says."""
+"""What may follow a verb of `%paimon`: derived from the verb's usage, except for a few verbs whose
+arguments the usage does not describe."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _WORDS = {
 
 
 def expected_by(verb: Verb, rest: str) -> str | tuple[str, tuple[str, ...]] | Expected:
-    """What may come at the end of `rest`, a verb's line: a statement, at whose end the same may
-    come; or what is typed, and words for it; or names of a table that is named before."""
+    """Return what may come at the end of `rest`, a verb's line: a statement to complete at its end;
+    or the typed text and words for it; or an expectation of names, such as a table's."""
     from paimon_magics.statements.completion.wants import Expected, Partitions, Versions
 
     typed = rest.rpartition(" ")[2]

@@ -1,5 +1,5 @@
-"""The package that shows results as widgets. Named here and not imported: it stands above this one,
-and without it everything is shown as text."""
+"""The package that shows results as widgets. It depends on this one, so it is named here and not
+imported; without it everything is shown as text."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def views_package() -> Any:
 
 
 def load_views_aside() -> None:
-    """Load what shows results in a thread, for the time in which Spark starts: half a second that
-    the first result would wait for."""
+    """Import the widgets' package in a thread while Spark starts, which saves the first result half
+    a second."""
     views = views_package()
     if views is not None:
         threading.Thread(target=_load, args=(views,), daemon=True).start()
 
 
 def _load(views: Any) -> None:
-    # Who shows something is told what is wrong with it.
+    # Showing a result raises the error again.
     with suppress(Exception):
         views.load()
